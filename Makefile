@@ -1,0 +1,52 @@
+# Every target sets up what it needs; a second call starts at once.
+SHELL := /bin/bash
+VENV  := .venv
+BIN   := $(VENV)/bin
+# Two workers on two cores; the fast tests once more as plain Python, straight from the sources.
+PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
+WORKERS ?= 2
+ARGS ?=
+
+.PHONY: help setup run test check bench soak format messages lock clean
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+setup: ## make .venv with everything in it, compiled where there is a C compiler
+	@tools/install
+
+run: setup ## what there is to run so far: the command line's help
+	@$(BIN)/barnabas $(or $(ARGS),--help)
+
+test: setup ## the whole suite compiled, then the fast tests uncompiled
+	@mkdir -p build
+	$(PYTEST) -n $(WORKERS) $(ARGS)
+	PYTHONPATH=src $(PYTEST) -n $(WORKERS) -m "not slow" $(ARGS)
+
+check: setup ## format, lint, types, import contracts, fast tests: about a minute
+	@mkdir -p build
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports
+	PYTHONPATH=src $(PYTEST) -q -n $(WORKERS) -m "not slow"
+
+bench: ## benchmarks beside the peers; ARGS="codec log" chooses tables
+	@tools/install --bench
+	$(BIN)/python -m bench $(ARGS)
+
+soak: setup ## the long fault tests, all of them
+	BARNABAS_SOAK=1 $(PYTEST) -n $(WORKERS) -m slow $(ARGS)
+
+format: setup ## let ruff write the format
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --fix --quiet .
+
+messages: setup ## write the message types anew from the schema facts
+	PYTHONPATH=src $(BIN)/python -m tools.messages
+
+lock: ## choose the newest dependencies and pin them (needs uv)
+	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/dev.in -o requirements/dev.txt
+	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/bench.in -o requirements/bench.txt
+
+clean: ## remove what was built
+	rm -rf $(VENV) build

@@ -1,0 +1,41 @@
+"""Compiles the hot modules with mypyc where there is a C compiler; elsewhere the same sources run as they are.
+
+BARNABAS_COMPILE=0 asks for an uncompiled build, BARNABAS_COMPILE=1 makes a missing compiler an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+# Only what runs for every request, batch or record: each module here adds to the time of a build.
+HOT_MODULES: list[str] = []
+
+
+def compiler() -> str | None:
+    return shutil.which(os.environ.get("CC", "cc").split()[0])
+
+
+def extensions() -> list[object]:
+    wanted = os.environ.get("BARNABAS_COMPILE", "auto")
+    if wanted == "0":
+        return []
+    if compiler() is None:
+        if wanted == "1":
+            sys.exit("BARNABAS_COMPILE=1, but there is no C compiler on the PATH (set CC or install gcc)")
+        return []
+    from mypyc.build import mypycify
+
+    modules = [str(Path("src/barnabas", name)) for name in HOT_MODULES]
+    if not modules:
+        return []
+    return list(
+        mypycify(["--no-warn-unused-configs", *modules], opt_level="2", debug_level="0", separate=False)
+    )
+
+
+setup(ext_modules=extensions())  # type: ignore[arg-type]

@@ -1,0 +1,63 @@
+"""`barnabas`: finds the command's module, and turns our own errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from barnabas import __version__
+from barnabas.errors import KafkaError
+
+# name -> (module that holds a click command of that name, one line for the list of commands)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that lists its commands without loading them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, prog_name="barnabas")
+def barnabas() -> None:
+    """Barnabas, a Kafka in Python."""
+
+
+def main() -> None:
+    try:
+        barnabas.main(standalone_mode=False)
+    except click.exceptions.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (KafkaError, OSError) as error:
+        click.echo(f"barnabas: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,44 @@
+"""Time, as it comes in from outside: the machine's, or one that a test moves by hand."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock time: milliseconds since 1970. It may jump."""
+
+    def monotonic_ns(self) -> int:
+        """A time that never goes back, for durations."""
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class ManualClock:
+    """A clock that stands still until it is told to go on."""
+
+    __slots__ = ("_elapsed_ns", "_start_ms")
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._start_ms = start_ms
+        self._elapsed_ns = 0
+
+    def now_ms(self) -> int:
+        return self._start_ms + self._elapsed_ns // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return self._elapsed_ns
+
+    def advance_ms(self, duration_ms: float) -> None:
+        assert duration_ms >= 0
+        self._elapsed_ns += int(duration_ms * 1_000_000)

@@ -1,0 +1,1 @@
+"""Small things without a home in one room: checksums, varints, file slices."""

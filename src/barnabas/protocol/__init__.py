@@ -1,0 +1,1 @@
+"""The wire protocol without IO: message types, codecs, framing, the API table."""
