@@ -1,0 +1,1 @@
+"""The broker: what each request means, and who waits for what."""
