@@ -13,7 +13,9 @@ from pathlib import Path
 from setuptools import setup
 
 # Only what runs for every request, batch or record: each module here adds to the time of a build.
-HOT_MODULES: list[str] = []
+HOT_MODULES: list[str] = [
+    "protocol/frames.py",
+]
 
 
 def compiler() -> str | None:
