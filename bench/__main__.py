@@ -1,0 +1,81 @@
+"""`python -m bench [TABLE…]`: prints the named tables, or all of them; exit code 1 when a target is missed."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas import __version__
+
+# name -> (module with a function `run() -> bool` that prints its table and says whether its targets are met, summary)
+TABLES: dict[str, tuple[str, str]] = {
+    "codec": ("bench.codec", "messages decoded and encoded, beside kafka-python and kio"),
+    "records": ("bench.records", "records decoded, encoded and turned into columns"),
+    "log": ("bench.log", "append, read, recover"),
+    "cleaner": ("bench.cleaner", "compaction"),
+}
+
+
+def available() -> dict[str, str]:
+    return {
+        name: summary
+        for name, (module, summary) in TABLES.items()
+        if importlib.util.find_spec(module) is not None
+    }
+
+
+def is_compiled() -> bool:
+    from barnabas.protocol import frames
+
+    return Path(frames.__file__).suffix != ".py"
+
+
+def machine() -> str:
+    return (
+        f"barnabas {__version__}, {'compiled' if is_compiled() else 'NOT COMPILED'} · "
+        f"{platform.python_implementation()} {platform.python_version()} · "
+        f"{platform.system()} {platform.release()} {platform.machine()} · "
+        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+    )
+
+
+def run(name: str) -> bool:
+    """Prints one table. One that breaks has not met its targets, and the others still run."""
+    try:
+        met = importlib.import_module(TABLES[name][0]).run()
+    except Exception:
+        traceback.print_exc()
+        return False
+    assert isinstance(met, bool), f"{name} does not say whether its targets are met"
+    return met
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    tables = available()
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Benchmarks with their targets.",
+        epilog="\n".join(["tables:", *(f"  {name:10} {summary}" for name, summary in tables.items())]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="which ones; all when none is named")
+    chosen: list[str] = parser.parse_args(arguments).tables or list(tables)
+    for name in chosen:
+        if name not in tables:
+            parser.error(f"there is no table {name!r}; choose from: {', '.join(tables)}")
+    print(machine(), flush=True)
+    missed = [name for name in chosen if not run(name)]
+    print()
+    print(f"targets missed in: {', '.join(missed)}" if missed else "all targets met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
