@@ -1,0 +1,51 @@
+"""What all message types share: the types of their fields, and how they compare and show themselves.
+
+Message types are plain classes without a common base, so that each module of them can be compiled on its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, TypeAlias
+
+Uuid: TypeAlias = bytes
+"""16 bytes; Kafka's text form of it is unpadded base64url (see `json_form`)."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What a `records` field holds: a view of the bytes it was decoded from, or any bytes to encode."""
+
+TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
+"""Tagged fields that the schema does not know, by ascending tag."""
+
+ZERO_UUID: Final = bytes(16)
+
+EMPTY: Final[list[Any]] = []
+"""The default of array arguments: `None` is null there, and each message gets an empty list of its own."""
+
+
+class Message(Protocol):
+    """A message or a struct: a slotted class of `messages/`, all of whose arguments have Kafka's defaults."""
+
+    unknown_tagged_fields: TaggedFields
+
+
+def equal(one: object, other: object) -> bool:
+    return type(one) is type(other) and all(
+        getattr(one, name) == getattr(other, name) for name in field_names(one)
+    )
+
+
+def show(message: object) -> str:
+    """All fields that tell something: unknown tagged fields only if there are any, records by their size."""
+    shown = []
+    for name in field_names(message):
+        value = getattr(message, name)
+        if isinstance(value, memoryview | bytearray):
+            shown.append(f"{name}=<{len(value)} bytes>")
+        elif name != "unknown_tagged_fields" or value:
+            shown.append(f"{name}={value!r}")
+    return f"{type(message).__name__}({', '.join(shown)})"
+
+
+def field_names(message: object) -> tuple[str, ...]:
+    names: tuple[str, ...] = type(message).__slots__  # type: ignore[attr-defined]
+    return names

@@ -1,0 +1,36 @@
+"""ConsumerGroupRegularExpressionKey: versions 0, flexible none.
+
+Written by `make messages` from schemas/ConsumerGroupRegularExpressionKey.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import TaggedFields, equal, show
+
+
+class ConsumerGroupRegularExpressionKey:
+    __slots__ = (
+        "group_id",
+        "regular_expression",
+        "unknown_tagged_fields",
+    )
+    group_id: str
+    regular_expression: str
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        regular_expression: str = "",
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.group_id = group_id
+        self.regular_expression = regular_expression
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,68 @@
+"""CreatePartitionsResponse: versions 0-3, flexible 2+.
+
+Written by `make messages` from schemas/CreatePartitionsResponse.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
+
+
+class CreatePartitionsTopicResult:
+    __slots__ = (
+        "name",
+        "error_code",
+        "error_message",
+        "unknown_tagged_fields",
+    )
+    name: str
+    error_code: int
+    error_message: str | None
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class CreatePartitionsResponse:
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+        "unknown_tagged_fields",
+    )
+    throttle_time_ms: int
+    results: list[CreatePartitionsTopicResult]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[CreatePartitionsTopicResult] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is EMPTY else results
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,32 @@
+"""GetTelemetrySubscriptionsRequest: versions 0, flexible 0+.
+
+Written by `make messages` from schemas/GetTelemetrySubscriptionsRequest.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import ZERO_UUID, TaggedFields, Uuid, equal, show
+
+
+class GetTelemetrySubscriptionsRequest:
+    __slots__ = (
+        "client_instance_id",
+        "unknown_tagged_fields",
+    )
+    client_instance_id: Uuid
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: Uuid = ZERO_UUID,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.client_instance_id = client_instance_id
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,36 @@
+"""HeartbeatResponse: versions 0-4, flexible 4+.
+
+Written by `make messages` from schemas/HeartbeatResponse.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import TaggedFields, equal, show
+
+
+class HeartbeatResponse:
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "unknown_tagged_fields",
+    )
+    throttle_time_ms: int
+    error_code: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

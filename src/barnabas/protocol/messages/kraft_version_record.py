@@ -1,0 +1,36 @@
+"""KRaftVersionRecord: versions 0, flexible 0+.
+
+Written by `make messages` from schemas/KRaftVersionRecord.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import TaggedFields, equal, show
+
+
+class KRaftVersionRecord:
+    __slots__ = (
+        "version",
+        "kraft_version",
+        "unknown_tagged_fields",
+    )
+    version: int
+    kraft_version: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+        kraft_version: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.version = version
+        self.kraft_version = kraft_version
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,40 @@
+"""LegacyOffsetCommitKey: versions 0, flexible none.
+
+Written by `make messages` from schemas/LegacyOffsetCommitKey.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import TaggedFields, equal, show
+
+
+class LegacyOffsetCommitKey:
+    __slots__ = (
+        "group",
+        "topic",
+        "partition",
+        "unknown_tagged_fields",
+    )
+    group: str
+    topic: str
+    partition: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        group: str = "",
+        topic: str = "",
+        partition: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.group = group
+        self.topic = topic
+        self.partition = partition
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,180 @@
+"""ShareAcknowledgeResponse: versions 0-2, flexible 0+.
+
+Written by `make messages` from schemas/ShareAcknowledgeResponse.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
+
+
+class LeaderIdAndEpoch:
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+        "unknown_tagged_fields",
+    )
+    leader_id: int
+    leader_epoch: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class PartitionData:
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+        "current_leader",
+        "unknown_tagged_fields",
+    )
+    partition_index: int
+    error_code: int
+    error_message: str | None
+    current_leader: LeaderIdAndEpoch
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch | None = None,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
+        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class ShareAcknowledgeTopicResponse:
+    __slots__ = (
+        "topic_id",
+        "partitions",
+        "unknown_tagged_fields",
+    )
+    topic_id: Uuid
+    partitions: list[PartitionData]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class NodeEndpoint:
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+        "unknown_tagged_fields",
+    )
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class ShareAcknowledgeResponse:
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "acquisition_lock_timeout_ms",
+        "responses",
+        "node_endpoints",
+        "unknown_tagged_fields",
+    )
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: list[ShareAcknowledgeTopicResponse]
+    node_endpoints: list[NodeEndpoint]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        acquisition_lock_timeout_ms: int = 0,
+        responses: list[ShareAcknowledgeTopicResponse] = EMPTY,
+        node_endpoints: list[NodeEndpoint] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
+        self.responses = [] if responses is EMPTY else responses
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,36 @@
+"""SnapshotHeaderRecord: versions 0, flexible 0+.
+
+Written by `make messages` from schemas/SnapshotHeaderRecord.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import TaggedFields, equal, show
+
+
+class SnapshotHeaderRecord:
+    __slots__ = (
+        "version",
+        "last_contained_log_timestamp",
+        "unknown_tagged_fields",
+    )
+    version: int
+    last_contained_log_timestamp: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+        last_contained_log_timestamp: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.version = version
+        self.last_contained_log_timestamp = last_contained_log_timestamp
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)

@@ -1,0 +1,144 @@
+"""WriteShareGroupStateRequest: versions 0-1, flexible 0+.
+
+Written by `make messages` from schemas/WriteShareGroupStateRequest.json.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
+
+
+class StateBatch:
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "delivery_state",
+        "delivery_count",
+        "unknown_tagged_fields",
+    )
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        first_offset: int = 0,
+        last_offset: int = 0,
+        delivery_state: int = 0,
+        delivery_count: int = 0,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.delivery_state = delivery_state
+        self.delivery_count = delivery_count
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class PartitionData:
+    __slots__ = (
+        "partition",
+        "state_epoch",
+        "leader_epoch",
+        "start_offset",
+        "delivery_complete_count",
+        "state_batches",
+        "unknown_tagged_fields",
+    )
+    partition: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: list[StateBatch]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        state_epoch: int = 0,
+        leader_epoch: int = 0,
+        start_offset: int = 0,
+        delivery_complete_count: int = -1,
+        state_batches: list[StateBatch] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.partition = partition
+        self.state_epoch = state_epoch
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+        self.delivery_complete_count = delivery_complete_count
+        self.state_batches = [] if state_batches is EMPTY else state_batches
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class WriteStateData:
+    __slots__ = (
+        "topic_id",
+        "partitions",
+        "unknown_tagged_fields",
+    )
+    topic_id: Uuid
+    partitions: list[PartitionData]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        partitions: list[PartitionData] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class WriteShareGroupStateRequest:
+    __slots__ = (
+        "group_id",
+        "topics",
+        "unknown_tagged_fields",
+    )
+    group_id: str
+    topics: list[WriteStateData]
+    unknown_tagged_fields: TaggedFields
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[WriteStateData] = EMPTY,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return equal(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
