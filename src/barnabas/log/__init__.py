@@ -1,0 +1,1 @@
+"""Partition logs on disk, in Apache Kafka's formats: segments and their indexes, checkpoints, recovery, cleaning."""

@@ -1,0 +1,292 @@
+"""The seam between the log and the disk.
+
+All of the log reads and writes through these two protocols, so that tests can put a disk in their place that fails,
+fills up, or crashes and loses what was not synced. Paths are strings: there are hundreds of thousands of them.
+
+A file's descriptor is closed when the last reference to the file is gone; see primitives/file_slice.py. What the
+operating system refuses comes out as StorageFailure, which tells the operation, the path and the errno: the owner
+of the directory takes it offline.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import Final, Protocol
+
+from barnabas.errors import KafkaStorageError
+
+READ: Final = os.O_RDONLY
+WRITE: Final = os.O_RDWR
+CREATE: Final = os.O_RDWR | os.O_CREAT
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+Data = bytes | bytearray | memoryview
+
+
+class StorageFailure(KafkaStorageError):
+    """The disk would not do what was asked of it."""
+
+    def __init__(self, operation: str, path: str, error_number: int) -> None:
+        super().__init__(f"cannot {operation} {path}: {os.strerror(error_number)}")
+        self.operation = operation
+        self.path = path
+        self.error_number = error_number
+
+
+class NoSuchFile(StorageFailure):
+    """The path names nothing."""
+
+
+def storage_failure(operation: str, path: str, error_number: int | None) -> StorageFailure:
+    if error_number in (errno.ENOENT, errno.ENOTDIR):
+        return NoSuchFile(operation, path, error_number)
+    return StorageFailure(operation, path, errno.EIO if error_number is None else error_number)
+
+
+class File(Protocol):
+    """An open file. Reads and writes name their position, so that any number of threads may read it."""
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """The bytes at the position, fewer only where the file ends before."""
+
+    def pwrite(self, data: Data, position: int) -> None:
+        """Writes all of the data; after a failure any part of it may have been written."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cuts the file off, or extends it with zeros."""
+
+    def sync(self) -> None:
+        """Returns once content and size are on the disk."""
+
+    def size_bytes(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+
+class FileSystem(Protocol):
+    def open(self, path: str, mode: int) -> File:
+        """Opens in mode READ, WRITE (the file must be there) or CREATE (it is made where it is not)."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def make_dirs(self, path: str) -> None:
+        """Makes the directory and those above it that are missing, and syncs what it made."""
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Renames a file or directory at once; a file that has the new name is replaced."""
+
+    def remove(self, path: str, *, missing_ok: bool = False) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with all that is in it; one that is not there is as good as removed."""
+
+    def sync_dir(self, path: str) -> None:
+        """Returns once the directory's entries (what was made, renamed, removed in it) are on the disk."""
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_atomically(self, path: str, data: Data) -> None:
+        """After a crash the path holds the old content or the new, never a part; on return the new is on the disk."""
+
+    def size_of(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def total_bytes(self, path: str) -> int: ...
+
+
+class DiskFile:
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, mode: int) -> None:
+        self._descriptor = -1
+        self._path = path
+        try:
+            self._descriptor = os.open(path, mode, 0o644)
+        except OSError as error:
+            raise storage_failure("open", path, error.errno) from error
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            descriptor = self._descriptor
+            self._descriptor = -1
+            os.close(descriptor)
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size_bytes, position)
+            if len(data) == size_bytes:
+                return data
+            # Linux reads at most 2 GiB less a page at once, and a signal may cut a read short.
+            parts = [data]
+            missing_bytes = size_bytes - len(data)
+            while data and missing_bytes:
+                data = os.pread(self._descriptor, missing_bytes, position + size_bytes - missing_bytes)
+                parts.append(data)
+                missing_bytes -= len(data)
+        except OSError as error:
+            raise storage_failure("read", self._path, error.errno) from error
+        return b"".join(parts)
+
+    def pwrite(self, data: Data, position: int) -> None:
+        size_bytes = len(data)
+        try:
+            written_bytes = os.pwrite(self._descriptor, data, position)
+            # A disk that is nearly full takes a part, and refuses the rest.
+            while written_bytes < size_bytes:
+                with memoryview(data) as view, view[written_bytes:] as rest:
+                    written_bytes += os.pwrite(self._descriptor, rest, position + written_bytes)
+        except OSError as error:
+            raise storage_failure("write", self._path, error.errno) from error
+
+    def truncate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except OSError as error:
+            raise storage_failure("truncate", self._path, error.errno) from error
+
+    def sync(self) -> None:
+        # fdatasync writes the size as well: only times may be left behind.
+        try:
+            _sync_data(self._descriptor)
+        except OSError as error:
+            raise storage_failure("sync", self._path, error.errno) from error
+
+    def size_bytes(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise storage_failure("stat", self._path, error.errno) from error
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __repr__(self) -> str:
+        return f"DiskFile({self._path!r})"
+
+
+# macOS has no fdatasync.
+_sync_data: Final = getattr(os, "fdatasync", os.fsync)
+
+
+class DiskFileSystem:
+    __slots__ = ()
+
+    def open(self, path: str, mode: int) -> DiskFile:
+        return DiskFile(path, mode)
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_failure("stat", path, error.errno) from error
+        return True
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise storage_failure("list", path, error.errno) from error
+
+    def make_dirs(self, path: str) -> None:
+        missing: list[str] = []
+        ancestor = os.path.abspath(path)
+        while not os.path.isdir(ancestor):
+            missing.append(ancestor)
+            ancestor = os.path.dirname(ancestor)
+        try:
+            for directory in reversed(missing):
+                os.mkdir(directory)
+        except OSError as error:
+            raise storage_failure("make directory", path, error.errno) from error
+        for directory in reversed(missing):
+            self.sync_dir(os.path.dirname(directory))
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        try:
+            os.replace(old_path, new_path)
+        except OSError as error:
+            raise storage_failure(f"rename to {new_path}", old_path, error.errno) from error
+
+    def remove(self, path: str, *, missing_ok: bool = False) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError as error:
+            if not missing_ok:
+                raise storage_failure("remove", path, error.errno) from error
+        except OSError as error:
+            raise storage_failure("remove", path, error.errno) from error
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_failure("remove", path, error.errno) from error
+
+    def sync_dir(self, path: str) -> None:
+        directory = DiskFile(path, READ)
+        try:
+            os.fsync(directory.fileno())
+        except OSError as error:
+            raise storage_failure("sync", path, error.errno) from error
+
+    def read_file(self, path: str) -> bytes:
+        file = DiskFile(path, READ)
+        return file.pread(file.size_bytes(), 0)
+
+    def write_atomically(self, path: str, data: Data) -> None:
+        temporary_path = path + TEMPORARY_SUFFIX
+        file = DiskFile(temporary_path, CREATE | os.O_TRUNC)
+        file.pwrite(data, 0)
+        file.sync()
+        self.rename(temporary_path, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def size_of(self, path: str) -> int:
+        return self._stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return self._stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as error:
+            raise storage_failure("set the time of", path, error.errno) from error
+
+    def free_bytes(self, path: str) -> int:
+        return self._disk_usage(path).free
+
+    def total_bytes(self, path: str) -> int:
+        return self._disk_usage(path).total
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except OSError as error:
+            raise storage_failure("stat", path, error.errno) from error
+
+    def _disk_usage(self, path: str) -> shutil._ntuple_diskusage:
+        try:
+            return shutil.disk_usage(path)
+        except OSError as error:
+            raise storage_failure("measure the disk of", path, error.errno) from error

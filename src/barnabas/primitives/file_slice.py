@@ -1,0 +1,48 @@
+"""A part of an open file, handed from the log to whatever sends or reads it.
+
+A slice owns a reference to its open file, and a file's descriptor is closed when the last reference to the file is
+gone: the interpreter's own count is the only one. So a segment may be deleted, or its file closed to spare
+descriptors, while a slice of it is still being sent, and the descriptor cannot be reused for another topic's file
+in between.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.errors import KafkaStorageError
+
+
+class OpenFile(Protocol):
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """The bytes at the position, fewer where the file ends before."""
+
+    def fileno(self) -> int:
+        """The descriptor, good as long as a reference to the file is held."""
+
+
+class FileSlice:
+    __slots__ = ("file", "position", "size_bytes")
+
+    def __init__(self, file: OpenFile, position: int, size_bytes: int) -> None:
+        assert position >= 0
+        assert size_bytes >= 0
+        self.file = file
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self) -> bytes:
+        """All of it; raises KafkaStorageError when the file has been truncated meanwhile."""
+        data = self.file.pread(self.size_bytes, self.position)
+        if len(data) != self.size_bytes:
+            raise KafkaStorageError(
+                f"a slice of {self.size_bytes} bytes at position {self.position} has lost all but {len(data)}:"
+                " its file was truncated"
+            )
+        return data
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.size_bytes} bytes at {self.position} of {self.file!r})"
