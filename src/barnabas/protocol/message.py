@@ -47,5 +47,7 @@ def show(message: object) -> str:
 
 
 def field_names(message: object) -> tuple[str, ...]:
-    names: tuple[str, ...] = type(message).__slots__  # type: ignore[attr-defined]
+    # A compiled class has no __slots__: mypyc leaves them out and lists the attributes under a name of its own.
+    message_type = type(message)
+    names: tuple[str, ...] = getattr(message_type, "__slots__", None) or message_type.__mypyc_attrs__  # type: ignore[attr-defined]
     return names
