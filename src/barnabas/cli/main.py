@@ -46,9 +46,9 @@ def barnabas() -> None:
 
 def main() -> None:
     try:
-        barnabas.main(standalone_mode=False)
-    except click.exceptions.Exit as exit_:
-        sys.exit(exit_.exit_code)
+        # Without standalone mode click returns the code of `ctx.exit(code)`, and else what the command returned.
+        exit_code = barnabas.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -57,7 +57,12 @@ def main() -> None:
     except BrokenPipeError:
         # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except (KafkaError, OSError) as error:
+        sys.exit(1)
+    except KafkaError as error:
         click.echo(f"barnabas: {error}", err=True)
         sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"barnabas: {where}{error.strerror or error}", err=True)
+        sys.exit(1)
+    sys.exit(exit_code if isinstance(exit_code, int) else 0)

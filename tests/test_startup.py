@@ -1,0 +1,89 @@
+"""What a start costs: in processor time of a child, and by what it must not load."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HELP = ["-m", "barnabas", "--help"]
+IMPORT = ["-c", "import barnabas.protocol"]
+
+# The promise on a plain machine of today, and how much slower than that the machine of a test may be.
+HELP_BOUND_MS = 150
+IMPORT_BOUND_MS = 60
+SLACK = 3
+ATTEMPTS = 5
+
+# What neither of them needs. Each of these costs milliseconds, and is easily loaded by accident.
+NEVER = [
+    "asyncio",
+    "concurrent.futures",
+    "cramjam",
+    "email",
+    "http",
+    "importlib.metadata",
+    "logging",
+    "multiprocessing",
+    "rich",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "urllib",
+    "xml",
+]
+NOT_FOR_HELP = [
+    *NEVER,
+    "barnabas.log",
+    "barnabas.protocol",
+    "barnabas.records",
+    "dataclasses",
+    "json",
+    "socket",
+]
+NOT_FOR_IMPORT = [*NEVER, "barnabas.cli", "barnabas.protocol.messages.fetch_request", "click", "socket"]
+
+
+def processor_ms(arguments: list[str]) -> float:
+    with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL) as child:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules that are loaded in a child once it has run `code`."""
+    code += "\nimport sys, json\nprint(json.dumps(loaded), file=sys.stderr)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(child.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bound_ms"), [(HELP, HELP_BOUND_MS), (IMPORT, IMPORT_BOUND_MS)], ids=["help", "import"]
+)
+def test_processor_time(arguments: list[str], bound_ms: int) -> None:
+    best_ms = min(processor_ms(arguments) for _ in range(ATTEMPTS))
+    print(f"{' '.join(arguments)}: {best_ms:.0f} ms of processor time, promised are {bound_ms} ms")
+    assert best_ms < bound_ms * SLACK
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        (
+            "import sys\nfrom barnabas.cli.main import main\nsys.argv = ['barnabas', '--help']\n"
+            "try:\n    main()\nexcept SystemExit:\n    loaded = list(sys.modules)",
+            NOT_FOR_HELP,
+        ),
+        ("import sys, barnabas.protocol\nloaded = list(sys.modules)", NOT_FOR_IMPORT),
+    ],
+    ids=["help", "import"],
+)
+def test_nothing_heavy_is_loaded(code: str, unwanted: list[str]) -> None:
+    loaded = modules_after(code)
+    assert "barnabas" in loaded
+    assert not [name for name in unwanted if name in loaded]
