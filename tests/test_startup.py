@@ -71,16 +71,24 @@ def test_processor_time(arguments: list[str], bound_ms: int) -> None:
     assert best_ms < bound_ms * SLACK
 
 
+AFTER_HELP = """
+import sys
+from barnabas.cli.main import main
+sys.argv = ["barnabas", "--help"]
+try:
+    main()
+except SystemExit:
+    loaded = list(sys.modules)
+"""
+AFTER_IMPORT = """
+import sys, barnabas.protocol
+loaded = list(sys.modules)
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "unwanted"),
-    [
-        (
-            "import sys\nfrom barnabas.cli.main import main\nsys.argv = ['barnabas', '--help']\n"
-            "try:\n    main()\nexcept SystemExit:\n    loaded = list(sys.modules)",
-            NOT_FOR_HELP,
-        ),
-        ("import sys, barnabas.protocol\nloaded = list(sys.modules)", NOT_FOR_IMPORT),
-    ],
+    [(AFTER_HELP, NOT_FOR_HELP), (AFTER_IMPORT, NOT_FOR_IMPORT)],
     ids=["help", "import"],
 )
 def test_nothing_heavy_is_loaded(code: str, unwanted: list[str]) -> None:
