@@ -1,0 +1,164 @@
+"""A file system whose writes stay in memory: a log can be opened and recovered for reading alone.
+
+This is how a directory that a broker is using, or one that a crash has left, is looked at: the log engine recovers
+it as it always does, over an overlay that is then thrown away, and the disk does not change. A file's size is taken
+when it is opened, so that a log that grows meanwhile stays as it was found.
+
+Recovery truncates log files, which costs nothing here, and writes indexes, which are small. Only what is written is
+kept: a preallocated index is a size, not bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from barnabas.log.file_system import READ, Data, File, FileSystem, NoSuchFile, storage_failure
+
+
+class OverlayFile:
+    """What the file held when it was opened, under what has been written since."""
+
+    __slots__ = ("_base", "_base_bytes", "_size_bytes", "_written")
+
+    def __init__(self, base: File | None) -> None:
+        self._base = base
+        self._base_bytes = 0 if base is None else base.size_bytes()
+        self._size_bytes = self._base_bytes
+        # Once anything is written it stands for the whole file; what lies beyond its end is zeros.
+        self._written: bytearray | None = None
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        end = min(position + size_bytes, self._size_bytes)
+        if position >= end:
+            return b""
+        if self._written is None:
+            stored_end = min(end, self._base_bytes)
+            data = b""
+            if self._base is not None and position < stored_end:
+                data = self._base.pread(stored_end - position, position)
+        else:
+            data = bytes(self._written[position:end])
+        return data.ljust(end - position, b"\0")
+
+    def pwrite(self, data: Data, position: int) -> None:
+        written = self._written
+        if written is None:
+            stored = b"" if self._base is None else self._base.pread(self._base_bytes, 0)
+            written = self._written = bytearray(stored)
+        if position > len(written):
+            written += bytes(position - len(written))
+        written[position : position + len(data)] = data
+        self._size_bytes = max(self._size_bytes, position + len(data))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._base_bytes = min(self._base_bytes, size_bytes)
+        if self._written is not None:
+            del self._written[size_bytes:]
+        self._size_bytes = size_bytes
+
+    def sync(self) -> None:
+        pass
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def fileno(self) -> int:
+        raise AssertionError("a file of an overlay has no descriptor: what it holds is not on the disk")
+
+
+class OverlayFileSystem:
+    """Everything below reads from another file system until it is written; nothing is ever written there."""
+
+    def __init__(self, base: FileSystem) -> None:
+        self._base = base
+        self._files: dict[str, OverlayFile] = {}
+        self._hidden: set[str] = set()
+        self._made_dirs: set[str] = set()
+
+    def open(self, path: str, mode: int) -> File:
+        file = self._files.get(path)
+        if file is None:
+            if path not in self._hidden and self._base.exists(path):
+                file = OverlayFile(self._base.open(path, READ))
+            elif mode & os.O_CREAT:
+                file = OverlayFile(None)
+            else:
+                raise storage_failure("open", path, errno.ENOENT)
+            self._files[path] = file
+        if mode & os.O_TRUNC:
+            file.truncate(0)
+        return file
+
+    def exists(self, path: str) -> bool:
+        if path in self._files or path in self._made_dirs:
+            return True
+        return path not in self._hidden and self._base.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return path in self._made_dirs or self._base.is_dir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            names = {
+                name for name in self._base.list_dir(path) if os.path.join(path, name) not in self._hidden
+            }
+        except NoSuchFile:
+            if path not in self._made_dirs:
+                raise
+            names = set()
+        names.update(os.path.basename(made) for made in self._files if os.path.dirname(made) == path)
+        return sorted(names)
+
+    def make_dirs(self, path: str) -> None:
+        self._made_dirs.add(path)
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        file = self.open(old_path, READ)
+        assert isinstance(file, OverlayFile)
+        self.remove(old_path)
+        self._files[new_path] = file
+        self._hidden.discard(new_path)
+
+    def remove(self, path: str, *, missing_ok: bool = False) -> None:
+        if not missing_ok and not self.exists(path):
+            raise storage_failure("remove", path, errno.ENOENT)
+        self._files.pop(path, None)
+        self._hidden.add(path)
+
+    def remove_tree(self, path: str) -> None:
+        for name in self.list_dir(path):
+            self.remove(os.path.join(path, name))
+
+    def sync_dir(self, path: str) -> None:
+        pass
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path, READ)
+        return file.pread(file.size_bytes(), 0)
+
+    def write_atomically(self, path: str, data: Data) -> None:
+        file = OverlayFile(None)
+        file.pwrite(data, 0)
+        self._files[path] = file
+        self._hidden.discard(path)
+
+    def size_of(self, path: str) -> int:
+        file = self._files.get(path)
+        if file is not None:
+            return file.size_bytes()
+        if path in self._hidden:
+            raise storage_failure("stat", path, errno.ENOENT)
+        return self._base.size_of(path)
+
+    def modified_ms(self, path: str) -> int:
+        return self._base.modified_ms(path) if self._base.exists(path) else 0
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        pass
+
+    def free_bytes(self, path: str) -> int:
+        return self._base.free_bytes(path)
+
+    def total_bytes(self, path: str) -> int:
+        return self._base.total_bytes(path)
