@@ -1,0 +1,56 @@
+"""What a connection writes to and reads from: a plain socket here, and the place where TLS comes in.
+
+Every call does at once what can be done without waiting and raises BlockingIOError where that is nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+MAX_PARTS_AT_ONCE: Final = 64
+
+
+class Channel(Protocol):
+    def fileno(self) -> int:
+        """The descriptor whose readiness the event loop watches."""
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """How many bytes came; 0 is the end of the stream."""
+
+    def send(self, parts: Sequence[bytes | memoryview], *, more_follows: bool) -> int:
+        """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
+
+    def send_file(self, descriptor: int, position: int, count: int) -> int:
+        """How many bytes of the file went out; 0 is the end of the file."""
+
+    def close(self) -> None: ...
+
+
+class PlainChannel:
+    __slots__ = ("_descriptor", "_socket")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._descriptor = connected.fileno()
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def receive_into(self, buffer: memoryview) -> int:
+        return self._socket.recv_into(buffer)
+
+    def send(self, parts: Sequence[bytes | memoryview], *, more_follows: bool) -> int:
+        # Without MSG_MORE the few bytes before a file slice would travel in a packet of their own.
+        flags = socket.MSG_NOSIGNAL | (socket.MSG_MORE if more_follows else 0)
+        if len(parts) == 1:
+            return self._socket.send(parts[0], flags)
+        return self._socket.sendmsg(parts, (), flags)
+
+    def send_file(self, descriptor: int, position: int, count: int) -> int:
+        return os.sendfile(self._descriptor, descriptor, position, count)
+
+    def close(self) -> None:
+        self._socket.close()

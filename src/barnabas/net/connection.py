@@ -1,0 +1,271 @@
+"""One connection: frames in, one request at a time, replies out in the order of the requests.
+
+As in Apache Kafka, a connection has at most one request under way: the next one is taken up when the reply to
+the last has been written. Clients may send ahead; what they send waits in the receive buffer and in the kernel, so a
+client that does not read its replies is soon not read from either, and nothing here grows with what a peer does.
+
+A handler is called with the connection and a frame. It answers by `reply`, at once or later, exactly once; `reply()`
+without parts is for requests that want no answer. An exception of a handler closes its connection and no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from asyncio import AbstractEventLoop, TimerHandle
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from barnabas.errors import KafkaError
+from barnabas.net.channel import Channel
+from barnabas.net.outbox import ColdRange, IsCached, Outbox, Part
+from barnabas.net.page_cache import read_ahead
+from barnabas.protocol.frames import FrameReader
+
+log = logging.getLogger(__name__)
+
+# A connection that always has more to read gives way to the others after so many reads.
+READS_A_TURN: Final = 8
+# Replies to requests sent ahead are written together, until so much has come together.
+REPLIES_TOGETHER_BYTES: Final = 256 * 1024
+
+FrameHandler = Callable[["Connection", bytes], None]
+CloseListener = Callable[["Connection"], None]
+
+
+class Connection:
+    __slots__ = (
+        "_channel",
+        "_executor",
+        "_frames",
+        "_handler",
+        "_in_turn",
+        "_is_awaiting_reply",
+        "_is_cold",
+        "_is_reading",
+        "_is_writing",
+        "_loop",
+        "_on_close",
+        "_outbox",
+        "_reader",
+        "_resume",
+        "context",
+        "is_closed",
+        "last_active_s",
+        "local",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        loop: AbstractEventLoop,
+        executor: Executor,
+        reader: FrameReader,
+        handler: FrameHandler,
+        on_close: CloseListener,
+        is_cached: IsCached,
+        peer: str,
+        local: str,
+    ) -> None:
+        self.peer = peer
+        self.local = local
+        self.is_closed = False
+        self.last_active_s = loop.time()
+        # What the handler keeps about this client: its session, its principal, its software.
+        self.context: object = None
+        self._channel = channel
+        self._loop = loop
+        self._executor = executor
+        self._reader = reader
+        self._handler = handler
+        self._on_close = on_close
+        self._outbox = Outbox(is_cached)
+        self._frames: deque[bytes] = deque()
+        self._resume: TimerHandle | None = None
+        self._is_awaiting_reply = False
+        self._is_cold = False
+        self._is_reading = False
+        self._is_writing = False
+        self._in_turn = False
+
+    def open(self) -> None:
+        self._watch_reading(True)
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._outbox.pending_bytes
+
+    def is_idle_since(self, time_s: float) -> bool:
+        """Whether nothing has moved since that time of the loop; who waits for an answer of ours is not idle."""
+        return self.last_active_s < time_s and not (self._is_awaiting_reply or self._is_cold or self._resume)
+
+    def reply(self, *parts: Part, delay_s: float = 0.0) -> None:
+        """Answers the request under way. With a delay, the connection is not read from for that long (a throttle)."""
+        if self.is_closed:
+            return
+        assert self._is_awaiting_reply, "a request is answered once"
+        self._is_awaiting_reply = False
+        for part in parts:
+            self._outbox.add(part)
+        if delay_s > 0.0:
+            assert self._resume is None
+            self._resume = self._loop.call_later(delay_s, self._end_of_throttle)
+        if not self._in_turn:
+            self._take_turn()
+
+    def close(self, reason: str | None = None) -> None:
+        """Ends the connection. A reason is for people and becomes one line of the log."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if reason is not None:
+            log.warning("connection from %s closed: %s", self.peer, reason)
+        self._watch_reading(False)
+        self._watch_writing(False)
+        if self._resume is not None:
+            self._resume.cancel()
+            self._resume = None
+        self._frames.clear()
+        self._outbox.clear()
+        self._channel.close()
+        self._on_close(self)
+
+    def _on_readable(self) -> None:
+        if self._is_busy():
+            # Nobody wants to read now; the turn that ends the waiting watches again.
+            self._watch_reading(False)
+            return
+        self.last_active_s = self._loop.time()
+        self._take_turn()
+
+    def _on_writable(self) -> None:
+        self.last_active_s = self._loop.time()
+        self._take_turn()
+
+    def _end_of_throttle(self) -> None:
+        self._resume = None
+        self._take_turn()
+
+    def _is_busy(self) -> bool:
+        return self._is_awaiting_reply or self._is_writing or self._is_cold or self._resume is not None
+
+    def _take_turn(self) -> None:
+        """Reads, handles and writes until nothing is there, somebody has to be waited for, or it is others' turn."""
+        assert not self._in_turn
+        self._in_turn = True
+        try:
+            self._run_turn()
+        except (ConnectionResetError, BrokenPipeError):
+            self.close()  # A peer that is gone is no event that anybody needs to read about.
+        except KafkaError as kafka_error:
+            self._close_after_replies(f"{kafka_error.name}: {kafka_error}")
+        except OSError as system_error:
+            self.close(str(system_error))
+        except Exception:
+            log.exception("connection from %s: a request failed in an unforeseen way", self.peer)
+            self._close_after_replies(None)
+        finally:
+            self._in_turn = False
+
+    def _close_after_replies(self, reason: str | None) -> None:
+        """Requests before the one that failed have been answered: what can go out at once does."""
+        with contextlib.suppress(OSError, ColdRange):
+            self._outbox.flush(self._channel)
+        self.close(reason)
+
+    def _run_turn(self) -> None:
+        if not self._flush():
+            return
+        reads = 0
+        while True:
+            self._handle_frames()
+            if self.is_closed or not self._flush() or self._is_busy():
+                return
+            if self._frames:
+                continue
+            if self._reader.error is not None:
+                raise self._reader.error
+            if reads == READS_A_TURN or not self._receive():
+                break
+            reads += 1
+        if not self.is_closed:
+            self._watch_reading(True)
+
+    def _handle_frames(self) -> None:
+        frames = self._frames
+        while frames and not self._is_awaiting_reply and self._resume is None and not self.is_closed:
+            if self._outbox.pending_bytes >= REPLIES_TOGETHER_BYTES:
+                return
+            self._is_awaiting_reply = True
+            self._handler(self, frames.popleft())
+
+    def _receive(self) -> bool:
+        """One read; False if nothing is there, or the stream has ended."""
+        try:
+            count = self._channel.receive_into(self._reader.next_buffer())
+        except BlockingIOError:
+            return False
+        if count == 0:
+            self.close("it ended within a request" if self._reader.in_frame else None)
+            return False
+        self._frames.extend(self._reader.received(count))
+        return True
+
+    def _flush(self) -> bool:
+        """True if everything is written; otherwise whoever is waited for will call again."""
+        if self._is_cold:
+            return False
+        try:
+            if self._outbox.flush(self._channel):
+                if self._is_writing:
+                    self._watch_writing(False)
+                return True
+        except BlockingIOError:
+            pass
+        except ColdRange as cold:
+            self._read_ahead(cold)
+            return False
+        self._watch_writing(True)
+        return False
+
+    def _read_ahead(self, cold: ColdRange) -> None:
+        self._is_cold = True
+        self._watch_writing(False)
+        reading = self._loop.run_in_executor(
+            self._executor, read_ahead, cold.part.file.fileno(), cold.position, cold.count
+        )
+
+        def warmed(_: object) -> None:
+            self._is_cold = False
+            error = reading.exception()
+            if self.is_closed:
+                return
+            if error is not None:
+                self.close(f"{cold.part} could not be read: {error}")
+                return
+            self._outbox.trust_next_chunk()
+            self._take_turn()
+
+        reading.add_done_callback(warmed)
+
+    def _watch_reading(self, wanted: bool) -> None:
+        if wanted == self._is_reading:
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._loop.add_reader(self._channel.fileno(), self._on_readable)
+        else:
+            self._loop.remove_reader(self._channel.fileno())
+
+    def _watch_writing(self, wanted: bool) -> None:
+        if wanted == self._is_writing:
+            return
+        self._is_writing = wanted
+        if wanted:
+            self._loop.add_writer(self._channel.fileno(), self._on_writable)
+        else:
+            self._loop.remove_writer(self._channel.fileno())

@@ -1,0 +1,269 @@
+"""Listening sockets, and the bounds on who may connect.
+
+A listener accepts a few connections a turn. When the broker has as many connections as it may, nobody is accepted until
+one goes, as in Apache Kafka; an address that has its share is accepted and closed at once. Connections on which nothing
+has moved for too long are closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.net.channel import Channel, PlainChannel
+from barnabas.net.connection import Connection, FrameHandler
+from barnabas.net.page_cache import Probe, choose_probe
+from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES, FrameReader
+
+log = logging.getLogger(__name__)
+
+ACCEPTS_A_TURN: Final = 32
+BACKLOG: Final = 128
+# How long nobody is accepted after the system has run out of descriptors or memory for a connection.
+PAUSE_AFTER_EXHAUSTION_S: Final = 0.5
+EXHAUSTION: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+SYSTEM_DEFAULT: Final = -1
+
+
+class CannotListen(OSError):
+    """An address that cannot be bound, with what to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Kafka's settings of the same names."""
+
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connections_max_idle_ms: int = 600_000
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    socket_send_buffer_bytes: int = SYSTEM_DEFAULT
+    socket_receive_buffer_bytes: int = SYSTEM_DEFAULT
+    socket_listen_backlog_size: int = BACKLOG
+
+
+class Connections:
+    """All connections of a broker, over all its listeners."""
+
+    def __init__(self, loop: AbstractEventLoop, executor: Executor, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.loop = loop
+        self._executor = executor
+        self._open: dict[Connection, str] = {}
+        self._count_by_address: dict[str, int] = {}
+        self._listeners: list[Listener] = []
+        self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._probe: Probe | None = None
+        self._reaper: TimerHandle | None = None
+        self.accepted = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= self.limits.max_connections
+
+    def listen(self, host: str, port: int, handler: FrameHandler, *, name: str = "PLAINTEXT") -> Listener:
+        """Binds and listens; `Listener.open` begins to accept. An empty host is every address of the machine."""
+        listener = Listener(self, _bound_socket(host, port, self.limits), handler, name=name)
+        self._listeners.append(listener)
+        if self._reaper is None:
+            self._schedule_reaper()
+        return listener
+
+    def admit(
+        self, connected: socket.socket, address: str, peer: str, local: str, handler: FrameHandler
+    ) -> None:
+        limit = self.limits.max_connections_per_ip_overrides.get(address, self.limits.max_connections_per_ip)
+        if self._count_by_address.get(address, 0) >= limit:
+            self.refused += 1
+            log.warning("connection from %s refused: %s has %d connections already", peer, address, limit)
+            connected.close()
+            return
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.limits.socket_send_buffer_bytes != SYSTEM_DEFAULT:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
+        channel: Channel = PlainChannel(connected)
+        connection = Connection(
+            channel,
+            loop=self.loop,
+            executor=self._executor,
+            reader=FrameReader(
+                max_frame_bytes=self.limits.socket_request_max_bytes, receive_buffer=self._receive_buffer
+            ),
+            handler=handler,
+            on_close=self._forget,
+            is_cached=self._is_cached,
+            peer=peer,
+            local=local,
+        )
+        self._open[connection] = address
+        self._count_by_address[address] = self._count_by_address.get(address, 0) + 1
+        self.accepted += 1
+        connection.open()
+
+    def close(self) -> None:
+        """Stops listening and ends every connection, whatever waits on it."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            self._reaper = None
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._open):
+            connection.close()
+
+    def _forget(self, connection: Connection) -> None:
+        address = self._open.pop(connection)
+        left = self._count_by_address[address] - 1
+        if left:
+            self._count_by_address[address] = left
+        else:
+            del self._count_by_address[address]
+        for listener in self._listeners:
+            listener.accept_again()
+
+    def _is_cached(self, descriptor: int, position: int, count: int) -> bool:
+        if self._probe is None:
+            self._probe = choose_probe()
+        return self._probe(descriptor, position, count)
+
+    def _schedule_reaper(self) -> None:
+        idle_s = self.limits.connections_max_idle_ms / 1_000
+        if idle_s > 0:
+            self._reaper = self.loop.call_later(min(max(idle_s / 4, 0.01), 30.0), self._reap)
+
+    def _reap(self) -> None:
+        before_s = self.loop.time() - self.limits.connections_max_idle_ms / 1_000
+        for connection in [each for each in self._open if each.is_idle_since(before_s)]:
+            log.info("connection from %s closed: idle", connection.peer)
+            connection.close()
+        self._schedule_reaper()
+
+
+class Listener:
+    def __init__(
+        self, connections: Connections, listening: socket.socket, handler: FrameHandler, *, name: str
+    ) -> None:
+        self.name = name
+        self.host, self.port = listening.getsockname()[:2]
+        self._connections = connections
+        self._loop = connections.loop
+        self._socket = listening
+        self._handler = handler
+        self._is_open = False
+        self._is_accepting = False
+        self._pause: TimerHandle | None = None
+
+    def open(self) -> None:
+        self._is_open = True
+        self.accept_again()
+
+    def accept_again(self) -> None:
+        """Looks whether there is room. It is called whenever a connection has gone."""
+        if self._is_open and not self._is_accepting and self._pause is None and not self._connections.is_full:
+            self._is_accepting = True
+            self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self._is_open = False
+        self._stop_accepting()
+        self._socket.close()
+
+    def _stop_accepting(self) -> None:
+        if self._is_accepting:
+            self._is_accepting = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            if self._connections.is_full:
+                log.warning(
+                    "%d connections, as many as max.connections allows: new ones wait until one is closed",
+                    len(self._connections),
+                )
+                self._stop_accepting()
+                return
+            try:
+                connected, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTION:
+                    continue  # The peer has gone before it was accepted.
+                log.error("no connection can be accepted: %s; trying again in half a second", error.strerror)
+                self._stop_accepting()
+                self._pause = self._loop.call_later(PAUSE_AFTER_EXHAUSTION_S, self._end_pause)
+                return
+            try:
+                self._connections.admit(
+                    connected,
+                    address[0],
+                    _host_and_port(address),
+                    _host_and_port(connected.getsockname()),
+                    self._handler,
+                )
+            except OSError:
+                connected.close()  # The peer has gone while its socket was set up.
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self.accept_again()
+
+
+def _host_and_port(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{host}:{address[1]}"
+
+
+def _bound_socket(host: str, port: int, limits: ConnectionLimits) -> socket.socket:
+    try:
+        candidates = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen on {host}:{port}: the host is unknown ({error.strerror})"
+        ) from error
+    # Every address of the machine is reached by one IPv6 socket that takes IPv4 too, where there is IPv6.
+    candidates.sort(key=lambda found: found[0] != socket.AF_INET6 if not host else 0)
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in candidates:
+        try:
+            listening = socket.socket(family, kind, protocol)
+        except OSError as error:
+            failure = error
+            continue
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+            if limits.socket_receive_buffer_bytes != SYSTEM_DEFAULT:
+                # Accepted sockets inherit it; set later it would come after the window has been announced.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
+            listening.bind(address)
+            listening.listen(limits.socket_listen_backlog_size)
+        except OSError as error:
+            listening.close()
+            failure = error
+            continue
+        return listening
+    assert failure is not None
+    advice = {
+        errno.EADDRINUSE: "another process listens there; stop it or choose another port",
+        errno.EADDRNOTAVAIL: "this machine has no such address",
+        errno.EACCES: "ports below 1024 need privileges; choose another port",
+    }.get(failure.errno or 0, failure.strerror)
+    raise CannotListen(f"cannot listen on {host}:{port}: {advice}") from failure

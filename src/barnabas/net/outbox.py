@@ -1,0 +1,115 @@
+"""What waits to be sent on one connection: bytes and slices of files, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.net.channel import MAX_PARTS_AT_ONCE, Channel
+from barnabas.primitives.file_slice import FileSlice
+
+# One connection sends at most this much of a file before others have their turn.
+FILE_BYTES_A_TURN: Final = 4 << 20
+# As much of a file is looked up in the page cache, or read ahead, at once.
+CHUNK_BYTES: Final = 1 << 20
+
+Part = bytes | memoryview | FileSlice
+
+# Whether a range of a file can be sent without waiting for the disk.
+IsCached = Callable[[int, int, int], bool]
+
+
+class FileEndedEarly(OSError):
+    """A file was cut while a slice of it was being sent: what the reply promised cannot be kept."""
+
+
+class ColdRange(Exception):
+    """The next bytes to be sent are not in memory. Somebody else has to read them first."""
+
+    def __init__(self, part: FileSlice, position: int, count: int) -> None:
+        super().__init__(position, count)
+        self.part = part
+        self.position = position
+        self.count = count
+
+
+class Outbox:
+    __slots__ = ("_is_cached", "_is_next_chunk_read", "_parts", "_sent_of_first", "pending_bytes")
+
+    def __init__(self, is_cached: IsCached) -> None:
+        self._is_cached = is_cached
+        self._parts: deque[Part] = deque()
+        self._sent_of_first = 0
+        self._is_next_chunk_read = False
+        self.pending_bytes = 0
+
+    def trust_next_chunk(self) -> None:
+        """The cold range has been read: it is sent now, even if memory is so short that it has gone again."""
+        self._is_next_chunk_read = True
+
+    def add(self, part: Part) -> None:
+        if len(part):
+            self.pending_bytes += len(part)
+            self._parts.append(part)
+
+    def flush(self, channel: Channel) -> bool:
+        """Sends what can be sent now; True if nothing is left.
+
+        BlockingIOError and other errors of the socket come through; so does ColdRange.
+        """
+        file_bytes = 0
+        while self._parts:
+            first = self._parts[0]
+            if isinstance(first, FileSlice):
+                if file_bytes >= FILE_BYTES_A_TURN:
+                    return False
+                file_bytes += self._send_slice(channel, first)
+            else:
+                self._send_bytes(channel)
+        return True
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._sent_of_first = 0
+        self.pending_bytes = 0
+
+    def _send_bytes(self, channel: Channel) -> None:
+        parts: list[bytes | memoryview] = []
+        more_follows = False
+        for part in self._parts:
+            if isinstance(part, FileSlice):
+                more_follows = True
+                break
+            if len(parts) == MAX_PARTS_AT_ONCE:
+                break
+            parts.append(part)
+        if self._sent_of_first:
+            parts[0] = memoryview(parts[0])[self._sent_of_first :]
+        sent = channel.send(parts, more_follows=more_follows)
+        self.pending_bytes -= sent
+        for part in parts:
+            if sent < len(part):
+                self._sent_of_first = sent if part is not parts[0] else self._sent_of_first + sent
+                return
+            sent -= len(part)
+            self._parts.popleft()
+            self._sent_of_first = 0
+
+    def _send_slice(self, channel: Channel, part: FileSlice) -> int:
+        position = part.position + self._sent_of_first
+        count = min(part.size_bytes - self._sent_of_first, CHUNK_BYTES)
+        descriptor = part.file.fileno()
+        if self._is_next_chunk_read:
+            self._is_next_chunk_read = False
+        elif not self._is_cached(descriptor, position, count):
+            raise ColdRange(part, position, count)
+        sent = channel.send_file(descriptor, position, count)
+        if sent == 0:
+            raise FileEndedEarly(f"{part} ended at {position}: its file was truncated")
+        self.pending_bytes -= sent
+        self._sent_of_first += sent
+        if self._sent_of_first == part.size_bytes:
+            self._parts.popleft()
+            self._sent_of_first = 0
+        return sent

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.net import page_cache
+
+
+@pytest.mark.parametrize(
+    "probe", [page_cache.choose_probe(), page_cache.probed_by_reading], ids=["chosen", "reading"]
+)
+def test_what_was_just_read_is_cached(tmp_path: Path, probe: page_cache.Probe) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(300_000))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        page_cache.read_ahead(descriptor, 0, 300_000)
+        assert probe(descriptor, 0, 300_000)
+        assert probe(descriptor, 4_095, 2)
+        assert probe(descriptor, 299_999, 1)
+        page_cache.read_ahead(descriptor, 290_000, 1 << 30)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "probe", [page_cache.choose_probe(), page_cache.probed_by_reading], ids=["chosen", "reading"]
+)
+def test_what_was_dropped_is_not_cached(tmp_path: Path, probe: page_cache.Probe) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(300_000))
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if page_cache.always_cached is page_cache.choose_probe() or probe(descriptor, 0, 300_000):
+            pytest.skip("this file system keeps its pages whatever it is told, so there is nothing to see")
+        page_cache.read_ahead(descriptor, 0, 300_000)
+        assert probe(descriptor, 0, 300_000)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_descriptor_that_cannot_be_probed_counts_as_cached() -> None:
+    reading, writing = os.pipe()
+    try:
+        assert page_cache.choose_probe()(reading, 0, 10)
+        assert page_cache.probed_by_reading(reading, 0, 10)
+    finally:
+        os.close(reading)
+        os.close(writing)
