@@ -1,0 +1,138 @@
+"""The leader epochs of a partition and the offset at which each began, as `leader-epoch-checkpoint` keeps them.
+
+A replica that comes back asks the leader where its own last epoch ended, and truncates to there: the cache answers.
+Epochs and offsets rise together. A new epoch is on disk before its first record is; what a truncation removes is
+written later, since the loading of a log removes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
+
+
+class EpochEntry(NamedTuple):
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class EpochEndOffset(NamedTuple):
+    """Where an epoch ends; the epoch is the largest known that is not above the one asked for."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class EpochCache:
+    """Keeps the entries in memory; `write` and `write_later` put all of them on disk, at once or soon."""
+
+    __slots__ = ("_epochs", "_start_offsets", "_write", "_write_later", "latest_epoch", "latest_start_offset")
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[int, int]] = (),
+        *,
+        write: Callable[[list[EpochEntry]], None],
+        write_later: Callable[[], None],
+    ) -> None:
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        self._write = write
+        self._write_later = write_later
+        self.latest_epoch: int = NO_LEADER_EPOCH
+        self.latest_start_offset: int = NO_OFFSET
+        for epoch, start_offset in entries:
+            self._insert(epoch, start_offset)
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def entries(self) -> list[EpochEntry]:
+        return [
+            EpochEntry(LeaderEpoch(epoch), Offset(start_offset))
+            for epoch, start_offset in zip(self._epochs, self._start_offsets, strict=True)
+        ]
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that records of the epoch begin at the offset, if that is new."""
+        if epoch == self.latest_epoch and start_offset >= self.latest_start_offset:
+            return
+        self._insert(epoch, start_offset)
+        self._write(self.entries())
+
+    def earliest(self) -> EpochEntry | None:
+        if not self._epochs:
+            return None
+        return EpochEntry(LeaderEpoch(self._epochs[0]), Offset(self._start_offsets[0]))
+
+    def epoch_for_offset(self, offset: int) -> LeaderEpoch | None:
+        index = bisect_right(self._start_offsets, offset) - 1
+        return None if index < 0 else LeaderEpoch(self._epochs[index])
+
+    def previous_epoch(self, epoch: int) -> LeaderEpoch | None:
+        index = bisect_left(self._epochs, epoch) - 1
+        return None if index < 0 else LeaderEpoch(self._epochs[index])
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset | None:
+        """The end of the requested epoch; None where the cache cannot tell."""
+        if requested_epoch == NO_LEADER_EPOCH:
+            return None
+        if requested_epoch == self.latest_epoch:
+            return EpochEndOffset(LeaderEpoch(requested_epoch), Offset(log_end_offset))
+        higher = bisect_right(self._epochs, requested_epoch)
+        if higher == len(self._epochs):
+            return None
+        # Of an epoch below all that are known the records are gone: the first offset that is left is where it ended.
+        epoch = requested_epoch if higher == 0 else self._epochs[higher - 1]
+        return EpochEndOffset(LeaderEpoch(epoch), Offset(self._start_offsets[higher]))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Removes the epochs that begin at or after the offset."""
+        kept = bisect_left(self._start_offsets, end_offset)
+        if kept < len(self._epochs):
+            self._keep(kept)
+            self._write_later()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Removes the epochs that end at or before the offset; the one that holds it begins there from now on."""
+        removed = bisect_right(self._start_offsets, start_offset)
+        if removed == 0 or (removed == 1 and self._start_offsets[0] == start_offset):
+            return
+        del self._epochs[: removed - 1]
+        del self._start_offsets[: removed - 1]
+        self._start_offsets[0] = start_offset
+        self._keep(len(self._epochs))
+        self._write_later()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._keep(0)
+            self._write([])
+
+    def _insert(self, epoch: int, start_offset: int) -> None:
+        assert epoch >= 0
+        assert start_offset >= 0
+        if epoch == self.latest_epoch and start_offset >= self.latest_start_offset:
+            return
+        # Entries that the new one contradicts were written by a leader whose records did not last.
+        kept = min(bisect_left(self._epochs, epoch), bisect_left(self._start_offsets, start_offset))
+        removed = self.entries()[kept:]
+        if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
+            logger.warning("epoch %d from offset %d replaces the entries %s", epoch, start_offset, removed)
+        self._keep(kept)
+        self._epochs.append(epoch)
+        self._start_offsets.append(start_offset)
+        self.latest_epoch = epoch
+        self.latest_start_offset = start_offset
+
+    def _keep(self, count: int) -> None:
+        del self._epochs[count:]
+        del self._start_offsets[count:]
+        self.latest_epoch = self._epochs[-1] if count else NO_LEADER_EPOCH
+        self.latest_start_offset = self._start_offsets[-1] if count else NO_OFFSET
