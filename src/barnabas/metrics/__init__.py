@@ -1,0 +1,1 @@
+"""Counters, gauges and histograms, and how Prometheus reads them."""

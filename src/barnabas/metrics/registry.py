@@ -1,0 +1,210 @@
+"""Figures that a running broker keeps, in the text form that Prometheus reads.
+
+On the hot path a counter is an attribute to which an integer is added, and a histogram a list in which one is. Whatever
+costs more (names, labels, sums, figures that are asked for rather than counted) is done when somebody reads them.
+
+Names are those of Kafka's own metrics as Prometheus users know them: `kafka_server_brokertopicmetrics_bytesin_total`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+# Upper bounds in seconds, from a tenth of a millisecond to ten seconds: wide enough for a fetch that waits.
+DURATION_BOUNDS_S: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+SIZE_BOUNDS_BYTES: Final = tuple(float(4**power) for power in range(3, 15))
+
+# A label may come from a client (a topic's name): what asks for more series than this is counted together.
+MAX_SERIES_A_FAMILY: Final = 20_000
+
+
+class Counter:
+    """A figure that only grows. Whoever counts adds to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Histogram:
+    """How often a figure fell below each of its bounds."""
+
+    __slots__ = ("_bounds", "_counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...] = DURATION_BOUNDS_S) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def quantile(self, fraction: float) -> float:
+        """The upper bound of the bucket in which that fraction of all figures is reached; 0 if there are none."""
+        wanted = fraction * self.count
+        seen = 0
+        for bound, count in zip((*self._bounds, self._bounds[-1]), self._counts, strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return bound
+        return 0.0
+
+    def samples(self) -> Iterable[tuple[str, str, float]]:
+        """Suffix, extra label and figure of each line."""
+        cumulative = 0
+        for bound, count in zip(self._bounds, self._counts, strict=False):
+            cumulative += count
+            yield "_bucket", f'le="{bound:g}"', cumulative
+        yield "_bucket", 'le="+Inf"', self.count
+        yield "_sum", "", self.total
+        yield "_count", "", self.count
+
+
+Reading = Callable[[], float | Iterable[tuple[Mapping[str, str], float]]]
+
+
+class CounterFamily:
+    """All counters of one name, told apart by their labels."""
+
+    def __init__(self, name: str, help_text: str, label_names: tuple[str, ...]) -> None:
+        self.name = name
+        self.help_text = help_text
+        self._label_names = label_names
+        self._series: dict[tuple[str, ...], Counter] = {}
+
+    def labels(self, *values: str) -> Counter:
+        """The counter of these labels; keep it, do not look it up for each event."""
+        assert len(values) == len(self._label_names)
+        counter = self._series.get(values)
+        if counter is None:
+            if len(self._series) >= MAX_SERIES_A_FAMILY:
+                values = tuple("other" for _ in values)
+            counter = self._series.setdefault(values, Counter())
+        return counter
+
+    def remove(self, *values: str) -> None:
+        self._series.pop(values, None)
+
+    def lines(self) -> Iterable[str]:
+        for values, counter in self._series.items():
+            yield f"{self.name}{_label_text(self._label_names, values)} {counter.value}"
+
+
+class HistogramFamily:
+    """All histograms of one name, told apart by their labels."""
+
+    def __init__(
+        self, name: str, help_text: str, label_names: tuple[str, ...], bounds: tuple[float, ...]
+    ) -> None:
+        self.name = name
+        self.help_text = help_text
+        self._label_names = label_names
+        self._bounds = bounds
+        self._series: dict[tuple[str, ...], Histogram] = {}
+
+    def labels(self, *values: str) -> Histogram:
+        assert len(values) == len(self._label_names)
+        histogram = self._series.get(values)
+        if histogram is None:
+            if len(self._series) >= MAX_SERIES_A_FAMILY:
+                values = tuple("other" for _ in values)
+            histogram = self._series.setdefault(values, Histogram(self._bounds))
+        return histogram
+
+    def lines(self) -> Iterable[str]:
+        for values, histogram in self._series.items():
+            for suffix, extra, figure in histogram.samples():
+                yield f"{self.name}{suffix}{_label_text(self._label_names, values, extra)} {_number(figure)}"
+
+
+class Gauge:
+    """A figure that is looked up when somebody asks: one number, or one for each set of labels."""
+
+    def __init__(self, name: str, help_text: str, reading: Reading) -> None:
+        self.name = name
+        self.help_text = help_text
+        self._reading = reading
+
+    def lines(self) -> Iterable[str]:
+        found = self._reading()
+        if isinstance(found, (int, float)):
+            yield f"{self.name} {_number(found)}"
+            return
+        for labels, figure in found:
+            yield f"{self.name}{_label_text(tuple(labels), tuple(labels.values()))} {_number(figure)}"
+
+
+FamilyT = TypeVar("FamilyT", CounterFamily, HistogramFamily, Gauge)
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._families: dict[str, CounterFamily | HistogramFamily | Gauge] = {}
+
+    def counter(self, name: str, help_text: str, *label_names: str) -> CounterFamily:
+        return self._add(CounterFamily(name, help_text, label_names))
+
+    def histogram(
+        self, name: str, help_text: str, *label_names: str, bounds: tuple[float, ...] = DURATION_BOUNDS_S
+    ) -> HistogramFamily:
+        return self._add(HistogramFamily(name, help_text, label_names, bounds))
+
+    def gauge(self, name: str, help_text: str, reading: Reading) -> Gauge:
+        return self._add(Gauge(name, help_text, reading))
+
+    def render(self) -> str:
+        """Everything, in the text exposition format 0.0.4."""
+        lines: list[str] = []
+        for family in self._families.values():
+            lines.append(f"# HELP {family.name} {family.help_text}")
+            lines.append(f"# TYPE {family.name} {_TYPE_NAMES[type(family)]}")
+            lines.extend(family.lines())
+        return "\n".join(lines) + "\n"
+
+    def _add(self, family: FamilyT) -> FamilyT:
+        assert family.name not in self._families, f"{family.name} is there already"
+        self._families[family.name] = family
+        return family
+
+
+_TYPE_NAMES: Final = {CounterFamily: "counter", HistogramFamily: "histogram", Gauge: "gauge"}
+
+
+def _number(figure: float) -> str:
+    return str(int(figure)) if figure == int(figure) else repr(float(figure))
+
+
+def _label_text(names: tuple[str, ...], values: tuple[str, ...], extra: str = "") -> str:
+    pairs = [f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)]
+    if extra:
+        pairs.append(extra)
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,77 @@
+"""Just enough of HTTP/1.1 for Prometheus and a health check: GET of a few paths, one request a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+MAX_REQUEST_BYTES: Final = 8 * 1024
+MAX_WAIT_S: Final = 5.0
+MAX_CONNECTIONS: Final = 32
+
+# Content type and body of an answer.
+Page = Callable[[], tuple[str, str]]
+
+
+class HttpEndpoint:
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._connections = 0
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST_BYTES)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= MAX_CONNECTIONS:
+                async with asyncio.timeout(MAX_WAIT_S):
+                    writer.write(await self._answer(reader))
+                    await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            pass  # A peer that is slow or gone gets no answer.
+        finally:
+            self._connections -= 1
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _response(
+                431, "Request Header Fields Too Large", "text/plain", "The request is too large.\n"
+            )
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _response(400, "Bad Request", "text/plain", "This is not HTTP/1.1.\n")
+        method, target, _ = words
+        if method not in ("GET", "HEAD"):
+            return _response(405, "Method Not Allowed", "text/plain", "Only GET is answered here.\n")
+        page = self._pages.get(target.split("?", 1)[0])
+        if page is None:
+            known = ", ".join(self._pages)
+            return _response(404, "Not Found", "text/plain", f"There is nothing here. There is: {known}\n")
+        content_type, body = page()
+        return _response(200, "OK", content_type, body, with_body=method == "GET")
+
+
+def _response(status: int, phrase: str, content_type: str, body: str, *, with_body: bool = True) -> bytes:
+    content = body.encode()
+    head = (
+        f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}; charset=utf-8\r\n"
+        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (content if with_body else b"")

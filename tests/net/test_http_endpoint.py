@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.net.http_endpoint import HttpEndpoint
+
+
+def ask(request: bytes) -> bytes:
+    async def exchange() -> bytes:
+        endpoint = HttpEndpoint({"/metrics": lambda: ("text/plain; version=0.0.4", "up 1\n")})
+        await endpoint.open("127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(30):
+                reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+                writer.write(request)
+                answer = await reader.read(-1)
+                writer.close()
+                await writer.wait_closed()
+                return answer
+        finally:
+            await endpoint.close()
+
+    return asyncio.run(exchange())
+
+
+def test_get_and_head() -> None:
+    answer = ask(b"GET /metrics?x=y HTTP/1.1\r\nHost: here\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Length: 5" in head
+    assert body == b"up 1\n"
+    assert ask(b"HEAD /metrics HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"\x00\x00\x00\x10garbage\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 10_000 + b"\r\n\r\n", b"431"),
+    ],
+)
+def test_what_is_not_understood_is_said(request_bytes: bytes, status: bytes) -> None:
+    assert ask(request_bytes).split(b" ")[1] == status
