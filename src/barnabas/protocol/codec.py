@@ -1,0 +1,85 @@
+"""Messages to bytes and back: codecs made for one version of one message when it is first seen.
+
+    message = decode(FetchRequest, data, version=12)
+    data = encode(message, version=12)
+
+The bytes here are a message alone, without size and header; `requests` puts them together. A decoded `records` field
+is a view of `data`, which therefore must not be written to while the message lives; everything else is copied.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, TypeVar
+
+from barnabas.protocol.decoders import Decoder, write_decoder
+from barnabas.protocol.encoders import Encoder, write_encoder
+from barnabas.protocol.errors import UnsupportedMessageVersion
+from barnabas.protocol.faults import raise_decode_error, raise_encode_error, raise_leftover_error
+from barnabas.protocol.message import Buffer, Message
+from barnabas.protocol.schema import MessageSchema, load_schema
+
+M = TypeVar("M", bound=Message)
+
+_DECODERS: Final[dict[tuple[type[Any], int], Decoder]] = {}
+_ENCODERS: Final[dict[tuple[type[Any], int], Encoder]] = {}
+
+_DECODE_FAULTS: Final = (IndexError, ValueError, struct.error)
+_ENCODE_FAULTS: Final = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
+
+
+def decode(message_class: type[M], data: Buffer, version: int, position: int = 0) -> M:
+    """The message that fills `data` from `position` to its end; DecodeError if it does not."""
+    message, end = decode_prefix(message_class, data, version, position)
+    if end != len(data):
+        raise_leftover_error(load_schema(message_class.__name__), version, data, end)
+    return message
+
+
+def decode_prefix(message_class: type[M], data: Buffer, version: int, position: int = 0) -> tuple[M, int]:
+    """The message that starts at `position`, and the position behind it."""
+    decoder = _DECODERS.get((message_class, version)) or _new_decoder(message_class, version)
+    if type(data) is bytearray:
+        data = memoryview(data)
+    try:
+        found: tuple[M, int] = decoder(data, position)
+    except _DECODE_FAULTS:
+        raise_decode_error(load_schema(message_class.__name__), version, data, position)
+    return found
+
+
+def encode(message: Message, version: int) -> bytes:
+    out = bytearray()
+    encode_into(out, message, version)
+    return bytes(out)
+
+
+def encode_into(out: bytearray, message: Message, version: int) -> None:
+    """Appends a message to `out`, which is left as it was if the message cannot be written."""
+    message_class = type(message)
+    encoder = _ENCODERS.get((message_class, version)) or _new_encoder(message_class, version)
+    start = len(out)
+    try:
+        encoder(message, out)
+    except _ENCODE_FAULTS:
+        del out[start:]
+        raise_encode_error(load_schema(message_class.__name__), version, message)
+
+
+def _new_decoder(message_class: type[Any], version: int) -> Decoder:
+    schema = _schema(message_class, version)
+    decoder = _DECODERS[message_class, version] = write_decoder(schema, version, message_class)
+    return decoder
+
+
+def _new_encoder(message_class: type[Any], version: int) -> Encoder:
+    schema = _schema(message_class, version)
+    encoder = _ENCODERS[message_class, version] = write_encoder(schema, version, message_class)
+    return encoder
+
+
+def _schema(message_class: type[Any], version: int) -> MessageSchema:
+    schema = load_schema(message_class.__name__)
+    if version not in schema.versions:
+        raise UnsupportedMessageVersion(schema.name, version, str(schema.versions))
+    return schema
