@@ -1,0 +1,222 @@
+"""Records out of batches, one batch at a time; a batch's CRC is the business of header.verify_crc.
+
+The loop over the records of v2 is compiled and takes `bytes`, whose elements cost next to nothing to read there. It
+checks each length against the end of its record and leaves the end of the data itself to the IndexError of reading
+beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mypy_extensions import i64
+
+from barnabas.model import NO_SEQUENCE, Offset, TimestampMs
+from barnabas.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from barnabas.records.header import BatchHeader, iterate_headers, parse_header
+from barnabas.records.layout import (
+    BATCH_HEADER_BYTES,
+    COMPRESSION_MASK,
+    INT32_MAX,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+)
+from barnabas.records.legacy import decode_message
+from barnabas.records.record import NO_HEADERS, Headers, MalformedRecord, Record
+from barnabas.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, wrap_int64
+
+
+def decode_batch(
+    data: bytes | bytearray | memoryview,
+    position: int = 0,
+    *,
+    header: BatchHeader | None = None,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> list[Record]:
+    """The records of the entry at the position, of whichever format; the header saves parsing it again.
+
+    Raises InvalidRecord (or UnsupportedCompressionType, or CorruptMessage) if the bytes are not records.
+    """
+    if header is None:
+        header = parse_header(data, position)
+    end = position + header.size_bytes
+    if end > len(data):
+        raise MalformedRecord(
+            f"the batch of {header.size_bytes} bytes at offset {header.base_offset} is cut off after"
+            f" {len(data) - position}"
+        )
+    if header.magic < MAGIC_V2:
+        return decode_message(data, position, header, max_decompressed_bytes)
+    if header.attributes & COMPRESSION_MASK:
+        payload = decompress(
+            bytes(data[position + BATCH_HEADER_BYTES : end]),
+            header.compression,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        return _decode_records(payload, 0, len(payload), header)
+    if isinstance(data, bytes):
+        return _decode_records(data, position + BATCH_HEADER_BYTES, end, header)
+    payload = bytes(data[position + BATCH_HEADER_BYTES : end])
+    return _decode_records(payload, 0, len(payload), header)
+
+
+def iterate_batches(
+    data: bytes, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """Each whole batch with its records, decoded when it is asked for."""
+    position = 0
+    for header in iterate_headers(data):
+        yield (
+            header,
+            decode_batch(data, position, header=header, max_decompressed_bytes=max_decompressed_bytes),
+        )
+        position += header.size_bytes
+
+
+def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> list[Record]:
+    records: list[Record] = []
+    count: i64 = header.record_count
+    if count < 0:
+        raise MalformedRecord(f"the batch at offset {header.base_offset} claims to hold {count} records")
+    base_offset: i64 = header.base_offset
+    if base_offset < 0 or base_offset > INT64_MAX - INT32_MAX:
+        raise MalformedRecord(f"a batch cannot begin at offset {base_offset}")
+    base_timestamp: i64 = header.base_timestamp
+    log_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
+    max_timestamp: i64 = header.max_timestamp
+    base_sequence: i64 = header.base_sequence
+    position: i64 = start
+    record_end: i64
+    length: i64
+    byte: i64
+    timestamp: i64
+    offset_delta: i64
+    sequence: i64 = NO_SEQUENCE
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    try:
+        while count > 0:
+            count -= 1
+            byte = data[position]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position)
+            record_end = position + length
+            if length < 0 or record_end > end:
+                raise MalformedRecord(_describe("length", length, start, position, header))
+            # Nothing has a meaning yet among a record's own attributes.
+            position += 1
+
+            byte = data[position]
+            if byte < 0x80:
+                timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
+                position += 1
+            else:
+                timestamp, position = read_varlong(data, position)
+                timestamp += base_timestamp
+            if log_append_time:
+                timestamp = max_timestamp
+            elif timestamp > INT64_MAX or timestamp < INT64_MIN:
+                # Only where integers have no end: compiled, they wrap by themselves, as Java's do.
+                timestamp = wrap_int64(timestamp)
+
+            byte = data[position]
+            if byte < 0x80:
+                offset_delta = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                offset_delta, position = read_varint(data, position)
+            if base_sequence >= 0:
+                sequence = (base_sequence + offset_delta) & INT32_MAX
+
+            byte = data[position]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position)
+            if length < 0:
+                key = None
+            elif position + length > record_end:
+                raise MalformedRecord(_describe("key length", length, start, position, header))
+            else:
+                key = data[position : position + length]
+                position += length
+
+            byte = data[position]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position)
+            if length < 0:
+                value = None
+            elif position + length > record_end:
+                raise MalformedRecord(_describe("value length", length, start, position, header))
+            else:
+                value = data[position : position + length]
+                position += length
+
+            if data[position] == 0:
+                position += 1
+                headers = NO_HEADERS
+            else:
+                headers, position = _decode_headers(data, position, record_end)
+            if position != record_end:
+                raise MalformedRecord(_describe("length", record_end - position, start, position, header))
+            records.append(
+                Record(
+                    Offset(base_offset + offset_delta), TimestampMs(timestamp), key, value, headers, sequence
+                )
+            )
+    except IndexError:
+        raise MalformedRecord(
+            f"the records of the batch at offset {header.base_offset} end within record {len(records)} of"
+            f" {header.record_count}"
+        ) from None
+    if position != end:
+        raise MalformedRecord(
+            f"{end - position} bytes follow the {header.record_count} records of the batch at offset"
+            f" {header.base_offset}"
+        )
+    return records
+
+
+def _decode_headers(data: bytes, position: i64, record_end: i64) -> tuple[Headers, i64]:
+    count: i64
+    length: i64
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = []
+    count, position = read_varint(data, position)
+    if count < 0 or count > record_end - position:
+        raise MalformedRecord(f"a record claims to have {count} headers in {record_end - position} bytes")
+    while count > 0:
+        count -= 1
+        length, position = read_varint(data, position)
+        if length < 0 or position + length > record_end:
+            raise MalformedRecord(f"a header's name of {length} bytes does not fit into its record")
+        # Kafka shows bytes that are not UTF-8 as replacement characters, and so do we.
+        name = data[position : position + length].decode("utf-8", "replace")
+        position += length
+        length, position = read_varint(data, position)
+        if length < 0:
+            value = None
+        elif position + length > record_end:
+            raise MalformedRecord(
+                f"the value of header {name!r}, {length} bytes, does not fit into its record"
+            )
+        else:
+            value = data[position : position + length]
+            position += length
+        headers.append((name, value))
+    return tuple(headers), position
+
+
+def _describe(what: str, number: int, start: int, position: int, header: BatchHeader) -> str:
+    return (
+        f"{what} {number} at position {position - start} of the records of the batch at offset"
+        f" {header.base_offset} contradicts what is around it"
+    )
