@@ -1,0 +1,251 @@
+"""Fetch sessions (KIP-227): a consumer that polls a thousand partitions names only those that changed.
+
+The client's full request (epoch 0) opens a session; later requests carry the session's id and the next epoch, and name
+partitions to add, to change and to forget. The answer to them leaves out partitions of which there is nothing new.
+Epoch -1 asks for a full answer and no session. A wrong id or epoch is an error of the whole request; the client then
+begins again with a full one.
+
+There are at most `max_sessions`. When they are used up, a new session takes the place of one that has not been used
+for `eviction_ms`, else of one that is as old and watches no more partitions; a consumer never displaces a follower.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from barnabas.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from barnabas.protocol.message import ZERO_UUID, Uuid
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
+from barnabas.protocol.messages.fetch_response import PartitionData
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+
+PartitionKey = tuple[str | Uuid, int]
+
+
+def next_epoch(epoch: int) -> int:
+    """Epochs of a session begin again at 1: 0 means a new session."""
+    return 1 if epoch == 2**31 - 1 else epoch + 1
+
+
+class FetchTarget:
+    """A partition that a client fetches, and what it was last told about it."""
+
+    __slots__ = ("asked", "key", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: Uuid, asked: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.asked = asked
+        self.key: PartitionKey = (topic_id if topic_id != ZERO_UUID else topic, asked.partition)
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+
+    def has_news(self, answer: PartitionData) -> bool:
+        return (
+            answer.error_code != 0
+            or bool(answer.records)
+            or answer.high_watermark != self.told_high_watermark
+            or answer.log_start_offset != self.told_log_start_offset
+            or answer.preferred_read_replica >= 0
+            or answer.diverging_epoch.epoch >= 0
+        )
+
+    def note(self, answer: PartitionData) -> None:
+        # After an error the client has to hear the high watermark again, whatever it was told before.
+        self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
+        self.told_log_start_offset = answer.log_start_offset
+
+
+class FetchSession:
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "targets", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        targets: Iterable[FetchTarget],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> None:
+        self.id = session_id
+        self.targets = {target.key: target for target in targets}
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+
+
+class FetchContext:
+    """One fetch request: which partitions it is about, and which answers the client needs to see."""
+
+    __slots__ = ("_opens_session", "_session", "_sessions", "is_follower", "targets", "uses_topic_ids")
+
+    def __init__(
+        self,
+        sessions: FetchSessions,
+        targets: Collection[FetchTarget],
+        *,
+        session: FetchSession | None = None,
+        opens_session: bool = False,
+        is_follower: bool = False,
+        uses_topic_ids: bool = False,
+    ) -> None:
+        self.targets = targets
+        self.is_follower = is_follower
+        self.uses_topic_ids = uses_topic_ids
+        self._sessions = sessions
+        self._session = session
+        self._opens_session = opens_session
+
+    @property
+    def is_incremental(self) -> bool:
+        return self._session is not None
+
+    def session_id(self, answered: list[tuple[FetchTarget, PartitionData]], now_ms: int) -> int:
+        """Keeps only the answers that the client needs in the list; returns the session's id for the response."""
+        session = self._session
+        if session is not None:
+            news = []
+            for target, answer in answered:
+                if target.has_news(answer):
+                    news.append((target, answer))
+                    if answer.records and target.key in session.targets:
+                        # What had records goes to the end, so that no partition starves behind a busy one.
+                        del session.targets[target.key]
+                        session.targets[target.key] = target
+                target.note(answer)
+            answered[:] = news
+            return session.id
+        if not self._opens_session or not answered:
+            return NO_SESSION
+        for target, answer in answered:
+            target.note(answer)
+        return self._sessions.open(
+            [target for target, _ in answered],
+            is_follower=self.is_follower,
+            uses_topic_ids=self.uses_topic_ids,
+            now_ms=now_ms,
+        )
+
+
+class FetchSessions:
+    def __init__(self, *, max_sessions: int = 1_000, eviction_ms: int = 120_000, rng: random.Random) -> None:
+        self._max_sessions = max_sessions
+        self._eviction_ms = eviction_ms
+        self._rng = rng
+        # In the order of their last use, the longest unused first.
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
+        """Takes a request in; raises the error of the whole request if it does not fit its session."""
+        uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        is_follower = (request.replica_id if version < 15 else request.replica_state.replica_id) >= 0
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            return FetchContext(
+                self,
+                _targets(request),
+                opens_session=request.session_epoch == INITIAL_EPOCH and version >= 7,
+                is_follower=is_follower,
+                uses_topic_ids=uses_topic_ids,
+            )
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise FetchSessionIdNotFound(f"there is no fetch session {request.session_id}")
+        if session.epoch != request.session_epoch:
+            raise InvalidFetchSessionEpoch(
+                f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}"
+            )
+        if session.uses_topic_ids != uses_topic_ids:
+            raise FetchSessionTopicIdError(
+                f"fetch session {session.id} was opened {'with' if session.uses_topic_ids else 'without'} topic ids"
+            )
+        self._update(session, request)
+        if not session.targets:
+            del self._sessions[session.id]
+            return FetchContext(self, [], is_follower=is_follower, uses_topic_ids=uses_topic_ids)
+        session.epoch = next_epoch(session.epoch)
+        session.last_used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return FetchContext(
+            self,
+            list(session.targets.values()),
+            session=session,
+            is_follower=is_follower,
+            uses_topic_ids=uses_topic_ids,
+        )
+
+    def open(
+        self, targets: list[FetchTarget], *, is_follower: bool, uses_topic_ids: bool, now_ms: int
+    ) -> int:
+        """The id of a new session with these targets, or NO_SESSION if there is no room for one."""
+        if len(self._sessions) >= self._max_sessions and not self._evict(is_follower, len(targets), now_ms):
+            return NO_SESSION
+        session_id = self._rng.randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        self._sessions[session_id] = FetchSession(
+            session_id, targets, is_follower=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
+        return session_id
+
+    @staticmethod
+    def _update(session: FetchSession, request: FetchRequest) -> None:
+        for target in _targets(request):
+            known = session.targets.get(target.key)
+            if known is None:
+                session.targets[target.key] = target
+            else:
+                known.asked = target.asked
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if forgotten.topic_id != ZERO_UUID else forgotten.topic
+            for partition in forgotten.partitions:
+                session.targets.pop((name, partition), None)
+
+    def _evict(self, for_follower: bool, size: int, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        victim = next(iter(self._sessions.values()))
+        if now_ms - victim.last_used_ms <= self._eviction_ms:
+            candidates = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > self._eviction_ms
+                or (for_follower and not session.is_follower)
+            ]
+            if not candidates:
+                return False
+            victim = min(
+                candidates, key=lambda session: (session.is_follower, len(session.targets), session.id)
+            )
+            if (for_follower, size) < (victim.is_follower, len(victim.targets)):
+                return False
+        del self._sessions[victim.id]
+        self.evictions += 1
+        return True
+
+
+def _targets(request: FetchRequest) -> list[FetchTarget]:
+    """A partition that is named twice is fetched once, as it was named last."""
+    targets: dict[PartitionKey, FetchTarget] = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            target = FetchTarget(topic.topic, topic.topic_id, asked)
+            targets[target.key] = target
+    return list(targets.values())
