@@ -34,7 +34,7 @@ def raise_encode_error(schema: MessageSchema, version: int, message: object) -> 
     raise AssertionError(f"an encoder refused {schema.name} v{version}, in which there is no fault")
 
 
-class _Path:
+class Path:
     """The way to a field: names, and indexes in arrays."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _DecodeWalk:
         self._version = version
         self._data = data
         self._position = position
-        self._path = _Path()
+        self._path = Path()
 
     def message(self) -> None:
         self._struct(self._schema)
@@ -183,7 +183,7 @@ class _EncodeWalk:
     def __init__(self, schema: MessageSchema, version: int) -> None:
         self._schema = schema
         self._version = version
-        self._path = _Path()
+        self._path = Path()
 
     def _fail(self, error: type[EncodeError], reason: str) -> NoReturn:
         raise error(self._schema.name, self._version, str(self._path), reason)

@@ -1,0 +1,105 @@
+"""Requests and responses as they travel, without the size before them (see `frames`): a header, then a body.
+
+    request    RequestHeader v0-v2 (API key, version, correlation id, client id, tagged fields) | request
+    response   ResponseHeader v0-v1 (correlation id, tagged fields)                             | response
+
+A response does not say what it is: whoever sent the request remembers its API and version by the correlation id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from barnabas.errors import UnsupportedVersion
+from barnabas.protocol.apis import Api, api_for_key
+from barnabas.protocol.codec import decode, decode_prefix, encode_into
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.message import Buffer, Message
+from barnabas.protocol.messages.request_header import RequestHeader
+from barnabas.protocol.messages.response_header import ResponseHeader
+
+# What tells the version of the header itself: API key and version, then the correlation id.
+_HEADER_START: Final = Struct(">hhi")
+assert _HEADER_START.size == 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    api: Api
+    version: int
+    header: RequestHeader
+    body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    header: ResponseHeader
+    body: Any
+
+
+class UnsupportedRequest(UnsupportedVersion):
+    """A request whose header can be read, but whose version is not known. An answer needs the header."""
+
+    def __init__(self, api: Api, header: RequestHeader) -> None:
+        super().__init__(api, header)
+        self.api = api
+        self.header = header
+
+    def __str__(self) -> str:
+        api = self.api
+        version = self.header.request_api_version
+        return f"{api.name} has no version {version}, only {api.first_version}-{api.last_version}"
+
+
+def decode_request(frame: Buffer) -> Request:
+    """The request in a frame: UnsupportedRequest for a version that is not known, else InvalidRequest for any fault."""
+    api, header, position = decode_request_header(frame)
+    version = header.request_api_version
+    if not api.has_version(version):
+        raise UnsupportedRequest(api, header)
+    body = decode(api.request_class(), frame, version, position)
+    return Request(api=api, version=version, header=header, body=body)
+
+
+def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
+    """The API, the header and the position of the body, in whatever version the request is."""
+    if len(frame) < _HEADER_START.size:
+        raise DecodeError(
+            "RequestHeader", 0, "", 0, f"{_HEADER_START.size} bytes needed, there are {len(frame)}"
+        )
+    key, version, _ = _HEADER_START.unpack_from(frame)
+    api = api_for_key(key)
+    header, position = decode_prefix(RequestHeader, frame, api.request_header_version(version))
+    return api, header, position
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: Message
+) -> bytearray:
+    """The bytes of a request behind its size."""
+    header_version = api.request_header_version(version)
+    header = RequestHeader(
+        request_api_key=api.key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id if header_version > 0 else "",
+    )
+    out = bytearray()
+    encode_into(out, header, header_version)
+    encode_into(out, body, version)
+    return out
+
+
+def decode_response(api: Api, version: int, frame: Buffer) -> Response:
+    header, position = decode_prefix(ResponseHeader, frame, api.response_header_version(version))
+    return Response(header=header, body=decode(api.response_class(), frame, version, position))
+
+
+def encode_response(api: Api, version: int, correlation_id: int, body: Message) -> bytearray:
+    """The bytes of a response behind its size."""
+    out = bytearray()
+    encode_into(out, ResponseHeader(correlation_id=correlation_id), api.response_header_version(version))
+    encode_into(out, body, version)
+    return out
