@@ -44,7 +44,7 @@ def request(
 
 
 def answer(
-    cache: FetchSessions, asked: FetchRequest, now_ms: int = 0, **fields: object
+    cache: FetchSessions, asked: FetchRequest, now_ms: int = 0, **fields: Any
 ) -> tuple[int, list[str]]:
     """The session's id and the partitions in the response; every partition has the same answer."""
     context = cache.context(asked, 12, now_ms)
