@@ -12,16 +12,21 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 from typing import Final, Protocol
 
 from barnabas.errors import KafkaStorageError
+from barnabas.primitives.second_chance import SecondChance
 
 READ: Final = os.O_RDONLY
 WRITE: Final = os.O_RDWR
 CREATE: Final = os.O_RDWR | os.O_CREAT
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+
+OPEN_FILES_MAX: Final = 16_384
+INDEX_MEMORY_BYTES: Final = 32 << 20
 
 Data = bytes | bytearray | memoryview
 
@@ -67,6 +72,11 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
+    """Its two pools bound what the segments on it hold: descriptors, and index entries in memory."""
+
+    open_files: SecondChance
+    index_memory: SecondChance
+
     def open(self, path: str, mode: int) -> File:
         """Opens in mode READ, WRITE (the file must be there) or CREATE (it is made where it is not)."""
 
@@ -182,7 +192,17 @@ _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class DiskFileSystem:
-    __slots__ = ()
+    __slots__ = ("index_memory", "open_files")
+
+    def __init__(
+        self, *, open_files_max: int | None = None, index_memory_bytes: int = INDEX_MEMORY_BYTES
+    ) -> None:
+        if open_files_max is None:
+            # The other half is for connections.
+            soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            open_files_max = OPEN_FILES_MAX if soft_limit < 0 else min(OPEN_FILES_MAX, soft_limit // 2)
+        self.open_files = SecondChance(open_files_max)
+        self.index_memory = SecondChance(index_memory_bytes)
 
     def open(self, path: str, mode: int) -> DiskFile:
         return DiskFile(path, mode)

@@ -1,0 +1,93 @@
+"""The offset index of a segment: where in the log file an offset is to be looked for.
+
+    | relative offset int32 | position int32 |  …
+
+An entry tells that the batch whose last offset it has (relative to the segment's base offset) begins at the position.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from barnabas.log.file_system import FileSystem
+from barnabas.log.sparse_index import RELATIVE_OFFSET_MAX, CorruptIndex, SparseIndex
+from barnabas.model import FilePosition, Offset
+
+ENTRY: Final = Struct(
+    ">"
+    "i"  # relative offset
+    "i"  # position
+)
+ENTRY_BYTES: Final = 8
+assert ENTRY.size == ENTRY_BYTES
+
+
+class OffsetPosition(NamedTuple):
+    offset: Offset
+    position: FilePosition
+
+
+class OffsetIndex(SparseIndex):
+    __slots__ = ()
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(fs, path, base_offset, max_bytes, ENTRY)
+
+    @property
+    def is_full(self) -> bool:
+        return self.entry_count >= self.max_entries
+
+    @property
+    def last_offset(self) -> Offset:
+        """That of the last entry; the base offset when there is none."""
+        return Offset(self.base_offset + (self._last_key if self.entry_count else 0))
+
+    def can_append_offset(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def append(self, offset: int, position: int) -> None:
+        relative_offset = self._relative(offset)
+        if self.entry_count and relative_offset <= self._last_key:
+            raise CorruptIndex(
+                f"offset {offset} is to go into index {self.path} after {self.last_offset}, which is not below it"
+            )
+        self._append(relative_offset, position)
+
+    def position_for(self, offset: int) -> int:
+        """From where on the log is to be scanned for the offset: the position of the largest entry not above it."""
+        relative_offset = offset - self.base_offset
+        columns = self._loaded()
+        slot = self._slot_by_key(relative_offset)
+        return columns.values[slot] if slot >= 0 else 0
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The largest entry not above the offset; (base offset, 0) when there is none."""
+        slot = self._slot_by_key(offset - self.base_offset)
+        return self.entry(slot) if slot >= 0 else OffsetPosition(Offset(self.base_offset), FilePosition(0))
+
+    def upper_bound(self, position: int, size_bytes: int) -> Offset | None:
+        """The offset of an entry that lies wholly behind a read of that many bytes at the position, if there is one."""
+        slot = self._first_slot_by_value(position + size_bytes)
+        return self.entry(slot).offset if slot < self.entry_count else None
+
+    def entry(self, slot: int) -> OffsetPosition:
+        columns = self._loaded()
+        return OffsetPosition(
+            Offset(self.base_offset + columns.keys[slot]), FilePosition(columns.values[slot])
+        )
+
+    def entries(self) -> list[OffsetPosition]:
+        return [self.entry(slot) for slot in range(self.entry_count)]
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the entries from the offset on."""
+        self._truncate_to_count(self._slot_by_key(offset - self.base_offset - 1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex when the file is obviously wrong."""
+        if self.entry_count and self._last_key < 0:
+            raise CorruptIndex(
+                f"last offset {self.last_offset} of index {self.path} is below its base offset {self.base_offset}"
+            )
+        self._check_size()

@@ -1,0 +1,136 @@
+"""Walks over the entries of a log file: headers only, whole entries, or just far enough to find an offset.
+
+A file that ends within an entry simply ends before it, as it does in Kafka: the entry was never written in full.
+Bytes that cannot be an entry raise CorruptRecord, which names the file and the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from barnabas.errors import KafkaStorageError
+from barnabas.log.file_system import File
+from barnabas.records.header import BatchHeader, CorruptRecord, parse_header
+from barnabas.records.layout import (
+    HEADER_PROBE_BYTES,
+    HEADER_UP_TO_MAGIC_BYTES,
+    INT32,
+    LENGTH_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    MESSAGE_OVERHEAD_V0_BYTES,
+)
+
+# Enough for the batches between two index entries, when they are small.
+_FIND_CHUNK_BYTES: Final = 8 << 10
+_HEADER_CHUNK_BYTES: Final = 32 << 10
+_WHOLE_CHUNK_BYTES: Final = 1 << 20
+
+_OFFSETS: Final = Struct(
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "4x"  # leader epoch
+    "B"  # magic
+    "6x"  # crc, attributes
+    "i"  # last offset delta
+)
+_PADDING: Final = bytes(_OFFSETS.size)
+
+ScannedEntry = tuple[int, BatchHeader, bytes, int]
+
+
+class EntryPosition:
+    """Where an entry stands in a log file."""
+
+    __slots__ = ("position", "size_bytes")
+
+    def __init__(self, position: int, size_bytes: int) -> None:
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        return f"EntryPosition({self.size_bytes} bytes at {self.position})"
+
+
+def find_offset(file: File, path: str, offset: int, position: int, end_position: int) -> EntryPosition | None:
+    """The first entry at or after the position whose last offset is not below the offset."""
+    while end_position - position > HEADER_UP_TO_MAGIC_BYTES:
+        chunk_bytes = min(_FIND_CHUNK_BYTES, end_position - position)
+        chunk = file.pread(chunk_bytes, position)
+        if len(chunk) != chunk_bytes:
+            raise _cut(path, end_position)
+        at = 0
+        # The last entry of a file may be a message that is shorter than the fields of a batch.
+        if position + chunk_bytes == end_position:
+            chunk += _PADDING
+        readable_end = len(chunk) - _OFFSETS.size
+        while at <= readable_end and end_position - position > HEADER_UP_TO_MAGIC_BYTES:
+            base_offset, length, magic, last_offset_delta = _OFFSETS.unpack_from(chunk, at)
+            if length < MESSAGE_OVERHEAD_V0_BYTES or magic > MAGIC_V2:
+                raise _corrupt(path, position, length, magic)
+            size_bytes: int = length + LOG_OVERHEAD_BYTES
+            if size_bytes > end_position - position:
+                return None
+            if magic < MAGIC_V2:
+                last_offset_delta = 0
+            if base_offset + last_offset_delta >= offset:
+                return EntryPosition(position, size_bytes)
+            at += size_bytes
+            position += size_bytes
+    return None
+
+
+def scan(file: File, path: str, position: int, end_position: int, whole: bool) -> Iterator[ScannedEntry]:
+    """Yields the position and header of each entry, with a chunk of the file and where in it the entry begins.
+
+    The chunk has the header's bytes, and all of the entry's if whole ones are asked for.
+    """
+    chunk = b""
+    chunk_position = position
+    while end_position - position > HEADER_UP_TO_MAGIC_BYTES:
+        at = position - chunk_position
+        if at + HEADER_PROBE_BYTES > len(chunk) and chunk_position + len(chunk) < end_position:
+            chunk = _read(
+                file, path, position, end_position, _WHOLE_CHUNK_BYTES if whole else _HEADER_CHUNK_BYTES
+            )
+            chunk_position = position
+            at = 0
+        length: int = INT32.unpack_from(chunk, at + LENGTH_POSITION)[0]
+        if length < MESSAGE_OVERHEAD_V0_BYTES:
+            raise _corrupt(path, position, length, 0)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        if size_bytes > end_position - position:
+            return
+        try:
+            header = parse_header(chunk, at)
+        except CorruptRecord as error:
+            raise CorruptRecord(
+                f"log file {path} is corrupt at position {position}: in what was read from {chunk_position} on, {error}"
+            ) from error
+        if whole and at + size_bytes > len(chunk):
+            chunk = _read(file, path, position, end_position, max(_WHOLE_CHUNK_BYTES, size_bytes))
+            chunk_position = position
+            at = 0
+        yield position, header, chunk, at
+        position += size_bytes
+
+
+def _read(file: File, path: str, position: int, end_position: int, size_bytes: int) -> bytes:
+    chunk_bytes = min(size_bytes, end_position - position)
+    chunk = file.pread(chunk_bytes, position)
+    if len(chunk) != chunk_bytes:
+        raise _cut(path, end_position)
+    return chunk
+
+
+def _corrupt(path: str, position: int, length: int, magic: int) -> CorruptRecord:
+    return CorruptRecord(
+        f"log file {path} is corrupt at position {position}: no entry has length {length} and magic {magic}"
+    )
+
+
+def _cut(path: str, end_position: int) -> KafkaStorageError:
+    return KafkaStorageError(f"log file {path} has been cut: it no longer reaches position {end_position}")

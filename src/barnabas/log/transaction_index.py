@@ -1,0 +1,181 @@
+"""The transaction index of a segment: the aborted transactions whose markers are in the segment.
+
+    | version int16 | producer id int64 | first offset int64 | last offset int64 | last stable offset int64 |  …
+
+The first offset may lie in an earlier segment; the last is the marker's. The last stable offset is what it was after
+the abort: once an entry has one at or behind the end of a read, no later transaction can matter to that read.
+Entries are in order of their last offsets. There is no file as long as there is no entry.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from barnabas.log.file_system import FileSystem, NoSuchFile
+from barnabas.log.segment_file import SegmentFile
+from barnabas.log.sparse_index import CorruptIndex
+from barnabas.model import Offset, ProducerId
+from barnabas.primitives.second_chance import Resident
+
+ENTRY: Final = Struct(
+    ">"
+    "h"  # version
+    "q"  # producer id
+    "q"  # first offset
+    "q"  # last offset
+    "q"  # last stable offset
+)
+ENTRY_BYTES: Final = 34
+assert ENTRY.size == ENTRY_BYTES
+
+VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class AbortedTransactions(NamedTuple):
+    """Those that a search found; when it is not complete, the next segment may have more."""
+
+    transactions: list[AbortedTransaction]
+    is_complete: bool
+
+
+class TransactionIndex(Resident):
+    __slots__ = ("_entries", "_exists", "_file", "_fs", "_unsynced", "base_offset")
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, exists: bool) -> None:
+        super().__init__()
+        self._fs = fs
+        self._file = SegmentFile(fs, path)
+        self._exists = exists
+        self._entries: list[AbortedTransaction] | None = None
+        self._unsynced = False
+        self.base_offset = base_offset
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def exists(self) -> bool:
+        return self._exists
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        entries = self.entries()
+        assert not entries or entries[-1].last_offset < transaction.last_offset, (transaction, self.path)
+        file = self._file.writing()
+        self._exists = True
+        file.pwrite(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY_BYTES)
+        self._unsynced = True
+        entries.append(transaction)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them; the list is the index's own. Raises CorruptIndex for an entry of an unknown version."""
+        entries = self._entries
+        if entries is not None:
+            self.recently_used = True
+            return entries
+        entries = []
+        if self._exists:
+            try:
+                file = self._file.reading()
+            except NoSuchFile:
+                self._exists = False
+            else:
+                # What a crash has left of a last entry is not one.
+                data = file.pread(file.size_bytes() // ENTRY_BYTES * ENTRY_BYTES, 0)
+                for version, producer_id, first_offset, last_offset, last_stable_offset in ENTRY.iter_unpack(
+                    data
+                ):
+                    if version != VERSION:
+                        raise CorruptIndex(
+                            f"entry {len(entries)} of transaction index {self.path} has the unknown version {version}"
+                        )
+                    entries.append(
+                        AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
+                    )
+        self._entries = entries
+        if entries:
+            self._fs.index_memory.admit(self, len(entries) * ENTRY_BYTES)
+        return entries
+
+    def collect(self, start_offset: int, end_offset: int) -> AbortedTransactions:
+        """The aborted transactions that have records in [start offset, end offset)."""
+        found: list[AbortedTransaction] = []
+        if not self._exists:
+            return AbortedTransactions(found, False)
+        for transaction in self.entries():
+            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= end_offset:
+                return AbortedTransactions(found, True)
+        return AbortedTransactions(found, False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the transactions that ended at the offset or later."""
+        if not self._exists:
+            return
+        entries = self.entries()
+        kept = sum(transaction.last_offset < offset for transaction in entries)
+        if kept < len(entries):
+            self._file.writing().truncate(kept * ENTRY_BYTES)
+            self._unsynced = True
+            del entries[kept:]
+
+    def reset(self) -> None:
+        """Removes all entries; a file that is there stays, empty."""
+        self._forget_entries()
+        if self._exists and self._fs.exists(self.path):
+            self._file.writing().truncate(0)
+            self._unsynced = True
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex when the file is obviously wrong."""
+        for transaction in self.entries():
+            if transaction.last_offset < self.base_offset:
+                raise CorruptIndex(
+                    f"{transaction} in transaction index {self.path} ends before base offset {self.base_offset}"
+                )
+
+    def flush(self) -> None:
+        if self._unsynced:
+            self._unsynced = False
+            self._file.writing().sync()
+
+    def close(self) -> None:
+        self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of file and memory and writes nothing: the disk may have failed."""
+        self._forget_entries()
+        self._file.close()
+
+    def evict(self) -> None:
+        self._entries = None
+
+    def rename(self, path: str) -> None:
+        try:
+            self._file.rename(path)
+        except NoSuchFile:
+            self._exists = False
+            self._file.path = path
+
+    def relocate(self, directory: str) -> None:
+        self._file.relocate(directory)
+
+    def remove(self) -> None:
+        self._forget_entries()
+        self._file.remove()
+        self._exists = False
+
+    def _forget_entries(self) -> None:
+        if self._entries is not None:
+            self._entries = None
+            self._fs.index_memory.discard(self)
