@@ -1,0 +1,110 @@
+"""Client quotas: bytes produced, bytes fetched and time on the event loop, by user and client id.
+
+A quota is set for an entity: a user, a client id, both, or the default of either. The most specific entity with a quota
+of the kind wins, in Kafka's order. Each user and client id that a default covers has a rate of its own; who exceeds it
+is answered at once and then not read from until the rate is down again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.broker.rates import Rate
+
+# Stands in an entity for "every user (or client id) that has no quota of its own".
+DEFAULT: Final = "<default>"
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+CLIENT_QUOTA_KEYS: Final = frozenset(
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
+)
+IP_QUOTA_KEYS: Final = frozenset({CONNECTION_CREATION_RATE})
+
+# Client ids come from clients: rates of those that have not been heard of the longest make room for new ones.
+MAX_RATES: Final = 10_000
+
+
+class QuotaEntity(NamedTuple):
+    """None: this side of the entity is not part of it."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+
+def _candidates(user: str, client_id: str) -> tuple[QuotaEntity, ...]:
+    """From the most specific to the most general, as Kafka looks them up."""
+    return (
+        QuotaEntity(user, client_id),
+        QuotaEntity(user, DEFAULT),
+        QuotaEntity(user),
+        QuotaEntity(DEFAULT, client_id),
+        QuotaEntity(DEFAULT, DEFAULT),
+        QuotaEntity(DEFAULT),
+        QuotaEntity(None, client_id),
+        QuotaEntity(None, DEFAULT),
+    )
+
+
+class Quotas:
+    """The quotas that are set, and the rates of those who are subject to them."""
+
+    def __init__(self) -> None:
+        self._limits: dict[QuotaEntity, dict[str, float]] = {}
+        self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
+        self._kinds: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
+        return iter(self._limits.items())
+
+    def set_limits(self, entity: QuotaEntity, limits: Mapping[str, float]) -> None:
+        """What the entity has from now on; nothing takes it out of the books."""
+        if limits:
+            self._limits[entity] = dict(limits)
+        else:
+            self._limits.pop(entity, None)
+        self._kinds = frozenset(kind for limits in self._limits.values() for kind in limits)
+
+    def limit(self, kind: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        if kind not in self._kinds:
+            return None
+        for entity in _candidates(user, client_id):
+            limits = self._limits.get(entity)
+            if limits is not None and kind in limits:
+                return entity, limits[kind]
+        return None
+
+    def record(self, kind: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
+        """Counts what a client has used; returns for how many milliseconds it has to be quiet."""
+        # Nearly always no quota of the kind is set at all: this is all that a request then pays for them.
+        if kind not in self._kinds:
+            return 0
+        found = self.limit(kind, user, client_id)
+        if found is None:
+            return 0
+        entity, limit = found
+        rate = self._rate(kind, entity, user, client_id, now_ms)
+        rate.record(amount, now_ms)
+        return rate.throttle_ms(limit, now_ms)
+
+    def take_back(self, kind: str, user: str, client_id: str, amount: float, now_ms: int) -> None:
+        """Forgets what was recorded for an answer that then was not given."""
+        found = self.limit(kind, user, client_id)
+        if found is not None:
+            self._rate(kind, found[0], user, client_id, now_ms).record(-amount, now_ms)
+
+    def _rate(self, kind: str, entity: QuotaEntity, user: str, client_id: str, now_ms: int) -> Rate:
+        key = (kind, user if entity.user else None, client_id if entity.client_id else None)
+        rate = self._rates.pop(key, None)
+        if rate is None:
+            if len(self._rates) >= MAX_RATES:
+                del self._rates[next(iter(self._rates))]
+            rate = Rate(now_ms)
+        self._rates[key] = rate
+        return rate
