@@ -10,6 +10,7 @@ is a view of `data`, which therefore must not be written to while the message li
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from barnabas.protocol.decoders import Decoder, write_decoder
@@ -17,6 +18,7 @@ from barnabas.protocol.encoders import Encoder, write_encoder
 from barnabas.protocol.errors import UnsupportedMessageVersion
 from barnabas.protocol.faults import raise_decode_error, raise_encode_error, raise_leftover_error
 from barnabas.protocol.message import Buffer, Message
+from barnabas.protocol.native import native_codec
 from barnabas.protocol.schema import MessageSchema, load_schema
 
 M = TypeVar("M", bound=Message)
@@ -49,32 +51,36 @@ def decode_prefix(message_class: type[M], data: Buffer, version: int, position: 
 
 
 def encode(message: Message, version: int) -> bytes:
-    out = bytearray()
-    encode_into(out, message, version)
-    return bytes(out)
+    message_class = type(message)
+    encoder = _ENCODERS.get((message_class, version)) or _new_encoder(message_class, version)
+    try:
+        return encoder(message)
+    except _ENCODE_FAULTS:
+        raise_encode_error(load_schema(message_class.__name__), version, message)
 
 
 def encode_into(out: bytearray, message: Message, version: int) -> None:
     """Appends a message to `out`, which is left as it was if the message cannot be written."""
-    message_class = type(message)
-    encoder = _ENCODERS.get((message_class, version)) or _new_encoder(message_class, version)
-    start = len(out)
-    try:
-        encoder(message, out)
-    except _ENCODE_FAULTS:
-        del out[start:]
-        raise_encode_error(load_schema(message_class.__name__), version, message)
+    out += encode(message, version)
 
 
 def _new_decoder(message_class: type[Any], version: int) -> Decoder:
     schema = _schema(message_class, version)
-    decoder = _DECODERS[message_class, version] = write_decoder(schema, version, message_class)
+    native = native_codec(message_class)
+    decoder: Decoder = (
+        partial(native.decode, version) if native else write_decoder(schema, version, message_class)
+    )
+    _DECODERS[message_class, version] = decoder
     return decoder
 
 
 def _new_encoder(message_class: type[Any], version: int) -> Encoder:
     schema = _schema(message_class, version)
-    encoder = _ENCODERS[message_class, version] = write_encoder(schema, version, message_class)
+    native = native_codec(message_class)
+    encoder: Encoder = (
+        partial(native.encode, version) if native else write_encoder(schema, version, message_class)
+    )
+    _ENCODERS[message_class, version] = encoder
     return encoder
 
 

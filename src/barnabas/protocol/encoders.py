@@ -1,4 +1,4 @@
-"""Writes encoders: `encode(m, out)` appends one version of one message to a bytearray.
+"""Writes encoders: `encode(m) -> bytes` for one version of one message.
 
 An encoder raises what comes when a value does not fit (`Malformed`, struct.error, TypeError, AttributeError, …), and
 `faults.raise_encode_error` then says which field it was.
@@ -16,7 +16,7 @@ from barnabas.protocol.schema import PRIMITIVE_KINDS, Field, MessageSchema, Stru
 from barnabas.protocol.source import FORMATS, MAX_STRING_BYTES, Source
 from barnabas.protocol.varint import append_varint
 
-Encoder = Callable[[Any, bytearray], None]
+Encoder = Callable[[Any], bytes]
 
 _CLASSIC_NULLS: Final = {"h": struct.pack(">h", -1), "i": struct.pack(">i", -1)}
 
@@ -60,9 +60,11 @@ class _EncoderWriter:
     def write(self) -> Encoder:
         message = self._source.name("m")
         self._source.line(f"{message} = m")
+        self._source.line("out = bytearray()")
         self._struct(self._source.schema, message)
         self._flush()
-        return self._source.compile("encode(m, out)")
+        self._source.line("return bytes(out)")
+        return self._source.compile("encode(m)")
 
     def _struct(self, schema: StructSchema, variable: str) -> None:
         """Writes a struct. The last run may still be open after it."""
