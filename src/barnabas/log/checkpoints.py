@@ -1,0 +1,267 @@
+"""The small text files beside the segments, in Kafka's formats.
+
+An offset checkpoint (recovery-point-, log-start-, replication- and cleaner-offset-checkpoint) of a log directory, and
+the leader-epoch-checkpoint of a partition, are a version, a count and so many lines:
+
+    0                          0
+    2                          2
+    topic 0 4711               0 0         epoch, start offset
+    topic 1 42                 3 1017
+
+`partition.metadata` names the topic's id; `meta.properties` says whose a log directory is; `.kafka_cleanshutdown` is
+there if the broker that used the directory was stopped in order. All are replaced as a whole, so that a crash leaves
+the old or the new one. Content that is none of this raises BadCheckpoint, with the file and the line.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.config.properties import MalformedProperties, parse_properties
+from barnabas.errors import KafkaStorageError
+from barnabas.log.file_system import FileSystem, NoSuchFile
+from barnabas.model import LeaderEpoch, Offset, TopicPartition
+
+CHECKPOINT_VERSION: Final = 0
+PARTITION_METADATA_VERSION: Final = 0
+META_PROPERTIES_VERSIONS: Final = (0, 1)
+NO_BROKER_EPOCH: Final = -1
+
+_ID_BYTES: Final = 16
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INT32_MAX: Final = (1 << 31) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class BadCheckpoint(KafkaStorageError):
+    """A checkpoint or another of the small files is not what it should be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Whose a log directory is. In version 0 all but the version may be missing; version 1 calls the broker a node."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    broker_id: int | None = None
+    directory_id: str | None = None
+
+
+def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, Offset]:
+    """The content of an offset checkpoint; nothing where there is no file."""
+    data = _read(fs, path)
+    return {} if data is None else parse_offsets(data, path)
+
+
+def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    lines = [
+        f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items())
+    ]
+    fs.write_atomically(path, _format_lines(lines))
+
+
+def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, Offset]:
+    offsets: dict[TopicPartition, Offset] = {}
+    for number, line in _parse_lines(data, path):
+        fields = line.split()
+        if len(fields) != 3:
+            raise _malformed(path, number, line)
+        partition = _integer(fields[1], _INT32_MAX, path, number, line)
+        offset = _integer(fields[2], _INT64_MAX, path, number, line)
+        offsets[TopicPartition(fields[0], partition)] = Offset(offset)
+    return offsets
+
+
+def read_epochs(fs: FileSystem, path: str) -> list[tuple[LeaderEpoch, Offset]]:
+    """The content of a leader-epoch-checkpoint; nothing where there is no file."""
+    data = _read(fs, path)
+    return [] if data is None else parse_epochs(data, path)
+
+
+def write_epochs(fs: FileSystem, path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    fs.write_atomically(path, _format_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs]))
+
+
+def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
+    epochs: list[tuple[LeaderEpoch, Offset]] = []
+    for number, line in _parse_lines(data, path):
+        fields = line.split()
+        if len(fields) != 2:
+            raise _malformed(path, number, line)
+        epoch = _integer(fields[0], _INT32_MAX, path, number, line)
+        start_offset = _integer(fields[1], _INT64_MAX, path, number, line)
+        epochs.append((LeaderEpoch(epoch), Offset(start_offset)))
+    return epochs
+
+
+def read_topic_id(fs: FileSystem, path: str) -> bytes | None:
+    """The topic's id, 16 bytes, from a partition.metadata; None where there is no file."""
+    data = _read(fs, path)
+    return None if data is None else parse_topic_id(data, path)
+
+
+def write_topic_id(fs: FileSystem, path: str, topic_id: bytes) -> None:
+    assert len(topic_id) == _ID_BYTES
+    assert any(topic_id)
+    text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {id_to_text(topic_id)}"
+    fs.write_atomically(path, text.encode())
+
+
+def parse_topic_id(data: bytes, path: str) -> bytes:
+    lines = _lines(data, path)
+    values: list[str] = []
+    for number, name in enumerate(("version", "topic_id"), start=1):
+        line = lines[number - 1] if number <= len(lines) else ""
+        key, colon, value = line.partition(":")
+        if key != name or not colon or not value.strip():
+            raise _malformed(path, number, line)
+        values.append(value.strip())
+    version = _integer(values[0], _INT32_MAX, path, 1, lines[0])
+    if version < PARTITION_METADATA_VERSION:
+        raise BadCheckpoint(f"{path} has the unknown version {version}")
+    topic_id = id_from_text(values[1])
+    if topic_id is None or not any(topic_id):
+        raise _malformed(path, 2, lines[1])
+    return topic_id
+
+
+def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
+    """None where there is no file: the directory is new, or belongs to nobody."""
+    data = _read(fs, path)
+    return None if data is None else parse_meta_properties(data, path)
+
+
+def write_meta_properties(fs: FileSystem, path: str, meta: MetaProperties) -> None:
+    properties = {
+        "version": str(meta.version),
+        "cluster.id": meta.cluster_id,
+        "broker.id" if meta.version == 0 else "node.id": meta.broker_id,
+        "directory.id": meta.directory_id,
+    }
+    lines = [
+        f"{name}={value}".replace("\\", "\\\\") for name, value in properties.items() if value is not None
+    ]
+    fs.write_atomically(path, ("\n".join(lines) + "\n").encode())
+
+
+def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
+    try:
+        properties = parse_properties(_decode(data, path), source=path)
+    except MalformedProperties as error:
+        raise BadCheckpoint(str(error)) from error
+    version = _property_integer(properties, "version", path)
+    if version is None:
+        version = 0
+    if version not in META_PROPERTIES_VERSIONS:
+        raise BadCheckpoint(f"{path} has the unknown version {version}")
+    broker_id = _property_integer(properties, "broker.id" if version == 0 else "node.id", path)
+    cluster_id = properties.get("cluster.id")
+    directory_id = properties.get("directory.id")
+    if version > 0 and (cluster_id is None or broker_id is None):
+        raise BadCheckpoint(f"{path} of version {version} lacks cluster.id or node.id")
+    if directory_id is not None and id_from_text(directory_id) is None:
+        raise BadCheckpoint(f"directory.id {directory_id!r} in {path} is no id")
+    return MetaProperties(
+        version=version, cluster_id=cluster_id, broker_id=broker_id, directory_id=directory_id
+    )
+
+
+def read_clean_shutdown(fs: FileSystem, path: str) -> int | None:
+    """The epoch of the broker that stopped in order, NO_BROKER_EPOCH if unknown; None if no broker did.
+
+    The file being there is what counts. What older releases leave is empty.
+    """
+    data = _read(fs, path)
+    if data is None:
+        return None
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return NO_BROKER_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
+
+
+def write_clean_shutdown(fs: FileSystem, path: str, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    content = {"version": 0, "brokerEpoch": broker_epoch}
+    fs.write_atomically(path, json.dumps(content, separators=(",", ":")).encode())
+
+
+def id_to_text(identifier: bytes) -> str:
+    """Kafka's text of an id: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()
+
+
+def id_from_text(text: str) -> bytes | None:
+    """None for a text that is no id."""
+    try:
+        identifier = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return identifier if len(identifier) == _ID_BYTES else None
+
+
+def _read(fs: FileSystem, path: str) -> bytes | None:
+    try:
+        return fs.read_file(path)
+    except NoSuchFile:
+        return None
+
+
+def _decode(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadCheckpoint(f"{path} is no text: {error}") from error
+
+
+def _lines(data: bytes, path: str) -> list[str]:
+    lines = _decode(data, path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _parse_lines(data: bytes, path: str) -> list[tuple[int, str]]:
+    """The lines after version and count, numbered as an editor does; a file of no lines is one without entries."""
+    lines = _lines(data, path)
+    if not lines:
+        return []
+    version = _integer(lines[0], _INT32_MAX, path, 1, lines[0])
+    if version != CHECKPOINT_VERSION:
+        raise BadCheckpoint(f"{path} has the unknown version {version}")
+    if len(lines) == 1:
+        return []
+    count = _integer(lines[1], _INT32_MAX, path, 2, lines[1])
+    if count != len(lines) - 2:
+        raise BadCheckpoint(f"{path} has {len(lines) - 2} entries where it says it has {count}")
+    return list(enumerate(lines[2:], start=3))
+
+
+def _format_lines(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(lines), *lines)).encode()
+
+
+def _integer(text: str, largest: int, path: str, number: int, line: str) -> int:
+    if _INTEGER.fullmatch(text) and -largest - 1 <= (value := int(text)) <= largest:
+        return value
+    raise _malformed(path, number, line)
+
+
+def _property_integer(properties: Mapping[str, str], name: str, path: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if _INTEGER.fullmatch(text) and -_INT32_MAX - 1 <= (value := int(text)) <= _INT32_MAX:
+        return value
+    raise BadCheckpoint(f"{name} {text!r} in {path} is no number")
+
+
+def _malformed(path: str, number: int, line: str) -> BadCheckpoint:
+    return BadCheckpoint(f"line {number} of {path} is malformed: {line[:200]!r}")
