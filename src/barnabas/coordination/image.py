@@ -1,0 +1,125 @@
+"""What the cluster looks like at one moment: brokers, topics, partitions, settings.
+
+An image never changes. The controller makes the next one and publishes it; whoever answers a request takes the current
+one once and sees a consistent world. Making an image costs a copy of the map that changed and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from barnabas.model import BrokerId, LeaderEpoch
+
+Uuid = bytes
+
+NO_LEADER: Final = BrokerId(-1)
+ZERO_UUID: Final = bytes(16)
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where clients of a listener reach a broker."""
+
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    id: BrokerId
+    epoch: int
+    rack: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((found for found in self.endpoints if found.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int = 0
+    """The version of the partition's node in the store: a change that was made for an older one is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    name: str
+    id: Uuid
+    partitions: tuple[PartitionImage, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    cluster_id: str
+    controller_id: BrokerId
+    controller_epoch: int = 0
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[Uuid, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By broker id as text; the empty text is the default for all brokers."""
+
+    def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs.get(name, _EMPTY)
+
+    def broker_config(self, broker: str) -> Mapping[str, str]:
+        return self.broker_configs.get(broker, _EMPTY)
+
+    def with_topics(self, changed: Iterable[TopicImage]) -> MetadataImage:
+        topics = dict(self.topics)
+        names = dict(self.topic_names)
+        for topic in changed:
+            topics[topic.name] = topic
+            names[topic.id] = topic.name
+        return replace(self, topics=topics, topic_names=names)
+
+    def without_topics(self, gone: Iterable[str]) -> MetadataImage:
+        topics = dict(self.topics)
+        names = dict(self.topic_names)
+        configs = dict(self.topic_configs)
+        for name in gone:
+            topic = topics.pop(name, None)
+            configs.pop(name, None)
+            if topic is not None:
+                names.pop(topic.id, None)
+        return replace(self, topics=topics, topic_names=names, topic_configs=configs)
+
+    def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, topic_configs=_merged(self.topic_configs, changed))
+
+    def with_broker_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, broker_configs=_merged(self.broker_configs, changed))
+
+
+def _merged(
+    before: Mapping[str, Mapping[str, str]], changed: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    """Settings that are all gone leave nothing behind."""
+    after = dict(before)
+    for name, config in changed.items():
+        if config:
+            after[name] = config
+        else:
+            after.pop(name, None)
+    return after
