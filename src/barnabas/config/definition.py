@@ -6,7 +6,8 @@ message to a person shows nearly as it stands:
     >=14              a number of at least 14
     0..1              a number between 0 and 1, both included
     1..9 or -1        several ranges or numbers
-    a|b|c             one of these words, or in a list, some of these words
+    a|b|c             one of these words; in a list, some of these words
+    a|b (any case)    the same, in capitals or not
     throttled         '*', or pairs such as 0:1 (partition:broker)
     release           a release of Kafka, such as 3.0 or 3.0-IV1
     nonempty          a text or list with something in it
@@ -14,9 +15,8 @@ message to a person shows nearly as it stands:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.errors import InvalidConfig
@@ -43,14 +43,6 @@ class Importance(StrEnum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
-
-
-class UpdateMode(IntEnum):
-    """Where a running broker takes a new value from."""
-
-    READ_ONLY = 0
-    PER_BROKER = 1
-    CLUSTER_WIDE = 2
 
 
 class InvalidSetting(InvalidConfig):
@@ -85,7 +77,7 @@ class Setting(NamedTuple):
             raise InvalidSetting(self.name, text, f"at most {VALUE_LENGTH_MAX} characters")
         value = _PARSERS[self.type](self, text)
         if not self.allows(value):
-            raise InvalidSetting(self.name, text, self.describe_allowed())
+            raise self._refusal(text)
         return value
 
     def allows(self, value: Value) -> bool:
@@ -96,54 +88,65 @@ class Setting(NamedTuple):
         kind = _KINDS[self.type]
         if not self.allowed:
             return kind
-        if self.allowed == "throttled":
-            return "* or a list of partition:broker, such as 0:1,1:2"
-        if self.allowed == "release":
-            return "a release of Kafka, such as 3.0 or 3.0-IV1"
-        if self.allowed == "nonempty":
-            return f"{kind} that is not empty"
+        if self.allowed in _SPECIAL:
+            return _SPECIAL[self.allowed][0]
         if "|" in self.allowed:
             words = self.allowed.replace("|", ", ")
             return f"a list of some of {words}" if self.type is SettingType.LIST else f"one of {words}"
         return f"{kind}, {self.allowed}"
 
+    def _refusal(self, text: str) -> InvalidSetting:
+        # A message goes to logs and clients; a password must not.
+        shown = "[hidden]" if self.type is SettingType.PASSWORD else text
+        return InvalidSetting(self.name, shown, self.describe_allowed())
 
-def parse_boolean(setting: Setting, text: str) -> bool:
-    word = text.lower()
-    if word not in ("true", "false"):
-        raise InvalidSetting(setting.name, text, _KINDS[SettingType.BOOLEAN])
-    return word == "true"
+    def _parse_boolean(self, text: str) -> bool:
+        word = text.lower()
+        if word not in ("true", "false"):
+            raise self._refusal(text)
+        return word == "true"
+
+    def _parse_integer(self, text: str) -> int:
+        # Python's int() takes underscores and any script's digits; Java's parser does not.
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if len(digits) <= 19 and digits.isascii() and digits.isdigit():
+            number = int(text)
+            bound = _BOUNDS[self.type]
+            if -bound <= number < bound:
+                return number
+        raise self._refusal(text)
+
+    def _parse_double(self, text: str) -> float:
+        if len(text) <= 64 and _DOUBLE_CHARACTERS.issuperset(text):
+            try:
+                return float(text)
+            except ValueError:
+                pass
+        raise self._refusal(text)
+
+    def _parse_text(self, text: str) -> str:
+        return text
+
+    def _parse_list(self, text: str) -> tuple[str, ...]:
+        return tuple(item.strip() for item in text.split(",")) if text else ()
 
 
-def parse_integer(setting: Setting, text: str) -> int:
-    # Python's int() takes underscores and any script's digits; Java's parser, like this pattern, does not.
-    if len(text) <= 20 and _INTEGER.fullmatch(text) is not None:
-        number = int(text)
-        bound = _BOUNDS[setting.type]
-        if -bound <= number < bound:
-            return number
-    raise InvalidSetting(setting.name, text, setting.describe_allowed())
+def to_text(value: Value) -> str | None:
+    """A value as Java would print it: what a client sees in an answer."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        mantissa, _, exponent = repr(value).partition("e")
+        if not exponent:
+            return mantissa
+        point = "" if "." in mantissa else ".0"
+        return f"{mantissa}{point}E{int(exponent)}"
+    return None if value is None else str(value)
 
 
-def parse_double(setting: Setting, text: str) -> float:
-    if len(text) > 64 or _DOUBLE.fullmatch(text) is None:
-        raise InvalidSetting(setting.name, text, setting.describe_allowed())
-    return float(text)
-
-
-def parse_string(setting: Setting, text: str) -> str:
-    return text
-
-
-def parse_list(setting: Setting, text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",")) if text else ()
-
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_RANGE: Final = re.compile(r"(-?[0-9.]*[0-9])\.\.(-?[0-9.]+)|>=(-?[0-9.]+)|(-?[0-9.]+)", re.ASCII)
-_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?", re.ASCII)
-_RELEASE: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,2}){1,3}(-IV[0-9]{1,2})?", re.ASCII)
+_DOUBLE_CHARACTERS: Final = frozenset("0123456789+-.eE")
 _BOUNDS: Final = {SettingType.SHORT: 1 << 15, SettingType.INT: 1 << 31, SettingType.LONG: 1 << 63}
 _KINDS: Final = {
     SettingType.BOOLEAN: "true or false",
@@ -157,39 +160,58 @@ _KINDS: Final = {
     SettingType.PASSWORD: "a text",
 }
 _PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
-    SettingType.BOOLEAN: parse_boolean,
-    SettingType.SHORT: parse_integer,
-    SettingType.INT: parse_integer,
-    SettingType.LONG: parse_integer,
-    SettingType.DOUBLE: parse_double,
-    SettingType.STRING: parse_string,
-    SettingType.LIST: parse_list,
-    SettingType.CLASS: parse_string,
-    SettingType.PASSWORD: parse_string,
+    SettingType.BOOLEAN: Setting._parse_boolean,
+    SettingType.SHORT: Setting._parse_integer,
+    SettingType.INT: Setting._parse_integer,
+    SettingType.LONG: Setting._parse_integer,
+    SettingType.DOUBLE: Setting._parse_double,
+    SettingType.STRING: Setting._parse_text,
+    SettingType.LIST: Setting._parse_list,
+    SettingType.CLASS: Setting._parse_text,
+    SettingType.PASSWORD: Setting._parse_text,
 }
 
 
 def _satisfies(allowed: str, value: Value) -> bool:
-    if allowed == "throttled":
-        assert isinstance(value, tuple)
-        return "".join(value) == "*" or all(_THROTTLED.fullmatch(item) for item in value)
-    if allowed == "nonempty":
-        return bool(value)
-    if allowed == "release":
-        return isinstance(value, str) and _RELEASE.fullmatch(value) is not None
+    if allowed in _SPECIAL:
+        return _SPECIAL[allowed][1](value)
     if "|" in allowed:
-        words = allowed.split("|")
-        return all(item in words for item in value) if isinstance(value, tuple) else value in words
+        words, any_case, _ = allowed.partition(" (any case)")
+        known = words.split("|")
+        given = value if isinstance(value, tuple) else (str(value),)
+        return all((item.upper() if any_case else item) in known for item in given)
     assert isinstance(value, int | float), (allowed, value)
     return any(_in_range(part, value) for part in allowed.split(" or "))
 
 
 def _in_range(part: str, value: float) -> bool:
-    match = _RANGE.fullmatch(part)
-    assert match is not None, part
-    low, high, least, exact = match.groups()
-    if exact is not None:
-        return value == float(exact)
-    if least is not None:
-        return value >= float(least)
-    return float(low) <= value <= float(high)
+    # Floats compare exactly with ints of any size, and bounds in the tables are small.
+    if part.startswith(">="):
+        return value >= float(part[2:])
+    low, dots, high = part.partition("..")
+    return float(low) <= value <= float(high) if dots else value == float(low)
+
+
+def _is_throttled_list(value: Value) -> bool:
+    assert isinstance(value, tuple)
+    return value == ("*",) or all(
+        item == "" or (all(part.isascii() and part.isdigit() for part in pair) and len(pair) == 2)
+        for item in value
+        for pair in (item.split(":"),)
+    )
+
+
+def _is_release(value: Value) -> bool:
+    release, _, iteration = str(value).partition("-IV")
+    parts = release.split(".")
+    numbers = [*parts, iteration or "0"]
+    return 2 <= len(parts) <= 4 and all(
+        part.isascii() and part.isdigit() and len(part) <= 3 for part in numbers
+    )
+
+
+_SPECIAL: Final[dict[str, tuple[str, Callable[[Value], bool]]]] = {
+    "throttled": ("* or a list of partition:broker, such as 0:1,1:2", _is_throttled_list),
+    "release": ("a release of Kafka, such as 3.0 or 3.0-IV1", _is_release),
+    "nonempty": ("a text that is not empty", bool),
+}

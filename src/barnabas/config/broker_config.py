@@ -1,0 +1,333 @@
+"""A broker's configuration: a `server.properties` of Apache Kafka, overrides, and what was changed at run time.
+
+The strongest source that has a value wins: set at run time for this broker, set at run time for the cluster, the file
+with its overrides, the default. A configuration never changes; `with_dynamic` makes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from barnabas.config.broker_settings import (
+    TOPIC_SYNONYMS,
+    BrokerSetting,
+    UpdateMode,
+    broker_settings,
+    nearest_name,
+)
+from barnabas.config.definition import InvalidSetting, UnknownSetting, Value
+from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints, parse_security_protocols
+from barnabas.config.log_config import LogConfig
+from barnabas.errors import InvalidConfig
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+LISTENER_PREFIX: Final = "listener.name."
+# Names below these belong to plug-ins, which read them by themselves.
+_FOREIGN_PREFIXES: Final = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "config.providers.")
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class BrokerConfig:
+    """One attribute a setting that has an effect here, by Kafka's name with underscores.
+
+    The annotations are the list: a setting that is not among them, and is no default of a topic's, is known but
+    without effect, and a file that sets it is told so.
+    """
+
+    advertised_listeners: tuple[str, ...] | None
+    auto_create_topics_enable: bool
+    background_threads: int
+    barnabas_metrics_port: int
+    barnabas_record_validation: str
+    broker_id: int
+    broker_id_generation_enable: bool
+    broker_rack: str | None
+    connections_max_idle_ms: int
+    controller_listener_names: tuple[str, ...] | None
+    default_replication_factor: int
+    delete_records_purgatory_purge_interval_requests: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    fetch_purgatory_purge_interval_requests: int
+    inter_broker_listener_name: str | None
+    listener_security_protocol_map: str
+    listeners: tuple[str, ...]
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
+    log_dir: tuple[str, ...]
+    log_dirs: tuple[str, ...]
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    node_id: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    process_roles: tuple[str, ...] | None
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    producer_purgatory_purge_interval_requests: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    request_timeout_ms: int
+    reserved_broker_max_id: int
+    security_inter_broker_protocol: str
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    def __init__(
+        self,
+        static: Mapping[str, str] = _NOTHING,
+        *,
+        dynamic_default: Mapping[str, str] = _NOTHING,
+        dynamic_broker: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """Raises InvalidSetting or InvalidConfig when a value, or several together, cannot be."""
+        self.static: Final = MappingProxyType(dict(static))
+        self.dynamic_default: Final = MappingProxyType(dict(dynamic_default))
+        self.dynamic_broker: Final = MappingProxyType(dict(dynamic_broker))
+        self.values: Final[Mapping[str, Value]] = MappingProxyType(self._parse_values())
+        for attribute in HONOURED_ATTRIBUTES:
+            setattr(self, attribute, self.values[attribute.replace("_", ".")])
+        self._settle_roles()
+        self._settle_directories()
+        self.log_defaults: Final[LogConfig] = self._log_defaults()
+        self.max_connections_by_ip: Final[Mapping[str, int]] = self._max_connections_by_ip()
+        endpoints, advertised = self._endpoints()
+        self.endpoints: Final[tuple[Endpoint, ...]] = endpoints
+        self.advertised_endpoints: Final[tuple[Endpoint, ...]] = advertised
+        self.inter_broker_endpoint: Final[Endpoint] = self._inter_broker_endpoint()
+        self._check()
+
+    def with_dynamic(self, *, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """The same file, with other settings made at run time."""
+        return BrokerConfig(self.static, dynamic_default=default, dynamic_broker=broker)
+
+    def topic_config(self, properties: Mapping[str, str]) -> LogConfig:
+        """The configuration of a topic with these settings of its own.
+
+        Kafka 3 and later write the newest record format whatever message.format.version says.
+        """
+        return LogConfig.from_properties(
+            {name: text for name, text in properties.items() if name != "message.format.version"},
+            defaults=self.log_defaults,
+        )
+
+    def _parse_values(self) -> dict[str, Value]:
+        table = broker_settings()
+        values: dict[str, Value] = {name: row.setting.default for name, row in table.items()}
+        for source in (self.static, self.dynamic_default, self.dynamic_broker):
+            for name, text in source.items():
+                if (row := table.get(name)) is not None:
+                    values[name] = row.parse(text)
+        return values
+
+    def _is_set(self, name: str) -> bool:
+        return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
+
+    def _settle_roles(self) -> None:
+        roles = self.process_roles or ()
+        if roles and BROKER not in roles:
+            raise InvalidConfig(
+                "process.roles=controller: this is the file of a controller alone, and there is none here apart from "
+                "the broker; use a file whose process.roles has broker in it, or leave process.roles out"
+            )
+        if self._is_set("node.id") and self._is_set("broker.id") and self.node_id != self.broker_id:
+            raise InvalidSetting(
+                "node.id", self.node_id, f"the value of broker.id, which is {self.broker_id}"
+            )
+        if self._is_set("node.id"):
+            self.broker_id = self.node_id
+        self.node_id = self.broker_id
+
+    def _settle_directories(self) -> None:
+        named = self.values["log.dirs"]
+        assert isinstance(named, tuple | None)
+        directories = tuple(name for name in named or self.log_dir if name)
+        if not directories:
+            raise InvalidSetting("log.dirs", "", "at least one directory")
+        if len(set(directories)) < len(directories):
+            raise InvalidSetting("log.dirs", ",".join(directories), "each directory once")
+        self.log_dirs = directories
+
+    def _log_defaults(self) -> LogConfig:
+        fields: dict[str, Any] = {}
+        for topic_name, synonyms in TOPIC_SYNONYMS.items():
+            for synonym in synonyms:
+                value = self.values[synonym.name]
+                if value is not None:
+                    fields[topic_name.replace(".", "_")] = (
+                        value * synonym.factor if synonym.factor > 1 else value
+                    )
+                    break
+        del fields["message_format_version"]
+        if fields["retention_ms"] == 0:
+            raise InvalidSetting("log.retention.ms", 0, "-1 for no bound, or at least 1")
+        fields["retention_ms"] = max(fields["retention_ms"], -1)
+        for name, at_least in (("segment_ms", 1), ("segment_jitter_ms", 0)):
+            if fields[name] < at_least:
+                raise InvalidSetting(
+                    TOPIC_SYNONYMS[name.replace("_", ".")][0].name, fields[name], f">={at_least}"
+                )
+        return replace(LogConfig(), **fields).validated()
+
+    def _max_connections_by_ip(self) -> Mapping[str, int]:
+        name = "max.connections.per.ip.overrides"
+        limits = {}
+        for pair in filter(None, (pair.strip() for pair in self.max_connections_per_ip_overrides.split(","))):
+            host, colon, limit = pair.rpartition(":")
+            if not (
+                host.strip() and colon and limit.isascii() and limit.strip().isdigit() and len(limit) <= 10
+            ):
+                raise InvalidSetting(name, pair, "pairs of host:number, such as 127.0.0.1:200")
+            limits[host.strip()] = int(limit)
+        if self.max_connections_per_ip == 0 and not limits:
+            raise InvalidSetting("max.connections.per.ip", 0, f"at least 1, or 0 together with {name}")
+        return MappingProxyType(limits)
+
+    def _endpoints(self) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+        protocols = parse_security_protocols(
+            "listener.security.protocol.map", self.listener_security_protocol_map
+        )
+        controller_names = {name.upper() for name in self.controller_listener_names or ()}
+        # A KRaft file lists the controller's listener among the others; there is nothing here to listen with.
+        for name in controller_names:
+            protocols.setdefault(name, SecurityProtocol.PLAINTEXT)
+        endpoints = parse_endpoints("listeners", self.listeners, protocols)
+        advertised = parse_endpoints(
+            "advertised.listeners", self.advertised_listeners or self.listeners, protocols
+        )
+        endpoints = tuple(each for each in endpoints if each.listener_name not in controller_names)
+        advertised = tuple(each for each in advertised if each.listener_name not in controller_names)
+        if not endpoints:
+            raise InvalidSetting(
+                "listeners", ",".join(self.listeners), "at least one listener that clients can use"
+            )
+        names = {each.listener_name for each in endpoints}
+        for each in advertised:
+            if each.listener_name not in names:
+                known = ", ".join(sorted(names))
+                raise InvalidSetting(
+                    "advertised.listeners", each, f"names that listeners has, which are {known}"
+                )
+            if self.advertised_listeners and each.host == "0.0.0.0":
+                raise InvalidSetting("advertised.listeners", each, "a host that clients can connect to")
+        return endpoints, advertised
+
+    def _inter_broker_endpoint(self) -> Endpoint:
+        if self.inter_broker_listener_name is not None:
+            setting, wanted = "inter.broker.listener.name", self.inter_broker_listener_name.upper()
+        else:
+            setting, wanted = "security.inter.broker.protocol", self.security_inter_broker_protocol
+        for endpoint in self.advertised_endpoints:
+            if endpoint.listener_name == wanted:
+                return endpoint
+        names = ", ".join(each.listener_name for each in self.advertised_endpoints)
+        raise InvalidSetting(setting, wanted, f"the name of an advertised listener, here {names}")
+
+    def _check(self) -> None:
+        if self.broker_id_generation_enable and not self.process_roles:
+            if not -1 <= self.broker_id <= self.reserved_broker_max_id:
+                allowed = (
+                    f"-1..{self.reserved_broker_max_id} (reserved.broker.max.id; ids above it are generated)"
+                )
+                raise InvalidSetting("broker.id", self.broker_id, allowed)
+        elif self.broker_id < 0:
+            raise InvalidSetting("node.id" if self.process_roles else "broker.id", self.broker_id, ">=0")
+        if self.log_cleaner_enable and self.log_cleaner_threads > 0:
+            bytes_per_thread = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads
+            if bytes_per_thread <= 1 << 20:
+                raise InvalidSetting(
+                    "log.cleaner.dedupe.buffer.size",
+                    self.log_cleaner_dedupe_buffer_size,
+                    f"more than {1 << 20} for each of log.cleaner.threads={self.log_cleaner_threads}",
+                )
+
+
+HONOURED_ATTRIBUTES: Final = tuple(BrokerConfig.__annotations__)
+
+
+def is_honoured(name: str) -> bool:
+    """Whether a broker setting has an effect here, by itself or as a default of a topic's."""
+    return name.replace(".", "_") in BrokerConfig.__annotations__ or any(
+        name == synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms
+    )
+
+
+def parse_overrides(items: Iterable[str]) -> dict[str, str]:
+    """`name=value` texts from the command line. A name that nothing has is refused, unlike in a file."""
+    overrides = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        name = name.strip()
+        if not name or not equals:
+            raise InvalidConfig(f"--override {item}: write it as name=value")
+        if not _is_known(name):
+            raise UnknownSetting(f"--override {item}: {unknown_setting_warning(name)}")
+        overrides[name] = text
+    return overrides
+
+
+def warnings_about(properties: Mapping[str, str]) -> list[str]:
+    """What a person should know of a file that was accepted: names nobody knows, and names without effect."""
+    warnings = [unknown_setting_warning(name) for name in properties if not _is_known(name)]
+    idle = sorted(name for name in properties if name in broker_settings() and not is_honoured(name))
+    if idle:
+        warnings.append(f"these settings of Apache Kafka have no effect here: {', '.join(idle)}")
+    if "log.message.format.version" in properties:
+        warnings.append("log.message.format.version is ignored: records are written in the newest format")
+    warnings.extend(
+        f"{name}: the value looks like a reference to a config provider, and is taken as it stands"
+        for name, text in properties.items()
+        if text.strip().startswith("${")
+    )
+    return warnings
+
+
+def unknown_setting_warning(name: str) -> str:
+    nearest = nearest_name(name)
+    hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
+    return f"there is no setting {name!r}{hint}"
+
+
+def validate_dynamic(properties: Mapping[str, str], *, per_broker: bool) -> None:
+    """Refuses what may not be set at run time for one broker, or for the cluster as a whole."""
+    for name, text in properties.items():
+        row = _base_setting(name)
+        if row is None:
+            continue
+        if row.update_mode is UpdateMode.READ_ONLY:
+            raise InvalidConfig(f"{name} cannot be changed at run time")
+        if row.update_mode is UpdateMode.PER_BROKER and not per_broker:
+            raise InvalidConfig(f"{name} can be changed at run time only for one broker, named by its id")
+        row.parse(text)
+
+
+def _base_setting(name: str) -> BrokerSetting | None:
+    """The setting itself, or the one that a listener's own value stands in for."""
+    if name.startswith(LISTENER_PREFIX):
+        name = name[len(LISTENER_PREFIX) :].partition(".")[2]
+    return broker_settings().get(name)
+
+
+def _is_known(name: str) -> bool:
+    return name in broker_settings() or name.startswith(_FOREIGN_PREFIXES)

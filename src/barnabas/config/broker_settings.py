@@ -1,0 +1,179 @@
+"""Every broker setting of Apache Kafka 3.9.1 and 4.3.1, and how they fill in for a topic's settings.
+
+`broker_settings.json` holds the facts, a row a setting:
+
+    name: [type, default, allowed values, importance, update mode, releases, what 3.9.1 has otherwise]
+
+Types, defaults and bounds are those of 4.3.1; where 3.9.1 differs its own stand in the last column, and a value that
+either release takes is taken, so that a file of either starts us. The table is read at first use.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from barnabas.config.definition import Importance, InvalidSetting, Setting, SettingType, Value
+from barnabas.config.log_config import LONG_MAX
+
+HOUR_MS: Final = 60 * 60 * 1000
+MINUTE_MS: Final = 60 * 1000
+
+
+class UpdateMode(StrEnum):
+    """Where a running broker takes a new value from."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class BrokerSetting(NamedTuple):
+    setting: Setting
+    older: Setting
+    update_mode: UpdateMode
+    releases: tuple[str, ...]
+    internal: bool
+
+    @property
+    def name(self) -> str:
+        return self.setting.name
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.setting.type is SettingType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        try:
+            return self.setting.parse(text)
+        except InvalidSetting:
+            if self.older == self.setting:
+                raise
+            try:
+                value = self.older.parse(text)
+            except InvalidSetting:
+                pass
+            else:
+                return _to_list(value) if self.setting.type is SettingType.LIST else value
+            raise
+
+
+class Synonym(NamedTuple):
+    """A broker setting that fills in for a topic's, in milliseconds when `factor` is not 1."""
+
+    name: str
+    factor: int = 1
+
+
+# Where we choose another default than 4.3.1, and why.
+OUR_DEFAULTS: Final[dict[str, Value]] = {
+    # /tmp is no place for data.
+    "log.dir": ("./barnabas-data",),
+    # As 3.9: a client whose clock is ahead, or that stores times to come, is served.
+    "log.message.timestamp.after.max.ms": LONG_MAX,
+    # -1 means that the id is found on disk or generated, as in 3.9; 4.3 demands one.
+    "node.id": -1,
+}
+
+OUR_SETTINGS: Final = (
+    # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
+    Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
+    # The port that serves metrics to Prometheus; -1 for none.
+    Setting("barnabas.metrics.port", SettingType.INT, -1, "0..65535 or -1"),
+)
+
+TOPIC_SYNONYMS: Final[dict[str, tuple[Synonym, ...]]] = {
+    "segment.bytes": (Synonym("log.segment.bytes"),),
+    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
+    "segment.jitter.ms": (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS)),
+    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
+    "flush.messages": (Synonym("log.flush.interval.messages"),),
+    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    "retention.bytes": (Synonym("log.retention.bytes"),),
+    "retention.ms": (
+        Synonym("log.retention.ms"),
+        Synonym("log.retention.minutes", MINUTE_MS),
+        Synonym("log.retention.hours", HOUR_MS),
+    ),
+    "max.message.bytes": (Synonym("message.max.bytes"),),
+    "index.interval.bytes": (Synonym("log.index.interval.bytes"),),
+    "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
+    "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
+    "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
+    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
+    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+    "cleanup.policy": (Synonym("log.cleanup.policy"),),
+    "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
+    "min.insync.replicas": (Synonym("min.insync.replicas"),),
+    "compression.type": (Synonym("compression.type"),),
+    "compression.gzip.level": (Synonym("compression.gzip.level"),),
+    "compression.lz4.level": (Synonym("compression.lz4.level"),),
+    "compression.zstd.level": (Synonym("compression.zstd.level"),),
+    "preallocate": (Synonym("log.preallocate"),),
+    "message.format.version": (Synonym("log.message.format.version"),),
+    "message.timestamp.type": (Synonym("log.message.timestamp.type"),),
+    "message.timestamp.difference.max.ms": (Synonym("log.message.timestamp.difference.max.ms"),),
+    "message.timestamp.before.max.ms": (Synonym("log.message.timestamp.before.max.ms"),),
+    "message.timestamp.after.max.ms": (Synonym("log.message.timestamp.after.max.ms"),),
+    "message.downconversion.enable": (Synonym("log.message.downconversion.enable"),),
+    "local.retention.ms": (Synonym("log.local.retention.ms"),),
+    "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
+}
+
+
+@cache
+def broker_settings() -> dict[str, BrokerSetting]:
+    rows = json.loads(Path(__file__).with_name("broker_settings.json").read_bytes())
+    settings = {name: _broker_setting(name, *row) for name, row in rows.items()}
+    for setting in OUR_SETTINGS:
+        settings[setting.name] = BrokerSetting(setting, setting, UpdateMode.READ_ONLY, (), internal=False)
+    return settings
+
+
+def nearest_name(name: str) -> str | None:
+    """The known name that a mistyped one most likely stands for."""
+    # difflib takes a millisecond to import and is needed once in a blue moon.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, broker_settings(), n=1, cutoff=0.75)), None)
+
+
+def _broker_setting(
+    name: str,
+    kind: str,
+    default: Any,
+    allowed: str,
+    importance: str,
+    mode: str,
+    releases: str,
+    otherwise: dict[str, Any] | None = None,
+) -> BrokerSetting:
+    setting = _setting(name, kind, default, allowed, importance)
+    if name in OUR_DEFAULTS:
+        setting = setting._replace(default=OUR_DEFAULTS[name])
+    older = setting
+    if otherwise is not None:
+        row = {"kind": kind, "default": default, "allowed": allowed, "importance": importance}
+        row.update(
+            (("kind" if key == "type" else key), value) for key, value in otherwise.items() if key != "mode"
+        )
+        older = _setting(name, **row)
+    *known_to, last = releases.split()
+    internal = last == "internal"
+    return BrokerSetting(
+        setting, older, UpdateMode(mode), tuple(known_to if internal else [*known_to, last]), internal
+    )
+
+
+def _setting(name: str, kind: str, default: Any, allowed: str, importance: str) -> Setting:
+    setting_type = SettingType(kind)
+    if setting_type is SettingType.LIST and default is not None:
+        default = _to_list(default)
+    return Setting(name, setting_type, default, allowed, Importance(importance))
+
+
+def _to_list(text: Value) -> tuple[str, ...]:
+    return tuple(item.strip() for item in str(text).split(",")) if text else ()
