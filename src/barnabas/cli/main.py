@@ -47,7 +47,7 @@ def barnabas() -> None:
 def main() -> None:
     try:
         # Without standalone mode click returns the code of `ctx.exit(code)`, and else what the command returned.
-        exit_code = barnabas.main(standalone_mode=False)
+        exit_code = barnabas.main(prog_name="barnabas", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
