@@ -67,6 +67,7 @@ TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+KNOWN_ATTRIBUTES: Final = 0x7F
 
 INT32_MAX: Final = 0x7FFF_FFFF
 
@@ -109,6 +110,16 @@ MESSAGE_HEADER_V1: Final = Struct(
 )
 assert MESSAGE_HEADER_V1.size == 26
 
+# The three fields of a batch that its CRC does not cover, the magic between them and the CRC left out.
+BASE_OFFSET_LENGTH_EPOCH: Final = Struct(
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "i"  # partition leader epoch
+)
+assert BASE_OFFSET_LENGTH_EPOCH.size == MAGIC_POSITION
+
+INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 UINT32: Final = Struct(">I")
 INT64: Final = Struct(">q")

@@ -1,0 +1,76 @@
+"""Batches in an older format, for a reader that knows no newer one.
+
+Up-conversion happens where records are appended to a log of a newer format: see validate.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.errors import UnsupportedCompressionType
+from barnabas.model import NO_TIMESTAMP, Offset
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
+from barnabas.records.header import BatchHeader, iterate_headers
+from barnabas.records.layout import MAGIC_V2, CompressionType, TimestampType
+from barnabas.records.reader import decode_batch
+from barnabas.records.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedRecords:
+    data: bytes
+    converted_count: int
+
+
+def down_convert(
+    data: bytes,
+    *,
+    to_magic: int,
+    first_offset: Offset,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> ConvertedRecords:
+    """All whole batches, those of a newer format in the one that is asked for.
+
+    Control batches, which the old formats lack, are left out, and so are headers. Uncompressed records become a message
+    each, and those below `first_offset` are left out too: some readers rely on getting none that they did not ask for.
+    """
+    assert to_magic < MAGIC_V2
+    parts: list[bytes] = []
+    converted_count = 0
+    position = 0
+    for header in iterate_headers(data):
+        start = position
+        position += header.size_bytes
+        if header.is_control:
+            continue
+        if header.compression is CompressionType.ZSTD:
+            raise UnsupportedCompressionType(
+                f"the batch at offset {header.base_offset} is compressed with zstd, which v{to_magic} lacks"
+            )
+        if header.magic <= to_magic:
+            parts.append(data[start:position])
+            continue
+        records = decode_batch(data, start, header=header, max_decompressed_bytes=max_decompressed_bytes)
+        if not header.is_compressed:
+            records = [record for record in records if record.offset >= first_offset]
+        if records:
+            parts.append(_converted_batch(records, header, to_magic))
+            converted_count += len(records)
+    return ConvertedRecords(data=b"".join(parts), converted_count=converted_count)
+
+
+def _converted_batch(records: list[Record], header: BatchHeader, to_magic: int) -> bytes:
+    timestamp_type = header.timestamp_type
+    builder = BatchBuilder(
+        magic=to_magic,
+        compression=header.compression,
+        timestamp_type=timestamp_type,
+        base_offset=records[0].offset,
+        log_append_time=header.max_timestamp
+        if timestamp_type is TimestampType.LOG_APPEND_TIME
+        else NO_TIMESTAMP,
+    )
+    for record in records:
+        builder.append_with_offset(record.offset, record.timestamp, record.key, record.value)
+    return builder.build()

@@ -1,0 +1,57 @@
+"""Who appends records, and what a topic's settings ask of them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
+from barnabas.records.layout import INT32_MAX, MAGIC_V2, CompressionType, TimestampType
+from barnabas.records.varint import INT64_MAX
+
+
+class AppendOrigin(IntEnum):
+    REPLICATION = 0
+    COORDINATOR = 1
+    CLIENT = 2
+
+
+class AppendPolicy:
+    """What a topic's settings ask of the records that are appended to it. No compression means the producer's own."""
+
+    __slots__ = (
+        "compression",
+        "compression_level",
+        "is_compacted",
+        "magic",
+        "max_decompressed_bytes",
+        "max_message_bytes",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "timestamp_type",
+        "validate_fully",
+    )
+
+    def __init__(
+        self,
+        *,
+        compression: CompressionType | None = None,
+        compression_level: int | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        timestamp_before_max_ms: int = INT64_MAX,
+        timestamp_after_max_ms: int = INT64_MAX,
+        magic: int = MAGIC_V2,
+        is_compacted: bool = False,
+        validate_fully: bool = False,
+        max_message_bytes: int = INT32_MAX,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        self.compression = compression
+        self.compression_level = compression_level
+        self.timestamp_type = timestamp_type
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.magic = magic
+        self.is_compacted = is_compacted
+        self.validate_fully = validate_fully
+        self.max_message_bytes = max_message_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes

@@ -1,0 +1,422 @@
+"""What a leader does to records before they reach the log.
+
+Every batch is checked by its header: size, CRC, magic, compression. The leader then checks what a client may write, and
+assigns offsets, leader epoch and, with LogAppendTime, the time, in place where it can: only in v2 do these stand where
+no CRC covers them, or in the header alone.
+
+The records themselves stay closed unless something depends on them: a compacted topic needs keys, messages of v0 and
+v1 carry their own offsets and timestamps, a conversion or another compression builds them anew, a header whose
+timestamps are out of bounds leaves open which of its records are, and `validate_fully` asks for it as Kafka does it.
+"""
+
+from __future__ import annotations
+
+from barnabas.errors import (
+    InvalidRecord,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from barnabas.model import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+)
+from barnabas.records.analyze import analyze_records
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.header import (
+    BatchHeader,
+    compute_crc,
+    iterate_headers,
+    verify_crc,
+)
+from barnabas.records.layout import (
+    ATTRIBUTES_POSITION,
+    BASE_OFFSET_LENGTH_EPOCH,
+    COMPRESSION_MASK,
+    CRC_POSITION,
+    INT16,
+    INT64,
+    KNOWN_ATTRIBUTES,
+    LEGACY_ATTRIBUTES_POSITION,
+    LEGACY_CRC_POSITION,
+    LEGACY_TIMESTAMP_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V0,
+    MAGIC_V2,
+    MAX_TIMESTAMP_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    UINT32,
+    CompressionType,
+    TimestampType,
+)
+from barnabas.records.legacy import decode_inner_messages, decompress_wrapper
+from barnabas.records.policy import AppendOrigin, AppendPolicy
+from barnabas.records.reader import decode_batch
+from barnabas.records.record import Record
+from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords, RejectedTimestamps
+
+
+class ValidatedRecords:
+    """Records as they go into the log; `log_append_time` is -1 unless the topic asks for it."""
+
+    __slots__ = (
+        "converted_count",
+        "data",
+        "first_offset",
+        "headers",
+        "last_offset",
+        "log_append_time",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+    )
+
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        headers: list[BatchHeader],
+        first_offset: Offset,
+        last_offset: Offset,
+        max_timestamp: TimestampMs,
+        offset_of_max_timestamp: Offset,
+        log_append_time: TimestampMs,
+        converted_count: int,
+    ) -> None:
+        self.data = data
+        self.headers = headers
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.log_append_time = log_append_time
+        self.converted_count = converted_count
+
+
+def validate_records(
+    data: bytes | bytearray | memoryview,
+    *,
+    base_offset: Offset,
+    now_ms: int,
+    leader_epoch: LeaderEpoch,
+    policy: AppendPolicy,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> ValidatedRecords:
+    """Checks what a client or a coordinator sent to a leader, and makes it what the log is to hold.
+
+    The first record gets the base offset. What can be written to is changed in place where that is possible; a fault
+    raises Kafka's error for it before anything has been changed.
+    """
+    analyzed = analyze_records(data, max_message_bytes=policy.max_message_bytes)
+    headers = analyzed.headers
+    if not headers:
+        raise InvalidRecord(f"no whole batch among {len(data)} bytes of records")
+    first = headers[0]
+    source = analyzed.source_compression
+    if len(headers) > 1 and (first.magic == MAGIC_V2 or source is not CompressionType.NONE):
+        raise InvalidRecord(f"{len(headers)} batches where one is allowed")
+    for header in headers:
+        _check_batch(header, first, policy, origin)
+    target = source if policy.compression is None else policy.compression
+
+    in_place = first.magic == policy.magic
+    if source is not CompressionType.NONE or target is not CompressionType.NONE:
+        in_place = in_place and source is target and first.magic != MAGIC_V0
+        # A control batch stays as it was written.
+        if first.is_control and source is CompressionType.NONE:
+            in_place = True
+
+    if analyzed.valid_bytes < len(data):
+        data = data[: analyzed.valid_bytes]
+    if in_place and first.magic == MAGIC_V2 and not _must_walk(first, now_ms, policy):
+        return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, first.max_timestamp)
+
+    records = _checked_records(data, headers, now_ms, policy)
+    if in_place and source is not CompressionType.NONE:
+        # Old clients are known to number the messages of a wrapper wrongly; those are built anew.
+        for index, record in enumerate(records):
+            if record.offset != index:
+                in_place = False
+                break
+    if not in_place:
+        return _rebuild(records, first, base_offset, now_ms, leader_epoch, policy, target)
+    if first.magic == MAGIC_V2:
+        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
+        return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, max_timestamp)
+    return _assign_to_messages(data, headers, records, base_offset, now_ms, policy)
+
+
+def _check_batch(header: BatchHeader, first: BatchHeader, policy: AppendPolicy, origin: AppendOrigin) -> None:
+    if header.magic != first.magic:
+        raise InvalidRecord(f"a batch of magic {header.magic} follows one of magic {first.magic}")
+    if header.magic < MAGIC_V2:
+        return
+    if origin is AppendOrigin.CLIENT:
+        if header.base_offset != 0:
+            raise InvalidRecord(f"the base offset of a new batch must be 0, not {header.base_offset}")
+        if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
+            raise InvalidRecord(
+                f"a batch of {header.record_count} records whose last offset delta is {header.last_offset_delta}"
+            )
+        if header.is_control:
+            raise InvalidRecord("a client may not write control records")
+        if header.has_producer_id and header.base_sequence < 0:
+            raise InvalidRecord(
+                f"a batch of producer {header.producer_id} has the sequence number {header.base_sequence}"
+            )
+    if policy.magic < MAGIC_V2 and (header.is_transactional or header.has_producer_id):
+        raise UnsupportedForMessageFormat(
+            f"records of an idempotent or transactional producer cannot be kept in message format v{policy.magic}"
+        )
+
+
+def _must_walk(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
+    """Whether the header leaves open if each of its records may be taken."""
+    if policy.validate_fully or policy.is_compacted:
+        return True
+    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
+        return header.attributes & TIMESTAMP_TYPE_BIT != 0
+    return (
+        header.max_timestamp - now_ms > policy.timestamp_after_max_ms
+        or now_ms - header.max_timestamp > policy.timestamp_before_max_ms
+        or (
+            header.base_timestamp != NO_TIMESTAMP
+            and now_ms - header.base_timestamp > policy.timestamp_before_max_ms
+        )
+    )
+
+
+def _checked_records(
+    data: bytes | bytearray | memoryview, headers: list[BatchHeader], now_ms: int, policy: AppendPolicy
+) -> list[Record]:
+    records: list[Record] = []
+    position = 0
+    for header in headers:
+        if header.magic < MAGIC_V2 and header.is_compressed:
+            batch = _checked_inner_messages(data, position, header, policy)
+        else:
+            batch = decode_batch(
+                data, position, header=header, max_decompressed_bytes=policy.max_decompressed_bytes
+            )
+        _check_records(batch, header, now_ms, policy)
+        records += batch
+        position += header.size_bytes
+    return records
+
+
+def _checked_inner_messages(
+    data: bytes | bytearray | memoryview, position: int, wrapper: BatchHeader, policy: AppendPolicy
+) -> list[Record]:
+    payload = decompress_wrapper(data, position, wrapper, policy.max_decompressed_bytes)
+    inner = iterate_headers(payload)
+    record_errors: list[RecordError] = []
+    inner_position = 0
+    for index, header in enumerate(inner):
+        if header.magic != wrapper.magic:
+            record_errors.append(
+                RecordError(index, f"its magic {header.magic} differs from the wrapper's {wrapper.magic}")
+            )
+        elif header.is_compressed:
+            record_errors.append(RecordError(index, "it is compressed within a compressed message"))
+        verify_crc(payload, inner_position, header)
+        inner_position += header.size_bytes
+    if record_errors:
+        raise RejectedRecords(record_errors[:RECORD_ERRORS_MAX])
+    return decode_inner_messages(payload, inner, wrapper)
+
+
+def _check_records(records: list[Record], header: BatchHeader, now_ms: int, policy: AppendPolicy) -> None:
+    record_errors: list[RecordError] = []
+    create_time = policy.timestamp_type is TimestampType.CREATE_TIME
+    stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    wrong_timestamp = False
+    for index, record in enumerate(records):
+        if policy.is_compacted and record.key is None:
+            message = "it has no key, which a compacted topic needs"
+        elif create_time and record.timestamp != NO_TIMESTAMP:
+            age_ms = now_ms - record.timestamp
+            if age_ms <= policy.timestamp_before_max_ms and -age_ms <= policy.timestamp_after_max_ms:
+                continue
+            wrong_timestamp = True
+            message = (
+                f"its timestamp {record.timestamp} is not between {now_ms - policy.timestamp_before_max_ms} and"
+                f" {now_ms + policy.timestamp_after_max_ms}"
+            )
+        elif stamped:
+            wrong_timestamp = True
+            message = "its timestamp type is LogAppendTime, which only a broker sets"
+        else:
+            continue
+        if len(record_errors) < RECORD_ERRORS_MAX:
+            record_errors.append(RecordError(index, message))
+    if wrong_timestamp:
+        raise RejectedTimestamps(record_errors)
+    if record_errors:
+        raise RejectedRecords(record_errors)
+
+
+def _rebuild(
+    records: list[Record],
+    first: BatchHeader,
+    base_offset: Offset,
+    now_ms: int,
+    leader_epoch: LeaderEpoch,
+    policy: AppendPolicy,
+    target: CompressionType,
+) -> ValidatedRecords:
+    """The records in the topic's format and compression, which a message a record is in v0 and v1 uncompressed."""
+    if policy.magic < MAGIC_V2:
+        if target is CompressionType.ZSTD:
+            raise UnsupportedCompressionType(f"message format v{policy.magic} has no zstd")
+        if any(record.headers for record in records):
+            raise UnsupportedForMessageFormat(
+                f"records with headers cannot be kept in message format v{policy.magic}"
+            )
+    log_append_time = TimestampMs(now_ms)
+    builder = BatchBuilder(
+        magic=policy.magic,
+        compression=target,
+        compression_level=policy.compression_level,
+        timestamp_type=policy.timestamp_type,
+        base_offset=base_offset,
+        log_append_time=log_append_time,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=first.base_sequence,
+        is_transactional=first.is_transactional,
+        is_control=first.is_control,
+        partition_leader_epoch=leader_epoch,
+    )
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    data = builder.build()
+    headers = iterate_headers(data)
+    for header in headers:
+        if header.size_bytes > policy.max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {header.size_bytes} bytes, after its conversion, exceeds the"
+                f" {policy.max_message_bytes} that the topic allows"
+            )
+    return ValidatedRecords(
+        data,
+        headers,
+        base_offset,
+        builder.last_offset,
+        builder.max_timestamp,
+        builder.shallow_offset_of_max_timestamp(),
+        log_append_time if policy.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP,
+        len(records),
+    )
+
+
+def _assign_to_batch(
+    data: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    base_offset: Offset,
+    now_ms: int,
+    leader_epoch: LeaderEpoch,
+    policy: AppendPolicy,
+    max_timestamp: TimestampMs,
+) -> ValidatedRecords:
+    buffer = _writable(data)
+    header.base_offset = base_offset
+    header.partition_leader_epoch = leader_epoch
+    BASE_OFFSET_LENGTH_EPOCH.pack_into(
+        buffer, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch
+    )
+    attributes = header.attributes
+    log_append_time = NO_TIMESTAMP
+    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        max_timestamp = log_append_time = TimestampMs(now_ms)
+        attributes |= TIMESTAMP_TYPE_BIT
+    else:
+        attributes &= ~TIMESTAMP_TYPE_BIT
+    if attributes != header.attributes or max_timestamp != header.max_timestamp:
+        header.attributes = attributes & KNOWN_ATTRIBUTES
+        header.max_timestamp = max_timestamp
+        INT16.pack_into(buffer, ATTRIBUTES_POSITION, header.attributes)
+        INT64.pack_into(buffer, MAX_TIMESTAMP_POSITION, max_timestamp)
+        header.crc = compute_crc(buffer, 0, header)
+        UINT32.pack_into(buffer, CRC_POSITION, header.crc)
+    last_offset = Offset(base_offset + header.last_offset_delta)
+    return ValidatedRecords(
+        buffer,
+        [header],
+        base_offset,
+        last_offset,
+        max_timestamp,
+        NO_OFFSET if max_timestamp == NO_TIMESTAMP else last_offset,
+        log_append_time,
+        0,
+    )
+
+
+def _assign_to_messages(
+    data: bytes | bytearray | memoryview,
+    headers: list[BatchHeader],
+    records: list[Record],
+    base_offset: Offset,
+    now_ms: int,
+    policy: AppendPolicy,
+) -> ValidatedRecords:
+    """Offsets and timestamps of messages of v0 and v1, or of one wrapper of v1, whose offset is its last message's."""
+    buffer = _writable(data)
+    log_append_time = NO_TIMESTAMP
+    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        log_append_time = TimestampMs(now_ms)
+    max_timestamp = NO_TIMESTAMP
+    offset_of_max_timestamp = NO_OFFSET
+    last_offset = Offset(base_offset + len(records) - 1)
+    wrapper_timestamp = max(record.timestamp for record in records)
+    position = 0
+    for index, header in enumerate(headers):
+        offset = last_offset if header.is_compressed else Offset(base_offset + index)
+        header.base_offset = offset
+        INT64.pack_into(buffer, position, offset)
+        if header.magic > MAGIC_V0:
+            timestamp = wrapper_timestamp if header.is_compressed else header.max_timestamp
+            _stamp_message(buffer, position, header, timestamp, log_append_time)
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+                offset_of_max_timestamp = offset
+        position += header.size_bytes
+    return ValidatedRecords(
+        buffer,
+        headers,
+        base_offset,
+        last_offset,
+        max_timestamp,
+        offset_of_max_timestamp,
+        log_append_time,
+        0,
+    )
+
+
+def _writable(data: bytes | bytearray | memoryview) -> bytearray | memoryview:
+    if isinstance(data, bytes):
+        return bytearray(data)
+    if isinstance(data, memoryview) and data.readonly:
+        return bytearray(data)
+    return data
+
+
+def _stamp_message(
+    buffer: bytearray | memoryview,
+    position: int,
+    header: BatchHeader,
+    timestamp: TimestampMs,
+    log_append_time: TimestampMs,
+) -> None:
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
+    if log_append_time != NO_TIMESTAMP:
+        attributes |= TIMESTAMP_TYPE_BIT
+        timestamp = log_append_time
+    if attributes == header.attributes and timestamp == header.max_timestamp:
+        return
+    header.attributes = attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_BIT)
+    header.base_timestamp = header.max_timestamp = timestamp
+    buffer[position + LEGACY_ATTRIBUTES_POSITION] = header.attributes
+    INT64.pack_into(buffer, position + LEGACY_TIMESTAMP_POSITION, timestamp)
+    header.crc = compute_crc(buffer, position, header)
+    UINT32.pack_into(buffer, position + LEGACY_CRC_POSITION, header.crc)
