@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -13,6 +14,7 @@ from barnabas.errors import KafkaError
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
     "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
 }
 
@@ -45,6 +47,10 @@ def barnabas() -> None:
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Text comes from peers and files: what the terminal cannot show must not stop us from showing the rest.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         # Without standalone mode click returns the code of `ctx.exit(code)`, and else what the command returned.
         exit_code = barnabas.main(prog_name="barnabas", standalone_mode=False)

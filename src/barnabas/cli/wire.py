@@ -25,14 +25,14 @@ def wire() -> None:
     """Look at bytes of the Kafka protocol."""
 
 
-@wire.command()
+@wire.command(short_help="List the APIs and their versions.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
 def apis(as_json: bool) -> None:
     """List the APIs: key, name, versions, and the versions that are flexible (compact lengths, tagged fields)."""
     from barnabas.protocol.apis import APIS
 
     if as_json:
-        click.echo(json.dumps([_api_row(api) for api in APIS], indent=2))
+        _print_json([_api_row(api) for api in APIS], indent=2)
         return
     width = max(len(api.name) for api in APIS)
     click.echo(f"{'key':>3}  {'name':{width}}  versions  flexible")
@@ -210,7 +210,7 @@ def _print_all(documents: Iterator[dict[str, Any] | Failure], compact: bool) -> 
             failed = True
             click.echo(f"barnabas: {document.what}", err=True)
         else:
-            click.echo(json.dumps(document, indent=None if compact else 2, ensure_ascii=False))
+            _print_json(document, indent=None if compact else 2)
     if failed:
         raise click.exceptions.Exit(1)
 
@@ -249,10 +249,14 @@ def check(files: tuple[BinaryIO, ...], as_json: bool) -> None:
                 passed += 1
                 continue
             failed += 1
-            click.echo(json.dumps(checked.as_json(), ensure_ascii=False) if as_json else str(checked))
-    click.echo(
-        json.dumps({"passed": passed, "failed": failed}) if as_json else f"{passed} passed, {failed} failed"
-    )
+            if as_json:
+                _print_json(checked.as_json())
+            else:
+                click.echo(str(checked))
+    if as_json:
+        _print_json({"passed": passed, "failed": failed})
+    else:
+        click.echo(f"{passed} passed, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
 
@@ -267,3 +271,9 @@ def _with_progress(file: BinaryIO, items: Iterable[Checked]) -> Iterator[Checked
         for item in items:
             bar.update(file.tell() - bar.pos)
             yield item
+
+
+def _print_json(value: Any, indent: int | None = None) -> None:
+    """As people write it where the terminal can show it, else with escapes."""
+    is_unicode = sys.stdout.encoding.lower().startswith("utf")
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=not is_unicode))

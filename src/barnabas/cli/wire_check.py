@@ -36,6 +36,7 @@ MAX_LINE_BYTES: Final = 512 * 1024 * 1024
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 SHOWN_CHARACTERS: Final = 120
+SHOWN_BYTES: Final = 16
 
 
 class BadLine(Exception):
@@ -127,7 +128,7 @@ def _lines(raw: BinaryIO) -> Iterator[bytes]:
 
 def parse_line(line: bytes) -> Entry:
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise BadLine(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -185,7 +186,7 @@ def _check_decoding(entry: Entry) -> Iterator[Difference]:
     try:
         message = decode(message_class(entry.message), entry.data, entry.version)
     except DecodeError as error:
-        yield Difference(field=error.field, what=f"does not decode: {error}")
+        yield Difference(field=error.field, what=f"does not decode at byte {error.position}: {error.reason}")
         return
     yield from compare(entry.json, to_json(message, entry.version))
     if message.unknown_tagged_fields != entry.unknown_tags:
@@ -196,7 +197,7 @@ def _check_decoding(entry: Entry) -> Iterator[Difference]:
     try:
         again = encode(message, entry.version)
     except EncodeError as error:
-        yield Difference(field=error.field, what=f"was decoded, but does not encode: {error}")
+        yield Difference(field=error.field, what=f"was decoded, but does not encode: {error.reason}")
         return
     yield from _compare_bytes(entry, again, "what was decoded encodes")
 
@@ -207,7 +208,7 @@ def _check_encoding(entry: Entry) -> Iterator[Difference]:
         message.unknown_tagged_fields = entry.unknown_tags
         data = encode(message, entry.version)
     except EncodeError as error:
-        yield Difference(field=error.field, what=f"the JSON does not encode: {error}")
+        yield Difference(field=error.field, what=f"the JSON does not encode: {error.reason}")
         return
     yield from _compare_bytes(entry, data, "the JSON encodes")
 
@@ -268,7 +269,9 @@ def _shown(value: object) -> str:
 
 
 def _shown_bytes(data: bytes) -> str:
-    return _shortened(data[:SHOWN_CHARACTERS].hex()) if data else "nothing"
+    if not data:
+        return "nothing"
+    return data.hex() if len(data) <= SHOWN_BYTES else data[:SHOWN_BYTES].hex() + "…"
 
 
 def _shown_tags(tags: TaggedFields) -> str:

@@ -91,8 +91,9 @@ def split(data: bytes) -> Iterator[Payload]:
         size: int = SIZE.unpack_from(data, position)[0]
         start = position + SIZE_BYTES
         if not 0 <= size <= len(data) - start:
+            advice = " (without a size before the header, add --form payload)" if position == 0 else ""
             raise NotDecodable(
-                f"byte {position}: a frame of {size} bytes is announced, but {len(data) - start} bytes follow"
+                f"byte {position}: a frame of {size} bytes is announced, {len(data) - start} bytes follow{advice}"
             )
         position = start + size
         yield Payload(position=start, data=data[start:position])
