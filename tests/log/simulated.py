@@ -295,7 +295,7 @@ class SimulatedFileSystem:
         self._steps_left = changes
 
     def crash(self, rng: Random) -> SimulatedFileSystem:
-        """What a machine finds after a power cut. This file system does nothing more."""
+        """What a machine finds after a power cut. This file system is dead."""
         self._crashed = True
         entries = {directory: dict(names) for directory, names in self._durable.items()}
         for change in self._changes:
@@ -317,7 +317,7 @@ class SimulatedFileSystem:
         return reborn
 
     def kill(self) -> SimulatedFileSystem:
-        """What the next process finds: all of it, with what was not synced still at risk. This one does nothing more."""
+        """What the next process finds: all of it, with what was not synced still at risk. This one is dead."""
         reborn = SimulatedFileSystem(self.clock)
         self._crashed = True
         copies: dict[_Node, _Node] = {self._root: reborn._root}
