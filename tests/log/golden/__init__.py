@@ -1,0 +1,1 @@
+"""Log directories that Apache Kafka has written, held against what Kafka itself says of them."""

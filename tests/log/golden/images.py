@@ -1,0 +1,63 @@
+"""The images: where they are, and what Kafka says of them.
+
+Each is a broker's log directory (`data`), a manifest of what Kafka served from it and what it left after it had opened
+and stopped on it, and the output of Kafka's own DumpLogSegments for every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+ARCHIVE: Final = Path(__file__).parents[2] / "data" / "log" / "kafka-logdirs.tar.gz"
+CLEAN: Final = ("k391-zk", "k391-zk-ibp28", "k431-kraft")
+UNCLEAN: Final = ("k391-zk-unclean", "k431-kraft-unclean")
+ALL: Final = (*CLEAN, *UNCLEAN)
+METADATA_PARTITION: Final = "__cluster_metadata-0"
+
+
+class Image:
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        self.folder = folder
+        self.data = folder / "data"
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        return manifest
+
+    @property
+    def read_at_ms(self) -> int:
+        at_ms: int = self.manifest["read_at_ms"]
+        return at_ms
+
+    def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
+        return {
+            (topic, int(partition)): content
+            for topic, entry in self.manifest["topics"].items()
+            for partition, content in entry["partitions"].items()
+        }
+
+    def dumps(self, kind: str) -> dict[str, list[str]]:
+        """Lines of Kafka's DumpLogSegments by file, without those files on which the tool failed."""
+        files: dict[str, list[str]] = {}
+        name = ""
+        for line in (self.folder / f"dump-{kind}.txt").read_text().splitlines():
+            if line.startswith("Dumping "):
+                name = line.removeprefix("Dumping ")
+                files[name] = []
+            elif line.startswith("(the tool failed"):
+                files.pop(name)
+            elif name in files:
+                files[name].append(line)
+        return files
+
+
+def fingerprint(path: Path) -> list[object]:
+    """A file as manifests list it: its size, and the start of its SHA-256."""
+    data = path.read_bytes()
+    return [len(data), hashlib.sha256(data).hexdigest()[:16]]
