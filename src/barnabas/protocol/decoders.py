@@ -215,7 +215,7 @@ class _DecoderWriter:
             return
         source = self._source
         formats = "".join(value_format for _, value_format in self._run)
-        layout = source.struct(formats)
+        layout = struct.Struct(">" + formats)
         unpack = source.bind(f"unpack_{formats}".replace("?", "z"), layout.unpack_from)
         targets = ", ".join(target for target, _ in self._run)
         source.line(f"{targets}{',' if len(self._run) == 1 else ''} = {unpack}(data, p)")

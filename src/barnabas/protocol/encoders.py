@@ -228,7 +228,7 @@ class _EncoderWriter:
         if not self._run:
             return
         formats = "".join(value_format for _, value_format in self._run)
-        layout = self._source.struct(formats)
+        layout = struct.Struct(">" + formats)
         pack = self._source.bind(f"pack_{formats}".replace("?", "z"), layout.pack)
         values = ", ".join(value for value, _ in self._run)
         self._source.line(f"{self._out} += {pack}({values})")

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from barnabas.protocol.message import ZERO_UUID
+
 _SCHEMAS_PATH: Final = os.path.join(os.path.dirname(__file__), "schemas")
 
 _LAST_OPEN_VERSION: Final = 32767
@@ -27,8 +29,6 @@ SIZED_KINDS: Final = frozenset(("string", "bytes", "records"))
 # Kafka's own spelling of a few names does not fall apart into words.
 _SPELLINGS: Final = {"Enable2Pc": "enable_2pc"}
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-ZERO_UUID: Final = bytes(16)
 
 DefaultValue: TypeAlias = bool | int | float | str | bytes | None
 

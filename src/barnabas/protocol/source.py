@@ -6,7 +6,6 @@ Values of a fixed size that lie side by side, lengths included, are read or writ
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -71,9 +70,6 @@ class Source:
         """An instance of a struct's class with all defaults."""
         instance: object = getattr(self._module, struct_schema.name)()
         return instance
-
-    def struct(self, formats: str) -> struct.Struct:
-        return struct.Struct(">" + formats)
 
     def default(self, field: Field) -> str:
         """An expression for a fresh default of a field."""
