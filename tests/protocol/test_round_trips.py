@@ -63,7 +63,7 @@ def values(message: MessageSchema, field: Field, version: int) -> st.SearchStrat
     return st.none() | value if field.is_nullable(version) else value
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(_MESSAGE_VERSIONS), st.data())
 def test_random_messages_survive(message_version: tuple[str, int], data: st.DataObject) -> None:
     name, version = message_version

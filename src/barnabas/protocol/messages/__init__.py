@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 from barnabas.protocol.schema import load_schema, snake_case
 
 
+@functools.cache
 def message_class(name: str) -> type[Any]:
     """The type of a message by Kafka's name for it, such as "FetchRequest"; KeyError if there is none."""
     load_schema(name)
