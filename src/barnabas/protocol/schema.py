@@ -90,7 +90,6 @@ class Field:
     tagged_versions: VersionRange
     tag: int | None
     flexible_versions: VersionRange
-    map_key: bool
     ignorable: bool
     default: DefaultValue
     default_is_null: bool
@@ -207,7 +206,6 @@ class _Loader:
             tagged_versions=VersionRange.parse(facts.get("taggedVersions", "none")),
             tag=facts.get("tag"),
             flexible_versions=self._flexible_versions if flexible is None else VersionRange.parse(flexible),
-            map_key=facts.get("mapKey", False),
             ignorable=facts.get("ignorable", False),
             default=None if default_is_null or is_array or is_struct else _default(element, text),
             default_is_null=default_is_null,
