@@ -14,6 +14,7 @@ import errno
 import os
 
 from barnabas.log.file_system import READ, Data, File, FileSystem, NoSuchFile, storage_failure
+from barnabas.primitives.second_chance import SecondChance
 
 
 class OverlayFile:
@@ -71,6 +72,8 @@ class OverlayFileSystem:
     """Everything below reads from another file system until it is written; nothing is ever written there."""
 
     def __init__(self, base: FileSystem) -> None:
+        self.open_files = SecondChance(base.open_files.limit)
+        self.index_memory = SecondChance(base.index_memory.limit)
         self._base = base
         self._files: dict[str, OverlayFile] = {}
         self._hidden: set[str] = set()

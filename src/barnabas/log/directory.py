@@ -1,0 +1,135 @@
+"""A log directory: one of the `log.dirs` of a broker, with the partitions that live in it.
+
+    .lock                               locked as long as a broker uses the directory
+    meta.properties                     whose the directory is
+    .kafka_cleanshutdown                there between a stop in order and the next start
+    recovery-point-offset-checkpoint    up to where each partition is known to be on the disk
+    log-start-offset-checkpoint         where each partition starts, where that is not its first segment
+    replication-offset-checkpoint       high watermarks
+    cleaner-offset-checkpoint           up to where each partition has been compacted
+    topic-partition/                    a partition's log
+
+A directory whose disk has failed is offline from then on, and takes only its own partitions along.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.errors import KafkaStorageError
+from barnabas.log import names
+from barnabas.log.checkpoints import (
+    MetaProperties,
+    read_meta_properties,
+    read_offsets,
+    write_meta_properties,
+    write_offsets,
+)
+from barnabas.log.file_system import CREATE, File, FileSystem, StorageFailure
+from barnabas.model import Offset, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryInUse(KafkaStorageError):
+    """Another broker, or another manager in this one, has locked the directory."""
+
+
+# The system's locks keep other processes out, but not this one.
+_locked_here: Final[set[str]] = set()
+_locked_here_guard: Final = threading.Lock()
+
+
+class DirectoryLock:
+    """The lock of a directory, as Kafka takes it: neither can use a directory of the other's."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._path = os.path.join(directory, names.LOCK)
+        self._key = os.path.realpath(self._path)
+        self._file: File | None = None
+        with _locked_here_guard:
+            if self._key in _locked_here:
+                raise self._in_use()
+            file = fs.open(self._path, CREATE)
+            try:
+                fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise self._in_use() from None
+            _locked_here.add(self._key)
+            self._file = file
+
+    def release(self) -> None:
+        """Closing the file unlocks it."""
+        with _locked_here_guard:
+            if self._file is not None:
+                self._file = None
+                _locked_here.discard(self._key)
+
+    def _in_use(self) -> DirectoryInUse:
+        return DirectoryInUse(
+            f"{os.path.dirname(self._path)} is in use: another broker holds {self._path}."
+            " Stop it, or give each broker log directories of its own"
+        )
+
+
+class LogDirectory:
+    """One directory. It is opened once; every later storage failure in it goes through `fail`."""
+
+    def __init__(self, fs: FileSystem, path: str, on_failure: Callable[[LogDirectory], None]) -> None:
+        self.fs = fs
+        self.path = path
+        self.is_offline = False
+        self._on_failure = on_failure
+        self._lock: DirectoryLock | None = None
+        self._failure_guard = threading.Lock()
+        self.meta: MetaProperties | None = None
+
+    def open(self, *, locks: bool = True) -> None:
+        """Makes the directory if it is not there, locks it, and reads whose it is."""
+        self.fs.make_dirs(self.path)
+        if locks:
+            self._lock = DirectoryLock(self.fs, self.path)
+        self.meta = read_meta_properties(self.fs, self.file(names.META_PROPERTIES))
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        write_meta_properties(self.fs, self.file(names.META_PROPERTIES), meta)
+        self.meta = meta
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        """Offsets by partition. What cannot be understood counts for nothing: all of them can be found again."""
+        try:
+            return read_offsets(self.fs, self.file(name))
+        except StorageFailure:
+            raise
+        except KafkaStorageError as error:
+            logger.error("%s is ignored: %s", self.file(name), error)
+            return {}
+
+    def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        write_offsets(self.fs, self.file(name), offsets)
+
+    def fail(self, failure: KafkaStorageError) -> None:
+        """Takes the directory offline, once, whoever finds out first."""
+        with self._failure_guard:
+            if self.is_offline:
+                return
+            self.is_offline = True
+        logger.error("log directory %s is offline: %s", self.path, failure)
+        self.close()
+        self._on_failure(self)
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self.path!r}{', offline' if self.is_offline else ''})"
