@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from barnabas.protocol.native import HOT_MESSAGES
 from barnabas.protocol.schema import (
     Field,
     MessageSchema,
@@ -37,18 +38,20 @@ _PYTHON_TYPES: Final = {
 
 def module_text(schema: MessageSchema) -> str:
     """The module of one message: its structs, inner ones first, then the message itself."""
-    classes = "\n\n".join(_class_text(struct) for struct in (*schema.structs, schema))
+    is_hot = schema.name in HOT_MESSAGES
+    classes = "\n\n".join(_class_text(struct, is_hot) for struct in (*schema.structs, schema))
     shared = ("EMPTY", "Buffer", "TaggedFields", "Uuid", "ZERO_UUID", "equal", "show")
     # A name is imported only where the classes use it as a word of its own.
     words = set(classes.replace("[", " ").replace("]", " ").replace(",", " ").replace("(", " ").split())
     imports = ", ".join(name for name in _sorted_as_ruff_does(shared) if name in words)
     imported = f"from barnabas.protocol.message import {imports}\n"
     typing = "from typing import Final\n\n" if "Final" in words else ""
+    extensions = "from mypy_extensions import mypyc_attr\n\n" if is_hot else ""
     flexible = schema.flexible_versions
     return (
         f'"""{schema.name}: versions {schema.versions}, flexible {flexible}.\n\n'
         f'Written by `make messages` from schemas/{schema.name}.json.\n"""\n\n'
-        f"from __future__ import annotations\n\n{typing}{imported}\n\n{classes}"
+        f"from __future__ import annotations\n\n{typing}{extensions}{imported}\n\n{classes}"
     )
 
 
@@ -57,10 +60,11 @@ def _sorted_as_ruff_does(names: tuple[str, ...]) -> list[str]:
     return sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
 
 
-def _class_text(struct: StructSchema) -> str:
+def _class_text(struct: StructSchema, is_hot: bool) -> str:
     lines = [_default_instance(field) for field in struct.fields if _has_default_instance(field)]
     names = [*(field.python_name for field in struct.fields), "unknown_tagged_fields"]
-    lines.append(f"class {struct.name}:\n")
+    # Messages are trees: compiled ones need not be known to the collector of cycles, which makes them cheaper.
+    lines.append(("@mypyc_attr(acyclic=True)\n" if is_hot else "") + f"class {struct.name}:\n")
     if len(names) == 1:
         lines.append(f'    __slots__ = ("{names[0]}",)\n')
     else:

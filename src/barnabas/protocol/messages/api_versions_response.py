@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ApiVersionsResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class ApiVersion:
     __slots__ = (
         "api_key",
@@ -40,6 +43,7 @@ class ApiVersion:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class SupportedFeatureKey:
     __slots__ = (
         "name",
@@ -72,6 +76,7 @@ class SupportedFeatureKey:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FinalizedFeatureKey:
     __slots__ = (
         "name",
@@ -104,6 +109,7 @@ class FinalizedFeatureKey:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ApiVersionsResponse:
     __slots__ = (
         "error_code",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/FetchRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class ReplicaState:
     __slots__ = (
         "replica_id",
@@ -36,6 +39,7 @@ class ReplicaState:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FetchPartition:
     __slots__ = (
         "partition",
@@ -88,6 +92,7 @@ class FetchPartition:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FetchTopic:
     __slots__ = (
         "topic",
@@ -120,6 +125,7 @@ class FetchTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ForgottenTopic:
     __slots__ = (
         "topic",
@@ -152,6 +158,7 @@ class ForgottenTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FetchRequest:
     __slots__ = (
         "cluster_id",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/FetchResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, Buffer, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class EpochEndOffset:
     __slots__ = (
         "epoch",
@@ -36,6 +39,7 @@ class EpochEndOffset:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class LeaderIdAndEpoch:
     __slots__ = (
         "leader_id",
@@ -64,6 +68,7 @@ class LeaderIdAndEpoch:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class SnapshotId:
     __slots__ = (
         "end_offset",
@@ -92,6 +97,7 @@ class SnapshotId:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AbortedTransaction:
     __slots__ = (
         "producer_id",
@@ -120,6 +126,7 @@ class AbortedTransaction:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class PartitionData:
     __slots__ = (
         "partition_index",
@@ -184,6 +191,7 @@ class PartitionData:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FetchableTopicResponse:
     __slots__ = (
         "topic",
@@ -216,6 +224,7 @@ class FetchableTopicResponse:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class NodeEndpoint:
     __slots__ = (
         "node_id",
@@ -252,6 +261,7 @@ class NodeEndpoint:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class FetchResponse:
     __slots__ = (
         "throttle_time_ms",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ListOffsetsRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsPartition:
     __slots__ = (
         "partition_index",
@@ -44,6 +47,7 @@ class ListOffsetsPartition:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsTopic:
     __slots__ = (
         "name",
@@ -72,6 +76,7 @@ class ListOffsetsTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsRequest:
     __slots__ = (
         "replica_id",

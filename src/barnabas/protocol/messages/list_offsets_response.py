@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ListOffsetsResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsPartitionResponse:
     __slots__ = (
         "partition_index",
@@ -52,6 +55,7 @@ class ListOffsetsPartitionResponse:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsTopicResponse:
     __slots__ = (
         "name",
@@ -80,6 +84,7 @@ class ListOffsetsTopicResponse:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ListOffsetsResponse:
     __slots__ = (
         "throttle_time_ms",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/MetadataRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class MetadataRequestTopic:
     __slots__ = (
         "topic_id",
@@ -36,6 +39,7 @@ class MetadataRequestTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class MetadataRequest:
     __slots__ = (
         "topics",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/MetadataResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class MetadataResponseBroker:
     __slots__ = (
         "node_id",
@@ -44,6 +47,7 @@ class MetadataResponseBroker:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class MetadataResponsePartition:
     __slots__ = (
         "error_code",
@@ -92,6 +96,7 @@ class MetadataResponsePartition:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class MetadataResponseTopic:
     __slots__ = (
         "error_code",
@@ -136,6 +141,7 @@ class MetadataResponseTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class MetadataResponse:
     __slots__ = (
         "throttle_time_ms",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ProduceRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, Buffer, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class PartitionProduceData:
     __slots__ = (
         "index",
@@ -36,6 +39,7 @@ class PartitionProduceData:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class TopicProduceData:
     __slots__ = (
         "name",
@@ -68,6 +72,7 @@ class TopicProduceData:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ProduceRequest:
     __slots__ = (
         "transactional_id",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ProduceResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class BatchIndexAndErrorMessage:
     __slots__ = (
         "batch_index",
@@ -36,6 +39,7 @@ class BatchIndexAndErrorMessage:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class LeaderIdAndEpoch:
     __slots__ = (
         "leader_id",
@@ -64,6 +68,7 @@ class LeaderIdAndEpoch:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class PartitionProduceResponse:
     __slots__ = (
         "index",
@@ -116,6 +121,7 @@ class PartitionProduceResponse:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class TopicProduceResponse:
     __slots__ = (
         "name",
@@ -148,6 +154,7 @@ class TopicProduceResponse:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class NodeEndpoint:
     __slots__ = (
         "node_id",
@@ -184,6 +191,7 @@ class NodeEndpoint:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class ProduceResponse:
     __slots__ = (
         "responses",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/RequestHeader.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class RequestHeader:
     __slots__ = (
         "request_api_key",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/ResponseHeader.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class ResponseHeader:
     __slots__ = (
         "correlation_id",
