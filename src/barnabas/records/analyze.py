@@ -11,8 +11,8 @@ from barnabas.records.layout import (
     HEADER_UP_TO_MAGIC_BYTES,
     INT32_MAX,
     MAGIC_V2,
-    CompressionType,
 )
+from barnabas.records.policy import UNCOMPRESSED
 
 
 class AnalyzedRecords:
@@ -45,7 +45,7 @@ class AnalyzedRecords:
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = NO_OFFSET
         self.offsets_increase = True
-        self.source_compression = CompressionType.NONE
+        self.source_compression = UNCOMPRESSED
 
 
 def analyze_records(

@@ -8,6 +8,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from barnabas.errors import InvalidRecord
 from barnabas.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -161,8 +162,12 @@ class BatchBuilder:
         value: bytes | None,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        assert offset > self.last_offset or self.record_count == 0, "offsets must increase"
-        assert 0 <= offset - self.base_offset <= INT32_MAX
+        offset_delta: i64 = offset - self.base_offset
+        if (offset <= self.last_offset and self.record_count > 0) or not 0 <= offset_delta <= INT32_MAX:
+            # Not ours to assert: the offsets may come out of a batch that its producer numbered wrongly.
+            raise InvalidRecord(
+                f"offset {offset} cannot follow {self.last_offset} in a batch that begins at {self.base_offset}"
+            )
         if self.magic == MAGIC_V2:
             if self.record_count == 0 and not self._attributes & DELETE_HORIZON_BIT:
                 self._base_timestamp = timestamp
@@ -170,7 +175,7 @@ class BatchBuilder:
             timestamp_delta -= self._base_timestamp
             if timestamp_delta > INT64_MAX or timestamp_delta < INT64_MIN:
                 timestamp_delta = wrap_int64(timestamp_delta)
-            _write_record(self._body, offset - self.base_offset, timestamp_delta, key, value, headers)
+            _write_record(self._body, offset_delta, timestamp_delta, key, value, headers)
         else:
             assert not headers, "v0 and v1 have no headers"
             if self.timestamp_type is TimestampType.LOG_APPEND_TIME:

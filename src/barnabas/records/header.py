@@ -262,10 +262,10 @@ def _parse_message_header(data: bytes | bytearray | memoryview, position: int, m
 
 def compute_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
     """The checksum that the entry's bytes ought to carry; the whole entry must be there."""
-    with memoryview(data) as view:
-        if header.magic == MAGIC_V2:
-            return crc32c(view[position + ATTRIBUTES_POSITION : position + header.size_bytes])
-        return zlib.crc32(view[position + MAGIC_POSITION : position + header.size_bytes])
+    end = position + header.size_bytes
+    if header.magic == MAGIC_V2:
+        return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end])
+    return zlib.crc32(memoryview(data)[position + MAGIC_POSITION : end])
 
 
 def verify_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> None:

@@ -21,6 +21,7 @@ from barnabas.records.layout import (
     TimestampType,
 )
 from barnabas.records.record import Record
+from barnabas.records.varint import INT64_MAX, INT64_MIN
 
 
 def decode_message(
@@ -74,7 +75,12 @@ def decode_inner_messages(payload: bytes, inner: list[BatchHeader], wrapper: Bat
         timestamp = header.max_timestamp
         if log_append_time and header.magic == MAGIC_V1:
             timestamp = wrapper.max_timestamp
-        records.append(Record(Offset(header.base_offset + offset_shift), timestamp, key, value))
+        offset = Offset(header.base_offset + offset_shift)
+        if not INT64_MIN <= offset <= INT64_MAX:
+            raise InvalidRecord(
+                f"the wrapper at offset {wrapper.base_offset} holds a message at offset {offset}"
+            )
+        records.append(Record(offset, timestamp, key, value))
         position += header.size_bytes
     return records
 

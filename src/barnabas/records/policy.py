@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.layout import INT32_MAX, MAGIC_V2, CompressionType, TimestampType
@@ -13,6 +14,12 @@ class AppendOrigin(IntEnum):
     REPLICATION = 0
     COORDINATOR = 1
     CLIENT = 2
+
+
+# Looking a member up in its enum costs more than parsing a field: the append path compares with these.
+CLIENT: Final = AppendOrigin.CLIENT
+UNCOMPRESSED: Final = CompressionType.NONE
+LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class AppendPolicy:

@@ -88,7 +88,6 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
     position: i64 = start
     record_end: i64
     length: i64
-    byte: i64
     timestamp: i64
     offset_delta: i64
     sequence: i64 = NO_SEQUENCE
@@ -98,46 +97,26 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
     try:
         while count > 0:
             count -= 1
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = read_varint(data, position)
+            length, position = read_varint(data, position)
             record_end = position + length
             if length < 0 or record_end > end:
                 raise MalformedRecord(_describe("length", length, start, position, header))
             # Nothing has a meaning yet among a record's own attributes.
             position += 1
 
-            byte = data[position]
-            if byte < 0x80:
-                timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
-                position += 1
-            else:
-                timestamp, position = read_varlong(data, position)
-                timestamp += base_timestamp
+            timestamp, position = read_varlong(data, position)
+            timestamp += base_timestamp
             if log_append_time:
                 timestamp = max_timestamp
             elif timestamp > INT64_MAX or timestamp < INT64_MIN:
                 # Only where integers have no end: compiled, they wrap by themselves, as Java's do.
                 timestamp = wrap_int64(timestamp)
 
-            byte = data[position]
-            if byte < 0x80:
-                offset_delta = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                offset_delta, position = read_varint(data, position)
+            offset_delta, position = read_varint(data, position)
             if base_sequence >= 0:
                 sequence = (base_sequence + offset_delta) & INT32_MAX
 
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = read_varint(data, position)
+            length, position = read_varint(data, position)
             if length < 0:
                 key = None
             elif position + length > record_end:
@@ -146,12 +125,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
                 key = data[position : position + length]
                 position += length
 
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = read_varint(data, position)
+            length, position = read_varint(data, position)
             if length < 0:
                 value = None
             elif position + length > record_end:
@@ -164,7 +138,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
                 position += 1
                 headers = NO_HEADERS
             else:
-                headers, position = _decode_headers(data, position, record_end)
+                headers, position = decode_headers(data, position, record_end)
             if position != record_end:
                 raise MalformedRecord(_describe("length", record_end - position, start, position, header))
             records.append(
@@ -185,7 +159,8 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
     return records
 
 
-def _decode_headers(data: bytes, position: i64, record_end: i64) -> tuple[Headers, i64]:
+def decode_headers(data: bytes, position: i64, record_end: i64) -> tuple[Headers, i64]:
+    """The headers of a record, which they end, and the position behind them."""
     count: i64
     length: i64
     value: bytes | None

@@ -50,10 +50,9 @@ from barnabas.records.layout import (
     TIMESTAMP_TYPE_BIT,
     UINT32,
     CompressionType,
-    TimestampType,
 )
 from barnabas.records.legacy import decode_inner_messages, decompress_wrapper
-from barnabas.records.policy import AppendOrigin, AppendPolicy
+from barnabas.records.policy import CLIENT, LOG_APPEND_TIME, UNCOMPRESSED, AppendOrigin, AppendPolicy
 from barnabas.records.reader import decode_batch
 from barnabas.records.record import Record
 from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords, RejectedTimestamps
@@ -101,7 +100,7 @@ def validate_records(
     now_ms: int,
     leader_epoch: LeaderEpoch,
     policy: AppendPolicy,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
+    origin: AppendOrigin = CLIENT,
 ) -> ValidatedRecords:
     """Checks what a client or a coordinator sent to a leader, and makes it what the log is to hold.
 
@@ -114,17 +113,17 @@ def validate_records(
         raise InvalidRecord(f"no whole batch among {len(data)} bytes of records")
     first = headers[0]
     source = analyzed.source_compression
-    if len(headers) > 1 and (first.magic == MAGIC_V2 or source is not CompressionType.NONE):
+    if len(headers) > 1 and (first.magic == MAGIC_V2 or source is not UNCOMPRESSED):
         raise InvalidRecord(f"{len(headers)} batches where one is allowed")
     for header in headers:
         _check_batch(header, first, policy, origin)
     target = source if policy.compression is None else policy.compression
 
     in_place = first.magic == policy.magic
-    if source is not CompressionType.NONE or target is not CompressionType.NONE:
+    if source is not UNCOMPRESSED or target is not UNCOMPRESSED:
         in_place = in_place and source is target and first.magic != MAGIC_V0
         # A control batch stays as it was written.
-        if first.is_control and source is CompressionType.NONE:
+        if first.is_control and source is UNCOMPRESSED:
             in_place = True
 
     if analyzed.valid_bytes < len(data):
@@ -133,7 +132,7 @@ def validate_records(
         return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, first.max_timestamp)
 
     records = _checked_records(data, headers, now_ms, policy)
-    if in_place and source is not CompressionType.NONE:
+    if in_place and source is not UNCOMPRESSED:
         # Old clients are known to number the messages of a wrapper wrongly; those are built anew.
         for index, record in enumerate(records):
             if record.offset != index:
@@ -152,7 +151,7 @@ def _check_batch(header: BatchHeader, first: BatchHeader, policy: AppendPolicy, 
         raise InvalidRecord(f"a batch of magic {header.magic} follows one of magic {first.magic}")
     if header.magic < MAGIC_V2:
         return
-    if origin is AppendOrigin.CLIENT:
+    if origin is CLIENT:
         if header.base_offset != 0:
             raise InvalidRecord(f"the base offset of a new batch must be 0, not {header.base_offset}")
         if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
@@ -175,7 +174,7 @@ def _must_walk(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
     """Whether the header leaves open if each of its records may be taken."""
     if policy.validate_fully or policy.is_compacted:
         return True
-    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
+    if policy.timestamp_type is LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
         return header.attributes & TIMESTAMP_TYPE_BIT != 0
     return (
         header.max_timestamp - now_ms > policy.timestamp_after_max_ms
@@ -228,8 +227,8 @@ def _checked_inner_messages(
 
 def _check_records(records: list[Record], header: BatchHeader, now_ms: int, policy: AppendPolicy) -> None:
     record_errors: list[RecordError] = []
-    create_time = policy.timestamp_type is TimestampType.CREATE_TIME
-    stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    create_time = policy.timestamp_type is not LOG_APPEND_TIME
+    stamped = header.timestamp_type is LOG_APPEND_TIME
     wrong_timestamp = False
     for index, record in enumerate(records):
         if policy.is_compacted and record.key is None:
@@ -305,7 +304,7 @@ def _rebuild(
         builder.last_offset,
         builder.max_timestamp,
         builder.shallow_offset_of_max_timestamp(),
-        log_append_time if policy.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP,
+        log_append_time if policy.timestamp_type is LOG_APPEND_TIME else NO_TIMESTAMP,
         len(records),
     )
 
@@ -327,7 +326,7 @@ def _assign_to_batch(
     )
     attributes = header.attributes
     log_append_time = NO_TIMESTAMP
-    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if policy.timestamp_type is LOG_APPEND_TIME:
         max_timestamp = log_append_time = TimestampMs(now_ms)
         attributes |= TIMESTAMP_TYPE_BIT
     else:
@@ -363,7 +362,7 @@ def _assign_to_messages(
     """Offsets and timestamps of messages of v0 and v1, or of one wrapper of v1, whose offset is its last message's."""
     buffer = _writable(data)
     log_append_time = NO_TIMESTAMP
-    if policy.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if policy.timestamp_type is LOG_APPEND_TIME:
         log_append_time = TimestampMs(now_ms)
     max_timestamp = NO_TIMESTAMP
     offset_of_max_timestamp = NO_OFFSET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from barnabas.records.record import MalformedRecord
 
@@ -65,14 +65,11 @@ def wrap_int64(number: int) -> int:
 def write_varint(writer: BytesWriter, number: i64) -> None:
     """A zigzag varint of any of Kafka's two widths."""
     bits: i64 = (number << 1) ^ (number >> 63)
-    if 0 <= bits < 0x80:
-        writer.append(bits)
-        return
     while bits < 0 or bits >= 0x80:
-        writer.append((bits & 0x7F) | 0x80)
+        writer.append(u8((bits & 0x7F) | 0x80))
         # A logical shift: the 64 bits are not a number here.
         bits = (bits >> 7) & 0x01FF_FFFF_FFFF_FFFF
-    writer.append(bits)
+    writer.append(u8(bits))
 
 
 def varint_size(number: i64) -> i64:
