@@ -7,6 +7,7 @@ An entry tells that the batch whose last offset it has (relative to the segment'
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -21,6 +22,9 @@ ENTRY: Final = Struct(
 )
 ENTRY_BYTES: Final = 8
 assert ENTRY.size == ENTRY_BYTES
+
+# What an int32 position can point into.
+SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class OffsetPosition(NamedTuple):
@@ -56,10 +60,14 @@ class OffsetIndex(SparseIndex):
 
     def position_for(self, offset: int) -> int:
         """From where on the log is to be scanned for the offset: the position of the largest entry not above it."""
-        relative_offset = offset - self.base_offset
+        return self.positions_around(offset)[0]
+
+    def positions_around(self, offset: int) -> tuple[int, int]:
+        """The positions of the largest entry not above the offset and of the next; 0 and SEGMENT_BYTES_MAX without."""
         columns = self._loaded()
-        slot = self._slot_by_key(relative_offset)
-        return columns.values[slot] if slot >= 0 else 0
+        values = columns.values
+        slot = bisect_right(columns.keys, offset - self.base_offset)
+        return (values[slot - 1] if slot else 0, values[slot] if slot < len(values) else SEGMENT_BYTES_MAX)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The largest entry not above the offset; (base offset, 0) when there is none."""

@@ -29,9 +29,9 @@ from barnabas.log.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from barnabas.log.offset_index import OffsetIndex
+from barnabas.log.offset_index import SEGMENT_BYTES_MAX, OffsetIndex
 from barnabas.log.segment_file import SegmentFile
-from barnabas.log.segment_scan import EntryPosition, ScannedEntry, find_offset, scan
+from barnabas.log.segment_scan import FIND_CHUNK_BYTES, EntryPosition, ScannedEntry, find_offset, scan
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.log.time_index import TimeIndex
 from barnabas.log.transaction_index import TransactionIndex
@@ -41,8 +41,6 @@ from barnabas.records.header import BatchHeader, CorruptRecord, verify_crc
 from barnabas.records.reader import decode_batch
 
 logger = logging.getLogger(__name__)
-
-SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 
 _UNKNOWN: Final = -1
 
@@ -254,8 +252,18 @@ class Segment:
 
     def locate(self, offset: int, position: int = 0) -> EntryPosition | None:
         """The first batch whose last offset is not below the offset; it is not before the position."""
-        position = max(position, self.offset_index.position_for(offset))
-        return find_offset(self._log.reading(), self.path, offset, position, self.size_bytes)
+        indexed_position, next_position = self.offset_index.positions_around(offset)
+        # Index entries are more than an interval apart by no more than a batch.
+        gap_bytes = min(next_position, self.size_bytes) - indexed_position
+        batches_are_large = gap_bytes > self._index_interval_bytes + FIND_CHUNK_BYTES
+        return find_offset(
+            self._log.reading(),
+            self.path,
+            offset,
+            max(position, indexed_position),
+            self.size_bytes,
+            batches_are_large,
+        )
 
     def read(
         self, start_offset: int, max_bytes: int, max_position: int, min_one_message: bool = False

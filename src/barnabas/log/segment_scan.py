@@ -23,9 +23,9 @@ from barnabas.records.layout import (
     MESSAGE_OVERHEAD_V0_BYTES,
 )
 
-# Enough for the batches between two index entries, when they are small.
-_FIND_CHUNK_BYTES: Final = 8 << 10
-_HEADER_CHUNK_BYTES: Final = 32 << 10
+# Small entries are read many at a time; of entries that are larger than such a chunk, the headers alone.
+FIND_CHUNK_BYTES: Final = 4 << 10
+_HEADER_CHUNK_BYTES: Final = 16 << 10
 _WHOLE_CHUNK_BYTES: Final = 1 << 20
 
 _OFFSETS: Final = Struct(
@@ -55,10 +55,14 @@ class EntryPosition:
         return f"EntryPosition({self.size_bytes} bytes at {self.position})"
 
 
-def find_offset(file: File, path: str, offset: int, position: int, end_position: int) -> EntryPosition | None:
+def find_offset(
+    file: File, path: str, offset: int, position: int, end_position: int, entries_are_large: bool
+) -> EntryPosition | None:
     """The first entry at or after the position whose last offset is not below the offset."""
     while end_position - position > HEADER_UP_TO_MAGIC_BYTES:
-        chunk_bytes = min(_FIND_CHUNK_BYTES, end_position - position)
+        chunk_bytes = min(
+            HEADER_PROBE_BYTES if entries_are_large else FIND_CHUNK_BYTES, end_position - position
+        )
         chunk = file.pread(chunk_bytes, position)
         if len(chunk) != chunk_bytes:
             raise _cut(path, end_position)
@@ -80,6 +84,7 @@ def find_offset(file: File, path: str, offset: int, position: int, end_position:
                 return EntryPosition(position, size_bytes)
             at += size_bytes
             position += size_bytes
+            entries_are_large = size_bytes > FIND_CHUNK_BYTES
     return None
 
 
@@ -90,12 +95,11 @@ def scan(file: File, path: str, position: int, end_position: int, whole: bool) -
     """
     chunk = b""
     chunk_position = position
+    chunk_bytes = _WHOLE_CHUNK_BYTES if whole else _HEADER_CHUNK_BYTES
     while end_position - position > HEADER_UP_TO_MAGIC_BYTES:
         at = position - chunk_position
         if at + HEADER_PROBE_BYTES > len(chunk) and chunk_position + len(chunk) < end_position:
-            chunk = _read(
-                file, path, position, end_position, _WHOLE_CHUNK_BYTES if whole else _HEADER_CHUNK_BYTES
-            )
+            chunk = _read(file, path, position, end_position, chunk_bytes)
             chunk_position = position
             at = 0
         length: int = INT32.unpack_from(chunk, at + LENGTH_POSITION)[0]
@@ -114,6 +118,8 @@ def scan(file: File, path: str, position: int, end_position: int, whole: bool) -
             chunk = _read(file, path, position, end_position, max(_WHOLE_CHUNK_BYTES, size_bytes))
             chunk_position = position
             at = 0
+        elif not whole:
+            chunk_bytes = HEADER_PROBE_BYTES if size_bytes > _HEADER_CHUNK_BYTES else _HEADER_CHUNK_BYTES
         yield position, header, chunk, at
         position += size_bytes
 
