@@ -12,10 +12,18 @@ from pathlib import Path
 
 from setuptools import setup
 
+# The messages that have a codec to compile; their types are compiled with it.
+NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/native").glob("[a-z]*_*.py"))
+
 # Only what runs for every request, batch or record: each module here adds to the time of a build.
 HOT_MODULES: list[str] = [
     "model.py",
+    "protocol/codec.py",
     "protocol/frames.py",
+    "protocol/message.py",
+    *(f"protocol/messages/{name}" for name in NATIVE_MESSAGES),
+    *(f"protocol/native/{name}" for name in NATIVE_MESSAGES),
+    "protocol/native/wire.py",
     "records/analyze.py",
     "records/builder.py",
     "records/columns.py",

@@ -257,20 +257,24 @@ def write_unknown_tags(out: BytesWriter, unknown: TaggedFields) -> None:
 
 
 def write_tags(
-    out: BytesWriter, known: list[tuple[int, bytes]], unknown: TaggedFields, known_tags_end: int
+    out: BytesWriter,
+    known: list[tuple[int, bytes]],
+    unknown: tuple[tuple[int, Buffer], ...],
+    known_tags_end: i64,
 ) -> None:
-    """Tagged fields by ascending tag; tags below `known_tags_end` belong to fields that are known."""
+    """Tagged fields by ascending tag. Tags below `known_tags_end` belong to fields that the schema knows."""
     write_uvarint(out, len(known) + len(unknown))
-    if unknown:
-        ascending = sorted(unknown)
-        if ascending[0][0] < known_tags_end:
-            raise Malformed
-        known = known + ascending
-    last = -1
     for tag, data in known:
-        if tag <= last:
+        _write_tag(out, tag, data)
+    last: i64 = known_tags_end - 1
+    for unknown_tag, unknown_data in unknown:
+        if unknown_tag <= last:
             raise Malformed
-        last = tag
-        write_uvarint(out, tag)
-        write_uvarint(out, len(data))
-        out.write(data)
+        last = unknown_tag
+        _write_tag(out, last, unknown_data)
+
+
+def _write_tag(out: BytesWriter, tag: i64, data: Buffer) -> None:
+    write_uvarint(out, tag)
+    write_uvarint(out, len(data))
+    out.write(bytes(data))
