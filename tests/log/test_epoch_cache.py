@@ -2,30 +2,43 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from barnabas.log.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
+from barnabas.log.checkpoints import read_epochs, write_epochs
+from barnabas.log.epoch_cache import EpochCache, EpochEndOffset
+from barnabas.log.file_system import DiskFileSystem
 from barnabas.model import LeaderEpoch, Offset
 
 
-class Disk:
-    """What a cache has written, and how often it asked to be written later."""
+class Epochs:
+    """A cache on a real file; what it leaves for later waits until `run_later`."""
 
-    def __init__(self) -> None:
-        self.written: list[tuple[int, int]] | None = None
-        self.later = 0
+    def __init__(self, directory: Path, *entries: tuple[int, int]) -> None:
+        self.path = str(directory / "leader-epoch-checkpoint")
+        self.fs = DiskFileSystem()
+        self.later: list[Callable[[], None]] = []
+        if entries:
+            write_epochs(self.fs, self.path, entries)
+        self.cache = EpochCache(self.fs, self.path, lambda name, action: self.later.append(action))
 
-    def write(self, entries: list[EpochEntry]) -> None:
-        self.written = [(entry.epoch, entry.start_offset) for entry in entries]
+    def on_disk(self) -> list[tuple[int, int]]:
+        return [(epoch, start_offset) for epoch, start_offset in read_epochs(self.fs, self.path)]
 
-    def write_later(self) -> None:
-        self.later += 1
+    def run_later(self) -> None:
+        while self.later:
+            self.later.pop()()
 
 
-def cache_of(*entries: tuple[int, int], disk: Disk | None = None) -> EpochCache:
-    disk = disk or Disk()
-    return EpochCache(entries, write=disk.write, write_later=disk.write_later)
+MakeEpochs = Callable[..., Epochs]
+
+
+@pytest.fixture
+def epochs(tmp_path: Path) -> MakeEpochs:
+    return partial(Epochs, tmp_path)
 
 
 def pairs(cache: EpochCache) -> list[tuple[int, int]]:
@@ -36,17 +49,15 @@ def end(epoch: int, offset: int) -> EpochEndOffset:
     return EpochEndOffset(LeaderEpoch(epoch), Offset(offset))
 
 
-def test_a_new_epoch_is_written_at_once_and_a_known_one_not_at_all() -> None:
-    disk = Disk()
-    cache = cache_of(disk=disk)
-    cache.assign(2, 10)
-    assert disk.written == [(2, 10)]
-    disk.written = None
-    cache.assign(2, 20)
-    assert disk.written is None
-    cache.assign(3, 30)
-    assert disk.written == [(2, 10), (3, 30)]
-    assert (cache.latest_epoch, cache.latest_start_offset) == (3, 30)
+def test_a_new_epoch_is_written_at_once_and_a_known_one_changes_nothing(epochs: MakeEpochs) -> None:
+    on = epochs()
+    on.cache.assign(2, 10)
+    assert on.on_disk() == [(2, 10)]
+    on.cache.assign(2, 20)
+    on.cache.assign(3, 30)
+    assert on.on_disk() == [(2, 10), (3, 30)]
+    assert (on.cache.latest_epoch, on.cache.latest_start_offset) == (3, 30)
+    assert not on.later
 
 
 @pytest.mark.parametrize(
@@ -60,14 +71,17 @@ def test_a_new_epoch_is_written_at_once_and_a_known_one_not_at_all() -> None:
         ((4, 30), [(1, 10), (2, 20), (4, 30)]),
     ],
 )
-def test_entries_that_a_new_one_contradicts_go(new: tuple[int, int], left: list[tuple[int, int]]) -> None:
-    cache = cache_of((1, 10), (2, 20), (3, 30))
-    cache.assign(*new)
-    assert pairs(cache) == left
+def test_entries_that_a_new_one_contradicts_go(
+    epochs: MakeEpochs, new: tuple[int, int], left: list[tuple[int, int]]
+) -> None:
+    on = epochs((1, 10), (2, 20), (3, 30))
+    on.cache.assign(*new)
+    assert pairs(on.cache) == left
+    assert on.on_disk() == left
 
 
-def test_where_an_epoch_ends() -> None:
-    cache = cache_of((2, 10), (4, 20), (7, 30))
+def test_where_an_epoch_ends(epochs: MakeEpochs) -> None:
+    cache = epochs((2, 10), (4, 20), (7, 30)).cache
     assert cache.end_offset_for(-1, 40) is None
     assert cache.end_offset_for(7, 40) == end(7, 40)
     assert cache.end_offset_for(8, 40) is None
@@ -75,31 +89,34 @@ def test_where_an_epoch_ends() -> None:
     assert cache.end_offset_for(5, 40) == end(4, 30)
     assert cache.end_offset_for(3, 40) == end(2, 20)
     assert cache.end_offset_for(1, 40) == end(1, 10)
-    assert cache_of().end_offset_for(0, 40) is None
+    cache.clear()
+    assert cache.end_offset_for(0, 40) is None
 
 
-def test_which_epoch_an_offset_belongs_to() -> None:
-    cache = cache_of((2, 10), (4, 20))
+def test_which_epoch_an_offset_belongs_to(epochs: MakeEpochs) -> None:
+    cache = epochs((2, 10), (4, 20)).cache
     assert [cache.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
     assert [cache.previous_epoch(epoch) for epoch in (2, 3, 4, 5)] == [None, 2, 2, 4]
     earliest = cache.earliest()
     assert earliest is not None
     assert earliest.start_offset == 10
-    assert cache_of().earliest() is None
+    cache.clear()
+    assert cache.earliest() is None
 
 
 @pytest.mark.parametrize(
     ("end_offset", "left"),
     [(31, 3), (30, 2), (21, 2), (20, 1), (10, 0), (0, 0)],
 )
-def test_truncation_from_the_end(end_offset: int, left: int) -> None:
-    disk = Disk()
+def test_truncation_from_the_end_is_written_later(epochs: MakeEpochs, end_offset: int, left: int) -> None:
     entries = [(1, 10), (2, 20), (3, 30)]
-    cache = cache_of(*entries, disk=disk)
-    cache.truncate_from_end(end_offset)
-    assert pairs(cache) == entries[:left]
-    assert cache.latest_epoch == (entries[left - 1][0] if left else -1)
-    assert disk.later == (left < 3)
+    on = epochs(*entries)
+    on.cache.truncate_from_end(end_offset)
+    assert pairs(on.cache) == entries[:left]
+    assert on.cache.latest_epoch == (entries[left - 1][0] if left else -1)
+    assert on.on_disk() == entries
+    on.run_later()
+    assert on.on_disk() == entries[:left]
 
 
 @pytest.mark.parametrize(
@@ -113,35 +130,54 @@ def test_truncation_from_the_end(end_offset: int, left: int) -> None:
         (99, [(3, 99)]),
     ],
 )
-def test_truncation_from_the_start(start_offset: int, left: list[tuple[int, int]]) -> None:
-    cache = cache_of((1, 10), (2, 20), (3, 30))
-    cache.truncate_from_start(start_offset)
-    assert pairs(cache) == left
-    assert (cache.latest_epoch, cache.latest_start_offset) == left[-1]
+def test_truncation_from_the_start_is_written_later(
+    epochs: MakeEpochs, start_offset: int, left: list[tuple[int, int]]
+) -> None:
+    on = epochs((1, 10), (2, 20), (3, 30))
+    on.cache.truncate_from_start(start_offset)
+    assert pairs(on.cache) == left
+    assert (on.cache.latest_epoch, on.cache.latest_start_offset) == left[-1]
+    on.run_later()
+    assert on.on_disk() == left
 
 
-def test_clearing_is_written() -> None:
-    disk = Disk()
-    cache = cache_of((1, 10), disk=disk)
-    cache.clear()
-    assert disk.written == []
-    assert len(cache) == 0
+def test_what_is_left_for_later_does_not_mind_that_the_directory_has_gone(
+    epochs: MakeEpochs, tmp_path: Path
+) -> None:
+    on = epochs((1, 10), (2, 20))
+    on.cache.move_to(str(tmp_path / "gone" / "leader-epoch-checkpoint"))
+    on.cache.truncate_from_end(15)
+    on.run_later()
+    assert on.on_disk() == [(1, 10), (2, 20)]
 
 
-def test_epochs_and_offsets_rise_together_whatever_happens() -> None:
-    for seed in range(50):
+def test_clearing_is_written(epochs: MakeEpochs) -> None:
+    on = epochs((1, 10))
+    on.cache.clear()
+    assert on.on_disk() == []
+    assert len(on.cache) == 0
+
+
+def test_epochs_and_offsets_rise_together_whatever_happens(epochs: MakeEpochs) -> None:
+    for seed in range(20):
         rng = random.Random(seed)
-        cache = cache_of()
-        for _ in range(60):
+        on = epochs()
+        on.cache.clear()
+        for _ in range(30):
             action = rng.randrange(4)
             offset = rng.randrange(100)
             if action <= 1:
-                cache.assign(rng.randrange(20), offset)
+                on.cache.assign(rng.randrange(20), offset)
             elif action == 2:
-                cache.truncate_from_end(offset)
+                on.cache.truncate_from_end(offset)
             else:
-                cache.truncate_from_start(offset)
-            entries = pairs(cache)
-            assert entries == sorted(set(entries)), seed
-            assert all(a[1] < b[1] and a[0] < b[0] for a, b in itertools.pairwise(entries)), seed
-            assert (cache.latest_epoch, cache.latest_start_offset) == (entries[-1] if entries else (-1, -1))
+                on.cache.truncate_from_start(offset)
+            entries = pairs(on.cache)
+            for before, after in itertools.pairwise(entries):
+                assert before[0] < after[0], seed
+                assert before[1] < after[1], seed
+            assert (on.cache.latest_epoch, on.cache.latest_start_offset) == (
+                entries[-1] if entries else (-1, -1)
+            )
+        on.run_later()
+        assert on.on_disk() == pairs(on.cache)

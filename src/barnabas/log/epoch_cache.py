@@ -3,15 +3,20 @@
 A replica that comes back asks the leader where its own last epoch ended, and truncates to there: the cache answers.
 Epochs and offsets rise together. A new epoch is on disk before its first record is; what a truncation removes is
 written later, since the loading of a log removes it again.
+
+One thread at a time changes the cache, which the partition log's lock sees to; the file is written by any.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+from barnabas.log.checkpoints import read_epochs, write_epochs
+from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -30,24 +35,30 @@ class EpochEndOffset(NamedTuple):
 
 
 class EpochCache:
-    """Keeps the entries in memory; `write` and `write_later` put all of them on disk, at once or soon."""
-
-    __slots__ = ("_epochs", "_start_offsets", "_write", "_write_later", "latest_epoch", "latest_start_offset")
+    __slots__ = (
+        "_epochs",
+        "_fs",
+        "_lock",
+        "_path",
+        "_schedule",
+        "_start_offsets",
+        "latest_epoch",
+        "latest_start_offset",
+    )
 
     def __init__(
-        self,
-        entries: Iterable[tuple[int, int]] = (),
-        *,
-        write: Callable[[list[EpochEntry]], None],
-        write_later: Callable[[], None],
+        self, fs: FileSystem, path: str, schedule: Callable[[str, Callable[[], None]], None]
     ) -> None:
+        """Reads the checkpoint at the path, if there is one. `schedule` has something done soon, in any thread."""
+        self._fs = fs
+        self._path = path
+        self._schedule = schedule
+        self._lock = threading.Lock()
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
-        self._write = write
-        self._write_later = write_later
         self.latest_epoch: int = NO_LEADER_EPOCH
         self.latest_start_offset: int = NO_OFFSET
-        for epoch, start_offset in entries:
+        for epoch, start_offset in read_epochs(fs, path):
             self._insert(epoch, start_offset)
 
     def __len__(self) -> int:
@@ -63,8 +74,9 @@ class EpochCache:
         """Notes that records of the epoch begin at the offset, if that is new."""
         if epoch == self.latest_epoch and start_offset >= self.latest_start_offset:
             return
-        self._insert(epoch, start_offset)
-        self._write(self.entries())
+        with self._lock:
+            self._insert(epoch, start_offset)
+            write_epochs(self._fs, self._path, self.entries())
 
     def earliest(self) -> EpochEntry | None:
         if not self._epochs:
@@ -96,24 +108,32 @@ class EpochCache:
         """Removes the epochs that begin at or after the offset."""
         kept = bisect_left(self._start_offsets, end_offset)
         if kept < len(self._epochs):
-            self._keep(kept)
-            self._write_later()
+            with self._lock:
+                self._keep(kept)
+            self._schedule("write-leader-epochs", self._write)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Removes the epochs that end at or before the offset; the one that holds it begins there from now on."""
         removed = bisect_right(self._start_offsets, start_offset)
         if removed == 0 or (removed == 1 and self._start_offsets[0] == start_offset):
             return
-        del self._epochs[: removed - 1]
-        del self._start_offsets[: removed - 1]
-        self._start_offsets[0] = start_offset
-        self._keep(len(self._epochs))
-        self._write_later()
+        with self._lock:
+            del self._epochs[: removed - 1]
+            del self._start_offsets[: removed - 1]
+            self._start_offsets[0] = start_offset
+            self._keep(len(self._epochs))
+        self._schedule("write-leader-epochs", self._write)
 
     def clear(self) -> None:
         if self._epochs:
-            self._keep(0)
-            self._write([])
+            with self._lock:
+                self._keep(0)
+                write_epochs(self._fs, self._path, [])
+
+    def move_to(self, path: str) -> None:
+        """Notes that the directory of the checkpoint has been renamed."""
+        with self._lock:
+            self._path = path
 
     def _insert(self, epoch: int, start_offset: int) -> None:
         assert epoch >= 0
@@ -136,3 +156,10 @@ class EpochCache:
         del self._start_offsets[count:]
         self.latest_epoch = self._epochs[-1] if count else NO_LEADER_EPOCH
         self.latest_start_offset = self._start_offsets[-1] if count else NO_OFFSET
+
+    def _write(self) -> None:
+        with self._lock:
+            try:
+                write_epochs(self._fs, self._path, self.entries())
+            except NoSuchFile:
+                logger.debug("%s: its directory is gone", self._path)

@@ -9,7 +9,7 @@ the records have been written: a refused append leaves no trace.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.errors import (
     InvalidProducerEpoch,
@@ -17,7 +17,16 @@ from barnabas.errors import (
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from barnabas.model import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from barnabas.model import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +115,18 @@ class ProducerEntry:
         if len(self.batches) == BATCHES_RETAINED:
             del self.batches[0]
         self.batches.append(batch)
+
+
+class ActiveProducer(NamedTuple):
+    """What DescribeProducers tells of a producer; an offset or sequence is -1 where there is none."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    last_sequence: int
+    last_offset: Offset
+    last_timestamp: TimestampMs
+    coordinator_epoch: int
+    current_txn_start_offset: Offset
 
 
 class OpenTransaction:

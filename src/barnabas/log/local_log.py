@@ -1,0 +1,242 @@
+"""The segments of a partition's log on disk: appending, rolling, flushing, truncating and removing them.
+
+What the records mean, who may see them and who wrote them, partition_log.py knows, which also holds the lock: one
+thread at a time changes something here. Another may `flush` meanwhile, but for a truncation, which waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+
+from barnabas.config.log_config import LogConfig
+from barnabas.log.file_system import Data, FileSystem
+from barnabas.log.loader import LoadedLog, SegmentFactory
+from barnabas.log.names import DELETED_SUFFIX
+from barnabas.log.read import OffsetBound, locate
+from barnabas.log.replacement import swap_in
+from barnabas.log.scheduler import Scheduler
+from barnabas.log.segment import Segment
+from barnabas.log.segments import Segments
+from barnabas.records.header import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+class LocalLog:
+    __slots__ = (
+        "_bounds",
+        "_clock",
+        "_directory_is_dirty",
+        "_factory",
+        "_flush_lock",
+        "_fs",
+        "_max_segment_ms",
+        "_scheduler",
+        "config",
+        "directory",
+        "end",
+        "flush_messages",
+        "last_flush_ms",
+        "recovery_point",
+        "segment_bytes",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        loaded: LoadedLog,
+        factory: SegmentFactory,
+        scheduler: Scheduler,
+    ) -> None:
+        self.directory = directory
+        self.segments: Segments = loaded.segments
+        self.recovery_point: int = loaded.recovery_point
+        self.last_flush_ms: int = factory.clock.now_ms()
+        self._factory = factory
+        self._fs: FileSystem = factory.fs
+        self._clock = factory.clock
+        self._scheduler = scheduler
+        self._directory_is_dirty = loaded.is_changed
+        self._flush_lock = threading.Lock()
+        self._bounds: list[OffsetBound] = []
+        active = self.segments.active
+        self.end = OffsetBound(loaded.log_end_offset, active.base_offset, active.size_bytes)
+        self.update_config(config)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Settings of indexes hold from the next segment on."""
+        self.config = config
+        self.segment_bytes = config.segment_bytes
+        self.flush_messages = config.flush_messages
+        self._max_segment_ms = config.max_segment_ms
+
+    @property
+    def unflushed_count(self) -> int:
+        return self.end.offset - self.recovery_point
+
+    def must_roll(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        segment = self.segments.active
+        segment_bytes = segment.size_bytes
+        return (
+            segment_bytes + size_bytes > self.segment_bytes
+            or (
+                segment_bytes > 0
+                and segment.time_waited_for_roll_ms(now_ms, max_timestamp)
+                > self._max_segment_ms - segment.roll_jitter_ms
+            )
+            or segment.index_is_full
+            or not segment.can_append_offset(last_offset)
+        )
+
+    def roll(self, base_offset: int, *, flushes_first: bool) -> Segment:
+        """Seals the active segment and begins a new one."""
+        active = self.segments.active
+        assert base_offset >= active.base_offset, (base_offset, active)
+        if base_offset == active.base_offset:
+            # An index that was made too small is full before anything is in the segment.
+            assert active.size_bytes == 0, active
+            segment = self._factory.create(self.directory, base_offset, self.config)
+            self.segments = self.segments.replacing([active], [segment])
+            active.release()
+        else:
+            active.become_inactive()
+            if flushes_first:
+                self.flush()
+            segment = self._factory.create(self.directory, base_offset, self.config)
+            self.segments = self.segments.adding(segment)
+        self._directory_is_dirty = True
+        self._set_end(self.end.offset)
+        logger.debug("rolled %s", segment.path)
+        return segment
+
+    def append(self, data: Data, headers: Sequence[BatchHeader]) -> Segment:
+        segment = self.segments.active
+        segment.append(data, headers)
+        self.end = OffsetBound(headers[-1].next_offset, segment.base_offset, segment.size_bytes)
+        return segment
+
+    def flush(self) -> None:
+        """Returns once all that was appended before is on the disk."""
+        with self._flush_lock:
+            end_offset = self.end.offset
+            for segment in self.segments.holding(self.recovery_point, end_offset + 1):
+                segment.flush()
+            if self._directory_is_dirty:
+                self._directory_is_dirty = False
+                self._fs.sync_dir(self.directory)
+            self.recovery_point = max(self.recovery_point, end_offset)
+            self.last_flush_ms = self._clock.now_ms()
+
+    def bound_of(self, offset: int) -> OffsetBound:
+        """Where an offset stands, for a reader who must not read beyond it. The last two asked for are remembered."""
+        end = self.end
+        if offset >= end.offset:
+            return end
+        for bound in self._bounds:
+            if bound.offset == offset:
+                return bound
+        bound = locate(self.segments, offset, end)
+        self._bounds = [bound, *self._bounds[:1]]
+        return bound
+
+    def truncate_to(self, offset: int) -> list[Segment]:
+        """Removes all from the offset on, for good; the segments that went."""
+        with self._flush_lock:
+            self._forget_bounds()
+            removed = [segment for segment in self.segments.all if segment.base_offset > offset]
+            self._remove_from_end(removed)
+            active = self.segments.active
+            active.truncate_to(offset)
+            active.flush()
+            self._directory_is_dirty = True
+            self._set_end(offset)
+        return removed
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[Segment]:
+        with self._flush_lock:
+            self._forget_bounds()
+            removed = list(self.segments.all)
+            self._remove_from_end(removed)
+            segment = self._factory.create(self.directory, offset, self.config)
+            self.segments = Segments([segment])
+            segment.flush()
+            self._fs.sync_dir(self.directory)
+            self._set_end(offset)
+        return removed
+
+    def remove_oldest(self, segments: list[Segment]) -> None:
+        """Takes the segments out of the log; their files go later, so that readers may finish with them."""
+        self._forget_bounds()
+        self.segments = self.segments.without(segments)
+        for segment in segments:
+            segment.change_state(DELETED_SUFFIX)
+        self._directory_is_dirty = True
+        self._delete_later(segments)
+
+    def replace(self, new: Sequence[Segment], old: Sequence[Segment]) -> list[Segment]:
+        """Puts cleaned segments in the place of those they were made of; the old ones that had no namesake."""
+        present = {id(segment) for segment in self.segments.all}
+        new = sorted(new, key=_base_offset)
+        old = sorted((segment for segment in old if id(segment) in present), key=_base_offset)
+        replaced = self.segments.replacing(old, new)
+        swap_in(self._fs, self.directory, new, old, partial(self._use, replaced))
+        self._delete_later(old)
+        names = {segment.base_offset for segment in new}
+        return [segment for segment in old if segment.base_offset not in names]
+
+    def create_segment(self, base_offset: int, state: str) -> Segment:
+        """A segment that is not part of the log."""
+        return self._factory.create(self.directory, base_offset, self.config, state)
+
+    def rename_dir(self, name: str) -> None:
+        parent = os.path.dirname(self.directory)
+        directory = os.path.join(parent, name)
+        if directory == self.directory:
+            return
+        self._fs.rename(self.directory, directory)
+        self._fs.sync_dir(parent)
+        self.directory = directory
+        for segment in self.segments.all:
+            segment.relocate(directory)
+
+    def close(self) -> None:
+        for segment in self.segments.all:
+            segment.close()
+
+    def release(self) -> None:
+        for segment in self.segments.all:
+            segment.release()
+
+    def _remove_from_end(self, segments: list[Segment]) -> None:
+        # The last one first, each for good before the next: the log must not have a hole after a crash.
+        for segment in reversed(segments):
+            self.segments = self.segments.without([segment])
+            segment.change_state(DELETED_SUFFIX)
+            self._fs.sync_dir(self.directory)
+        self._delete_later(segments)
+
+    def _delete_later(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._scheduler.schedule("delete-file", segment.delete, self.config.file_delete_delay_ms)
+
+    def _forget_bounds(self) -> None:
+        self._bounds = []
+
+    def _use(self, segments: Segments) -> None:
+        self._forget_bounds()
+        self.segments = segments
+
+    def _set_end(self, offset: int) -> None:
+        active = self.segments.active
+        self.end = OffsetBound(offset, active.base_offset, active.size_bytes)
+        self.recovery_point = min(self.recovery_point, offset)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,561 @@
+"""A partition's log: an append-only sequence of record batches in segments, with what a broker must know about it.
+
+    log start offset ≤ last stable offset ≤ high watermark ≤ log end offset
+          │                    │                 │                 └ the next record's offset
+          │                    │                 └ replicated: what consumers may see
+          │                    └ decided: no transaction before it is open
+          └ the first record that has not been deleted
+
+Records that are flushed survive a crash of the machine; `recovery_point` is the offset up to which they are. After a
+crash the log is what it was at some moment after its last flush: it never has a hole. To that end a truncation is
+synced before anything is appended again, and a segment is synced before its successor takes records, unless the log is
+known to be `gapless` (never cleaned): then recovery itself can tell that the end of a segment is missing, and the sync
+is left to the scheduler.
+
+Threads: appends and everything else that changes the log take its lock. Reads take none: they work on the list of
+segments and the end of the log as they were at one moment. Syncing goes on outside the lock.
+
+A storage failure leaves the log as it was, unusable from then on: part of a write may be on the disk. Whoever
+owns the directory is told, and opens the log again when the disk is well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
+from barnabas.clock import Clock
+from barnabas.config.log_config import LogConfig
+from barnabas.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge
+from barnabas.log.append import (
+    AppendInfo,
+    OffsetsOutOfOrder,
+    ProducerChanges,
+    UnexpectedAppendOffset,
+    append_policy,
+    prepare_producers,
+)
+from barnabas.log.checkpoints import id_to_text, read_topic_id, write_topic_id
+from barnabas.log.epoch_cache import EpochCache
+from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile, StorageFailure
+from barnabas.log.guard import Guard, OnStorageFailure
+from barnabas.log.loader import Loader, OnSegmentRecovered, SegmentFactory
+from barnabas.log.local_log import LocalLog
+from barnabas.log.names import (
+    CLEANED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    parse_partition_dir,
+)
+from barnabas.log.producer_entry import ActiveProducer
+from barnabas.log.producer_replay import note_aborted, rebuild_producer_state
+from barnabas.log.producer_state import NO_GUARD, PRODUCER_ID_EXPIRATION_MS, ProducerState
+from barnabas.log.retention import expired_segments
+from barnabas.log.scheduler import InlineScheduler, Scheduler
+from barnabas.log.segment import Segment
+from barnabas.log.view import LogView
+from barnabas.model import (
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+from barnabas.records.analyze import analyze_records
+from barnabas.records.header import BatchHeader
+from barnabas.records.layout import INT32_MAX, MAGIC_V2
+from barnabas.records.policy import AppendOrigin, AppendPolicy
+from barnabas.records.validate import validate_records
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionLog(LogView):
+    """One thread opens it; `close` ends its use. See the module for what holds in between."""
+
+    __slots__ = (
+        "_fs",
+        "_gapless",
+        "_policy",
+        "_producers",
+        "_validate_fully",
+        "_verifies_transactions",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        local: LocalLog,
+        guard: Guard,
+        epochs: EpochCache,
+        producers: ProducerState,
+        log_start_offset: int,
+        topic_id: bytes | None,
+        gapless: bool,
+        verifies_transactions: bool,
+        validate_fully: bool,
+    ) -> None:
+        """Use `open`."""
+        super().__init__(topic_partition, clock, local, guard, epochs, log_start_offset, topic_id)
+        self._fs = fs
+        self._producers = producers
+        self._gapless = gapless
+        self._verifies_transactions = verifies_transactions
+        self._validate_fully = validate_fully
+        self._policy: AppendPolicy = append_policy(local.config, validate_fully=validate_fully)
+        local.recovery_point = max(local.recovery_point, log_start_offset)
+        self._update_first_unstable_offset()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        config: LogConfig,
+        scheduler: Scheduler | None = None,
+        rng: Random | None = None,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+        gapless: bool = False,
+        topic_id: bytes | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        verifies_transactions: bool = False,
+        validate_fully: bool = False,
+        on_failure: OnStorageFailure | None = None,
+        on_segment_recovered: OnSegmentRecovered | None = None,
+    ) -> PartitionLog:
+        """Opens the log in the directory, which is made if it is not there, and recovers it if need be.
+
+        Recovery point and start offset are those of the log directory's checkpoints; `gapless` says that the log was
+        never cleaned. The random numbers are for the jitter of rolls.
+        """
+        topic_partition = parse_partition_dir(directory.rpartition("/")[2]).partition
+        where = str(topic_partition)
+        fs.make_dirs(directory)
+        guard = Guard(where, InlineScheduler() if scheduler is None else scheduler, on_failure)
+        epochs = EpochCache(fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", guard.schedule)
+        factory = SegmentFactory(fs=fs, clock=clock, rng=Random(0) if rng is None else rng)
+        loaded = Loader(
+            directory,
+            where,
+            factory=factory,
+            config=config,
+            epochs=epochs,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            gapless=gapless,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            on_segment_recovered=on_segment_recovered,
+        ).load()
+        log = cls(
+            topic_partition,
+            fs=fs,
+            clock=clock,
+            local=LocalLog(directory, config, loaded, factory, guard),
+            guard=guard,
+            epochs=epochs,
+            producers=loaded.producers,
+            log_start_offset=loaded.log_start_offset,
+            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}"),
+            gapless=gapless,
+            verifies_transactions=verifies_transactions,
+            validate_fully=validate_fully,
+        )
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def append_as_leader(
+        self,
+        records: Data,
+        *,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: int = NO_GUARD,
+    ) -> AppendInfo:
+        """Checks the records, gives them offsets, epoch and perhaps time (in place, if that is possible), writes them.
+
+        Raises Kafka's error for what must not be written, and then the log is unchanged.
+        """
+        with self._guard:
+            validated = validate_records(
+                records,
+                base_offset=Offset(self._local.end.offset),
+                now_ms=self._clock.now_ms(),
+                leader_epoch=LeaderEpoch(leader_epoch),
+                policy=self._policy,
+                origin=origin,
+            )
+            info = AppendInfo(
+                validated.first_offset,
+                validated.last_offset,
+                self._log_start_offset,
+                len(validated.data),
+                validated.max_timestamp,
+                validated.offset_of_max_timestamp,
+                validated.log_append_time,
+                validated.converted_count,
+            )
+            self._append(validated.data, validated.headers, info, origin, verification_guard)
+            return info
+
+    def append_as_follower(self, records: Data) -> AppendInfo:
+        """Writes records as the leader has them, offsets and epochs included; a last batch that is cut is left out."""
+        analyzed = analyze_records(records)
+        if not analyzed.offsets_increase:
+            raise OffsetsOutOfOrder(
+                f"the offsets of {len(analyzed.headers)} batches for {self.topic_partition} do not rise"
+            )
+        if analyzed.valid_bytes < len(records):
+            records = records[: analyzed.valid_bytes]
+        with self._guard:
+            info = AppendInfo(
+                analyzed.first_offset,
+                analyzed.last_offset,
+                self._log_start_offset,
+                len(records),
+                analyzed.max_timestamp,
+                analyzed.offset_of_max_timestamp,
+            )
+            if not analyzed.headers:
+                return info
+            first_offset = (
+                analyzed.last_offset_of_first_batch if analyzed.first_offset < 0 else analyzed.first_offset
+            )
+            log_end_offset = self._local.end.offset
+            if first_offset < log_end_offset:
+                raise UnexpectedAppendOffset(
+                    f"records for {self.topic_partition} from offset {first_offset} to {analyzed.last_offset}"
+                    f" do not continue a log that ends at {log_end_offset} and starts at {self._log_start_offset}",
+                    first_offset,
+                    analyzed.last_offset,
+                )
+            self._append(records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD)
+            return info
+
+    def _append(
+        self,
+        data: Data,
+        headers: list[BatchHeader],
+        info: AppendInfo,
+        origin: AppendOrigin,
+        verification_guard: int,
+    ) -> None:
+        local = self._local
+        size_bytes = len(data)
+        if size_bytes > local.segment_bytes:
+            raise RecordListTooLarge(
+                f"{size_bytes} bytes of records for {self.topic_partition} exceed a segment's {local.segment_bytes}"
+            )
+        changes = prepare_producers(
+            self._producers,
+            headers,
+            data,
+            origin,
+            verification_guard=verification_guard,
+            verifies_transactions=self._verifies_transactions,
+        )
+        if changes is not None and changes.duplicate is not None:
+            duplicate = changes.duplicate
+            info.first_offset = duplicate.first_offset
+            info.last_offset = duplicate.last_offset
+            info.log_append_time = duplicate.timestamp
+            info.is_duplicate = True
+            return
+        for header in headers:
+            if header.magic < MAGIC_V2:
+                # Without epochs in the records, only truncation to the high watermark is safe.
+                self._epochs.clear()
+            elif header.partition_leader_epoch >= 0:
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        last_offset = headers[-1].last_offset
+        if local.must_roll(size_bytes, last_offset, info.max_timestamp, self._clock.now_ms()):
+            self.roll(self._roll_offset(headers))
+        segment = local.append(data, headers)
+        if changes is not None:
+            self._apply(changes, segment)
+        self._producers.map_end_offset = last_offset + 1
+        if local.unflushed_count >= local.flush_messages:
+            local.flush()
+
+    def _apply(self, changes: ProducerChanges, segment: Segment) -> None:
+        producers = self._producers
+        for update in changes.updates.values():
+            producers.apply(update)
+        for completed in changes.completed:
+            note_aborted(segment, producers, completed)
+            producers.complete(completed)
+        for producer_id in changes.ended_verifications:
+            producers.end_verification(producer_id)
+        self._update_first_unstable_offset()
+
+    def _roll_offset(self, headers: Sequence[BatchHeader]) -> int:
+        """The new segment begins where the log ends, unless the records are too far from there for its indexes."""
+        log_end_offset = self._local.end.offset
+        first, last = headers[0], headers[-1]
+        if last.last_offset - log_end_offset <= INT32_MAX:
+            return log_end_offset
+        return first.base_offset if first.magic >= MAGIC_V2 else last.last_offset - INT32_MAX
+
+    def advance_high_watermark(self, candidate: int) -> bool:
+        """Raises the high watermark, if the candidate is higher."""
+        with self._guard:
+            if candidate <= self._high_watermark:
+                return False
+            assert candidate <= self._local.end.offset, (candidate, self._local.end.offset)
+            self._set_high_watermark(candidate)
+            return True
+
+    def update_high_watermark(self, offset: int) -> Offset:
+        """Sets what a leader says, or a checkpoint, as far as it lies within the log."""
+        with self._guard:
+            offset = min(max(offset, self._log_start_offset), self._local.end.offset)
+            if offset < self._high_watermark:
+                logger.warning(
+                    "the high watermark of %s goes back from %d to %d",
+                    self.topic_partition,
+                    self._high_watermark,
+                    offset,
+                )
+            self._set_high_watermark(offset)
+            return Offset(offset)
+
+    def _set_high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+        self._producers.acknowledge(offset)
+        self._update_first_unstable_offset()
+
+    def _update_first_unstable_offset(self) -> None:
+        first = self._producers.first_unstable_offset()
+        self._first_unstable_offset = max(first, self._log_start_offset) if first >= 0 else NO_OFFSET
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Lets go of the records before the offset, which may not be behind the high watermark."""
+        with self._guard:
+            if offset > self._high_watermark:
+                raise OffsetOutOfRange(
+                    f"the log of {self.topic_partition} cannot start at {offset}, which is behind its high watermark"
+                    f" {self._high_watermark}"
+                )
+            if offset <= self._log_start_offset:
+                return False
+            self._log_start_offset = offset
+            self._local.recovery_point = max(self._local.recovery_point, offset)
+            self._epochs.truncate_from_start(offset)
+            self._producers.advance_log_start_offset(offset)
+            self._update_first_unstable_offset()
+            return True
+
+    def delete_records(self, before_offset: int) -> Offset:
+        """DeleteRecords: -1 stands for the high watermark. The new start offset of the log."""
+        with self._guard:
+            if before_offset == -1:
+                before_offset = self._high_watermark
+            if before_offset < 0:
+                raise OffsetOutOfRange(f"there is no offset {before_offset} in {self.topic_partition}")
+            self.advance_log_start_offset(before_offset)
+            return Offset(self._log_start_offset)
+
+    def delete_old_segments(self) -> int:
+        """Deletes the segments that retention lets go of; how many."""
+        with self._guard:
+            local = self._local
+            expired = expired_segments(
+                local.segments,
+                local.config,
+                log_start_offset=self._log_start_offset,
+                log_end_offset=local.end.offset,
+                high_watermark=self._high_watermark,
+                now_ms=self._clock.now_ms(),
+            )
+            if not expired:
+                return 0
+            if len(expired) == len(local.segments):
+                self.roll()
+            logger.info("deleting %d segments of %s", len(expired), self.topic_partition)
+            self.advance_log_start_offset(local.segments.all[len(expired)].base_offset)
+            local.remove_oldest(expired)
+            self._delete_snapshots(expired)
+            return len(expired)
+
+    def roll(self, base_offset: int = 0) -> Segment:
+        """Begins a new segment at the end of the log, or at the base offset if that is higher."""
+        with self._guard:
+            local = self._local
+            segment = local.roll(max(base_offset, local.end.offset), flushes_first=not self._gapless)
+            producers = self._producers
+            producers.map_end_offset = segment.base_offset
+            snapshot = producers.take_snapshot(sync=False)
+            self._guard.schedule("flush-log", partial(self._flush_rolled, snapshot))
+            return segment
+
+    def _flush_rolled(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            try:
+                self._fs.open(snapshot, WRITE).sync()
+            except NoSuchFile:
+                logger.debug("%s is gone already", snapshot)
+        self._local.flush()
+
+    def flush(self) -> None:
+        """Returns once all that was appended before is on the disk; then the recovery point is behind it."""
+        if not self._guard.reason:
+            try:
+                self._local.flush()
+            except StorageFailure as failure:
+                self._guard.fail(failure)
+                raise
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes the records from the offset on; false if there are none. It is on the disk on return.
+
+        The recovery point may go back: whoever keeps it in a checkpoint writes it anew before anything is appended.
+        """
+        assert offset >= 0
+        with self._guard:
+            local = self._local
+            if offset >= local.end.offset:
+                # An epoch may have begun here for a leader that never got to write in it.
+                self._epochs.truncate_from_end(local.end.offset)
+                return False
+            if local.segments.base_offsets[0] > offset:
+                self.truncate_fully_and_start_at(offset)
+                return True
+            logger.info("truncating %s from %d to %d", self.topic_partition, local.end.offset, offset)
+            self._delete_snapshots(local.truncate_to(offset))
+            self._epochs.truncate_from_end(offset)
+            self._log_start_offset = min(self._log_start_offset, offset)
+            self._rebuild_producers(offset)
+            self._set_high_watermark(min(self._high_watermark, offset))
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Removes everything; the log goes on at the offset."""
+        with self._guard:
+            logger.info("truncating all of %s to start at %d", self.topic_partition, offset)
+            self._local.truncate_fully_and_start_at(offset)
+            self._epochs.clear()
+            self._producers.truncate_fully_and_start_at(offset)
+            self._log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._rebuild_producers(offset)
+            self._set_high_watermark(offset)
+
+    def _rebuild_producers(self, end_offset: int) -> None:
+        rebuild_producer_state(
+            self._producers,
+            self._local.segments,
+            log_start_offset=self._log_start_offset,
+            end_offset=end_offset,
+            now_ms=self._clock.now_ms(),
+            has_never_seen_producers=self._local.config.message_magic < MAGIC_V2,
+        )
+
+    def _delete_snapshots(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            path = self._producers.mark_snapshot_deleted(segment.base_offset)
+            if path is not None:
+                self._guard.schedule(
+                    "delete-file",
+                    partial(self._fs.remove, path, missing_ok=True),
+                    self._local.config.file_delete_delay_ms,
+                )
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Puts cleaned segments (whose files are `.cleaned`) in the place of those that they were made of.
+
+        A crash at any step leaves either the old ones or the new. Old ones that have been deleted meanwhile are not
+        missed, but then the new ones must not be put in.
+        """
+        with self._guard:
+            self._gapless = False
+            self._delete_snapshots(self._local.replace(new, old))
+
+    def create_cleaned_segment(self, base_offset: int) -> Segment:
+        """An empty segment for the cleaner to write to."""
+        return self._local.create_segment(base_offset, CLEANED_SUFFIX)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Notes that the leader of the epoch writes from the offset on, before it has written anything."""
+        with self._guard:
+            self._epochs.assign(epoch, start_offset)
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        with self._guard:
+            if self._topic_id is None:
+                write_topic_id(self._fs, f"{self._local.directory}/{PARTITION_METADATA}", topic_id)
+                self._topic_id = topic_id
+            elif self._topic_id != topic_id:
+                raise InconsistentTopicId(
+                    f"{self._local.directory} belongs to the topic with id {id_to_text(self._topic_id)},"
+                    f" not to {id_to_text(topic_id)}"
+                )
+
+    def active_producers(self) -> list[ActiveProducer]:
+        with self._guard:
+            return [
+                ActiveProducer(
+                    producer_id=ProducerId(entry.producer_id),
+                    producer_epoch=ProducerEpoch(entry.producer_epoch),
+                    last_sequence=entry.last_sequence,
+                    last_offset=Offset(entry.last_data_offset),
+                    last_timestamp=TimestampMs(entry.last_timestamp),
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=Offset(entry.current_txn_first_offset),
+                )
+                for entry in self._producers.producers.values()
+            ]
+
+    def remove_expired_producers(self) -> None:
+        with self._guard:
+            self._producers.remove_expired(self._clock.now_ms())
+
+    def has_late_transaction(self, max_transaction_timeout_ms: int) -> bool:
+        with self._guard:
+            return self._producers.has_late_transaction(self._clock.now_ms(), max_transaction_timeout_ms)
+
+    def start_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> int:
+        """A guard for the first batch of a transaction that the coordinator is asked about; 0 if none is needed."""
+        with self._guard:
+            return self._producers.start_verification(
+                producer_id, sequence, producer_epoch, self._clock.now_ms()
+            )
+
+    def update_config(self, config: LogConfig) -> None:
+        with self._guard:
+            self._local.update_config(config)
+            self._policy = append_policy(config, validate_fully=self._validate_fully)
+
+    def rename_dir(self, name: str) -> None:
+        """Gives the partition's directory another name."""
+        with self._guard:
+            self._local.rename_dir(name)
+            self._producers.move_to(self._local.directory)
+            self._epochs.move_to(f"{self._local.directory}/{LEADER_EPOCH_CHECKPOINT}")
+
+    def close(self) -> None:
+        """Leaves the files as a clean stop does; after a storage failure, as they are."""
+        if self._guard.reason:
+            self._local.release()
+            return
+        with self._guard:
+            self._producers.take_snapshot()
+            self._local.close()
+            self._guard.bar("it has been closed")
+
+    def delete(self) -> None:
+        """Removes the directory with all that is in it."""
+        with self._guard:
+            self._local.release()
+            self._fs.remove_tree(self._local.directory)
+            self._guard.bar("it has been deleted")

@@ -1,0 +1,188 @@
+"""What can be asked of a partition's log: its offsets, its records, and where they stand.
+
+Reads take no lock: they work on the list of segments and the end of the log as they were at one moment.
+"""
+
+from __future__ import annotations
+
+from barnabas.clock import Clock
+from barnabas.config.log_config import LogConfig
+from barnabas.errors import OffsetOutOfRange
+from barnabas.log.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
+from barnabas.log.file_system import StorageFailure
+from barnabas.log.guard import Guard
+from barnabas.log.local_log import LocalLog
+from barnabas.log.offsets import TimestampAndOffset, find_offset, offsets_before
+from barnabas.log.read import Isolation, LogReadResult, aborted_transactions, collect_aborted, read_into
+from barnabas.log.segments import Segments
+from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
+
+
+class LogView:
+    """The part of a partition log that changes nothing."""
+
+    __slots__ = (
+        "_clock",
+        "_epochs",
+        "_first_unstable_offset",
+        "_guard",
+        "_high_watermark",
+        "_local",
+        "_log_start_offset",
+        "_topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        clock: Clock,
+        local: LocalLog,
+        guard: Guard,
+        epochs: EpochCache,
+        log_start_offset: int,
+        topic_id: bytes | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self._clock = clock
+        self._local = local
+        self._guard = guard
+        self._epochs = epochs
+        self._topic_id = topic_id
+        self._log_start_offset: int = log_start_offset
+        self._high_watermark: int = log_start_offset
+        self._first_unstable_offset: int = NO_OFFSET
+
+    @property
+    def directory(self) -> str:
+        return self._local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._local.config
+
+    @property
+    def segments(self) -> Segments:
+        """The segments at this moment."""
+        return self._local.segments
+
+    @property
+    def size_bytes(self) -> int:
+        return self._local.segments.size_bytes
+
+    @property
+    def topic_id(self) -> bytes | None:
+        return self._topic_id
+
+    @property
+    def failure(self) -> str:
+        """Why the log is not in use any more; empty as long as it is."""
+        return self._guard.reason
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return Offset(self._log_start_offset)
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return Offset(self._local.end.offset)
+
+    @property
+    def high_watermark(self) -> Offset:
+        return Offset(self._high_watermark)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        first_unstable_offset = self._first_unstable_offset
+        if 0 <= first_unstable_offset < self._high_watermark:
+            return Offset(first_unstable_offset)
+        return Offset(self._high_watermark)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return Offset(self._local.recovery_point)
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._local.last_flush_ms
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        min_one_message: bool = False,
+    ) -> LogReadResult:
+        """Batches from the one that holds the offset on, as far as the isolation lets see.
+
+        Raises OffsetOutOfRange before the start of the log and behind its end.
+        """
+        local = self._local
+        end = local.end
+        segments = local.segments
+        high_watermark = self._high_watermark
+        last_stable_offset = self.last_stable_offset
+        if offset < self._log_start_offset or offset > end.offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.topic_partition} is not between its start {self._log_start_offset} and"
+                f" its end {end.offset}"
+            )
+        result = LogReadResult(self._log_start_offset, end.offset, high_watermark, last_stable_offset)
+        if isolation is Isolation.LOG_END:
+            limit = end.offset
+        elif isolation is Isolation.HIGH_WATERMARK:
+            limit = high_watermark
+        else:
+            limit = last_stable_offset
+            result.aborted_transactions = []
+        if offset >= limit:
+            return result
+        try:
+            read_into(result, segments, offset, local.bound_of(limit), max_bytes, min_one_message)
+            if isolation is Isolation.TXN_COMMITTED and result.records is not None:
+                result.aborted_transactions = aborted_transactions(segments, offset, result, end.offset)
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+        return result
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        segments = self._local.segments
+        return collect_aborted(segments, max(segments.floor_index(start_offset), 0), start_offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record that is not older, or what one of ListOffsets' special timestamps stands for."""
+        return find_offset(
+            self._local.segments, self._epochs, timestamp, self._log_start_offset, self._local.end.offset
+        )
+
+    def offsets_before(self, timestamp: int, max_count: int) -> list[int]:
+        """What version 0 of ListOffsets asks for."""
+        return offsets_before(
+            self._local.segments,
+            timestamp,
+            max_count,
+            self._log_start_offset,
+            self._local.end.offset,
+            self._clock.now_ms(),
+        )
+
+    @property
+    def leader_epochs(self) -> list[EpochEntry]:
+        return self._epochs.entries()
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        epoch = self._epochs.latest_epoch
+        return None if epoch < 0 else LeaderEpoch(epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+        """Where the largest known epoch that is not above the given one ends."""
+        return self._epochs.end_offset_for(epoch, self._local.end.offset)
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self._local.directory!r}, offsets {self._log_start_offset} to {self._local.end.offset},"
+            f" high watermark {self._high_watermark})"
+        )
