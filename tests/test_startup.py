@@ -10,7 +10,8 @@ import sys
 import pytest
 
 HELP = ["-m", "barnabas", "--help"]
-IMPORT = ["-c", "import barnabas.protocol"]
+PROTOCOL = ["apis", "codec", "errors", "frames", "json_form", "messages", "requests", "schema"]
+IMPORT = ["-c", "import " + ", ".join(f"barnabas.protocol.{module}" for module in PROTOCOL)]
 
 # The promise on a plain machine of today, and how much slower than that the machine of a test may be.
 HELP_BOUND_MS = 150
@@ -80,8 +81,9 @@ try:
 except SystemExit:
     loaded = list(sys.modules)
 """
-AFTER_IMPORT = """
-import sys, barnabas.protocol
+AFTER_IMPORT = f"""
+{IMPORT[1]}
+import sys
 loaded = list(sys.modules)
 """
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barnabas import __version__
+from barnabas.cli.main import COMMANDS
+from tests.cli.conftest import Barnabas
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_the_commands(barnabas: Barnabas, flag: str) -> None:
+    result = barnabas(flag)
+    assert result.exit_code == 0
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name}" in result.stdout
+        assert summary in result.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_there(barnabas: Barnabas, command: str) -> None:
+    result = barnabas(command, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: barnabas {command}" in result.stdout
+
+
+def test_version(barnabas: Barnabas) -> None:
+    assert barnabas("--version").stdout == f"barnabas, version {__version__}\n"
+
+
+def test_an_unknown_command_is_named(barnabas: Barnabas) -> None:
+    result = barnabas("wrie")
+    assert result.exit_code == 2
+    assert "No such command 'wrie'" in result.stderr
+
+
+def test_a_reader_that_has_gone_is_no_fault_of_ours() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as output:
+        child = subprocess.run(
+            [sys.executable, "-m", "barnabas", "wire", "apis"],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert child.returncode == 1
+    assert child.stderr == b""
