@@ -41,7 +41,7 @@ LOCK: Final = ".lock"
 NAME_LENGTH_MAX: Final = 255
 
 _SEGMENT_FILE: Final = re.compile(
-    r"(?P<offset>[0-9]{1,20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    r"(?P<offset>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
     r"(?P<state>|\.deleted|\.cleaned|\.swap)",
     re.ASCII,
 )

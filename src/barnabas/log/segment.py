@@ -21,7 +21,7 @@ from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.errors import InvalidRecord, KafkaStorageError
-from barnabas.log.file_system import Data, FileSystem
+from barnabas.log.file_system import Data, FileSystem, StorageFailure
 from barnabas.log.names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -169,7 +169,7 @@ class Segment:
             roll_jitter_ms=roll_jitter_ms,
             state=state,
         )
-        file = segment._log.writing()
+        file = segment._log.creating()
         file.truncate(0)
         if preallocated_bytes:
             file.truncate(preallocated_bytes)
@@ -225,13 +225,19 @@ class Segment:
 
     def append(self, data: Data, headers: Sequence[BatchHeader]) -> None:
         """Appends batches, whose headers are given; an index entry is added wherever one is due."""
+        assert headers
         position = self.size_bytes
         if not self.offset_index.can_append_offset(headers[-1].last_offset):
             raise SegmentOffsetOverflow(self, headers[-1].last_offset)
         assert position + len(data) <= SEGMENT_BYTES_MAX, self.path
         if not self._timestamps_known:
             self._load_timestamps()
-        self._log.writing().pwrite(data, position)
+        try:
+            self._log.writing().pwrite(data, position)
+        except StorageFailure:
+            # A part may have been written, which must not be there after a clean stop.
+            self._has_slack = True
+            raise
         self._unsynced = True
         if position == 0:
             self._first_timestamp = headers[0].max_timestamp
@@ -466,6 +472,8 @@ class Segment:
 
     def delete(self) -> None:
         """Removes the files; those that are gone already are not missed."""
+        self._unsynced = False
+        self._has_slack = False
         self._log.remove()
         self.offset_index.remove()
         self.time_index.remove()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from barnabas.log.file_system import CREATE, READ, File, FileSystem
+from barnabas.log.file_system import CREATE, READ, WRITE, File, FileSystem
 from barnabas.primitives.second_chance import Resident
 
 
@@ -36,11 +36,18 @@ class SegmentFile(Resident):
         return file
 
     def writing(self) -> File:
-        """The file, open for writing too; it is created where there is none."""
+        """The file, open for writing too. Raises NoSuchFile when there is none."""
+        file = self._file
+        if file is None or not self._writable:
+            return self._open(WRITE)
+        self.recently_used = True
+        return file
+
+    def creating(self) -> File:
+        """The file, open for writing too; it is made where there is none."""
         file = self._file
         if file is None or not self._writable:
             return self._open(CREATE)
-        self.recently_used = True
         return file
 
     def size_bytes(self) -> int:
@@ -71,7 +78,7 @@ class SegmentFile(Resident):
 
     def _open(self, mode: int) -> File:
         file = self._fs.open(self.path, mode)
-        self._writable = mode == CREATE
+        self._writable = mode != READ
         self._file = file
         self._fs.open_files.admit(self, 1)
         return file

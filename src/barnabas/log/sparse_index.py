@@ -114,7 +114,7 @@ class SparseIndex(Resident):
     def reset(self) -> None:
         """Removes all entries, and makes the file where there is none."""
         with self._lock:
-            self._file.writing().truncate(0)
+            self._file.creating().truncate(0)
             self._entry_count = 0
             self._written_bytes = 0
             self._has_slack = False
@@ -164,8 +164,15 @@ class SparseIndex(Resident):
         self._file.relocate(directory)
 
     def remove(self) -> None:
-        self._forget_columns()
-        self._file.remove()
+        """Removes the file; nothing is written after that."""
+        with self._lock:
+            self._forget_columns()
+            self._pending.clear()
+            self._entry_count = 0
+            self._written_bytes = 0
+            self._has_slack = False
+            self._unsynced = False
+            self._file.remove()
 
     def _check_size(self) -> None:
         """Raises CorruptIndex unless the file is a whole number of entries long."""
@@ -195,16 +202,19 @@ class SparseIndex(Resident):
     def _append(self, key: int, value: int) -> None:
         # Whoever appends looks at is_full; an index that has outgrown a limit which was lowered since is still good.
         assert self._entry_count >= 0
-        self._pending.extend(self._entry.pack(key, value))
-        self._entry_count += 1
-        self._last_key = key
-        self._last_value = value
-        columns = self._columns
-        if columns is not None:
-            columns.keys.append(key)
-            columns.values.append(value)
+        with self._lock:
+            self._pending.extend(self._entry.pack(key, value))
+            self._entry_count += 1
+            self._last_key = key
+            self._last_value = value
+            columns = self._columns
+            if columns is not None:
+                columns.keys.append(key)
+                columns.values.append(value)
         if len(self._pending) >= _PENDING_BYTES_MAX:
             self._write_pending()
+            if columns is not None:
+                self._fs.index_memory.admit(self, self._written_bytes)
 
     def _truncate_to_count(self, entry_count: int) -> None:
         if entry_count >= self.entry_count:
@@ -273,20 +283,18 @@ class SparseIndex(Resident):
 
     def _write_pending(self) -> None:
         with self._lock:
-            data = bytes(self._pending)
-            if not data:
+            if not self._pending:
                 return
             if not self._has_slack:
                 self._preallocate()
-            self._file.writing().pwrite(data, self._written_bytes)
-            self._written_bytes += len(data)
+            self._file.creating().pwrite(bytes(self._pending), self._written_bytes)
+            self._written_bytes += len(self._pending)
             self._unsynced = True
-            # Another thread may have appended meanwhile.
-            del self._pending[: len(data)]
+            self._pending.clear()
 
     def _preallocate(self) -> None:
         needed_bytes = self._written_bytes + len(self._pending)
-        self._file.writing().truncate(max(needed_bytes, self.max_entries * self.entry_bytes))
+        self._file.creating().truncate(max(needed_bytes, self.max_entries * self.entry_bytes))
         self._has_slack = True
         self._unsynced = True
 

@@ -69,7 +69,7 @@ class TransactionIndex(Resident):
     def append(self, transaction: AbortedTransaction) -> None:
         entries = self.entries()
         assert not entries or entries[-1].last_offset < transaction.last_offset, (transaction, self.path)
-        file = self._file.writing()
+        file = self._file.creating()
         self._exists = True
         file.pwrite(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY_BYTES)
         self._unsynced = True
@@ -171,9 +171,11 @@ class TransactionIndex(Resident):
         self._file.relocate(directory)
 
     def remove(self) -> None:
+        """Removes the file; nothing is written after that."""
         self._forget_entries()
-        self._file.remove()
         self._exists = False
+        self._unsynced = False
+        self._file.remove()
 
     def _forget_entries(self) -> None:
         if self._entries is not None:
