@@ -182,7 +182,7 @@ def read_clean_shutdown(fs: FileSystem, path: str) -> int | None:
         return None
     try:
         content = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NO_BROKER_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
     return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
