@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from barnabas.log.inspection import Inspection
 
 DIRECTORY = click.Path(exists=True, file_okay=False)
 
@@ -71,6 +75,98 @@ def verify(directory: str) -> None:
             click.echo(str(fault))
     click.echo(f"{count} fault{'' if count == 1 else 's'}", err=True)
     click.get_current_context().exit(1 if count else 0)
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--topic", metavar="T", help="Only this topic.")
+@click.option("--partition", type=int, metavar="P", help="Only this partition.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of aborted and open transactions are left out.",
+)
+def records(directory: str, topic: str | None, partition: int | None, isolation: str) -> None:
+    """Print the records of a log directory, a JSON object a line; keys, values and header values in hex.
+
+    The directory may be in use by a broker, or have been left by a crash: what recovery would cut off is not shown.
+    """
+    from barnabas.log.read import Isolation
+
+    level = Isolation.TXN_COMMITTED if isolation == "read_committed" else Isolation.HIGH_WATERMARK
+    inspection = _inspect(directory, None)
+    for chosen in inspection.partitions(topic, partition):
+        for header, record in inspection.records(chosen, level):
+            click.echo(
+                _json(
+                    {
+                        "topic": chosen.topic,
+                        "partition": chosen.partition,
+                        "offset": record.offset,
+                        "timestamp": record.timestamp,
+                        "timestamp_type": header.timestamp_type.label,
+                        "key": _hex(record.key),
+                        "value": _hex(record.value),
+                        "headers": [[name, _hex(value)] for name, value in record.headers],
+                    }
+                )
+            )
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--topic", metavar="T", help="Only this topic.")
+@click.option("--partition", type=int, metavar="P", help="Only this partition.")
+@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
+@click.option("--times", default="", metavar="T,…", help="The offsets of these times, in ms since 1970.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+def describe(
+    directory: str, topic: str | None, partition: int | None, at_ms: int | None, times: str, as_json: bool
+) -> None:
+    """Print what a broker would answer about the partitions of a log directory: offsets, producers, leader epochs.
+
+    An offset is [offset, timestamp, leader epoch]. Nothing is changed.
+    """
+    from barnabas.log.inspection import describe as describe_log
+    from barnabas.log.inspection import topic_id_text
+
+    chosen_times = _parse_times(times)
+    inspection = _inspect(directory, at_ms)
+    topics: dict[str, Any] = {}
+    for chosen in inspection.partitions(topic, partition):
+        opened = inspection.open(chosen)
+        inspection.resume_leadership(opened)
+        described = describe_log(opened, chosen_times)
+        entry = topics.setdefault(chosen.topic, {"id": topic_id_text(opened), "partitions": {}})
+        entry["partitions"][str(chosen.partition)] = described
+        if not as_json:
+            click.echo(str(chosen))
+            for name, value in described.items():
+                click.echo(f"  {name}: {_json(value)}")
+    if as_json:
+        click.echo(_json({"topics": topics}))
+
+
+def _parse_times(text: str) -> list[int]:
+    try:
+        return [int(time) for time in text.split(",") if time.strip()]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of numbers", param_hint="--times") from None
+
+
+def _inspect(directory: str, at_ms: int | None) -> Inspection:
+    from barnabas.clock import SystemClock
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.inspection import Inspection
+
+    now_ms = SystemClock().now_ms() if at_ms is None else at_ms
+    return Inspection(DiskFileSystem(), os.path.abspath(directory), now_ms)
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
 
 
 @contextmanager

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakValueDictionary
 
 from barnabas.log.file_system import READ, Data, File, FileSystem, NoSuchFile, storage_failure
 from barnabas.primitives.second_chance import SecondChance
@@ -20,10 +23,11 @@ from barnabas.primitives.second_chance import SecondChance
 class OverlayFile:
     """What the file held when it was opened, under what has been written since."""
 
-    __slots__ = ("_base", "_base_bytes", "_size_bytes", "_written")
+    __slots__ = ("__weakref__", "_base", "_base_bytes", "_on_change", "_size_bytes", "_written")
 
-    def __init__(self, base: File | None) -> None:
+    def __init__(self, base: File | None, on_change: Callable[[OverlayFile], None]) -> None:
         self._base = base
+        self._on_change = on_change
         self._base_bytes = 0 if base is None else base.size_bytes()
         self._size_bytes = self._base_bytes
         # Once anything is written it stands for the whole file; what lies beyond its end is zeros.
@@ -43,6 +47,7 @@ class OverlayFile:
         return data.ljust(end - position, b"\0")
 
     def pwrite(self, data: Data, position: int) -> None:
+        self._on_change(self)
         written = self._written
         if written is None:
             stored = b"" if self._base is None else self._base.pread(self._base_bytes, 0)
@@ -53,10 +58,15 @@ class OverlayFile:
         self._size_bytes = max(self._size_bytes, position + len(data))
 
     def truncate(self, size_bytes: int) -> None:
+        self._on_change(self)
         self._base_bytes = min(self._base_bytes, size_bytes)
         if self._written is not None:
             del self._written[size_bytes:]
         self._size_bytes = size_bytes
+
+    def rename(self, on_change: Callable[[OverlayFile], None]) -> None:
+        self._on_change = on_change
+        on_change(self)
 
     def sync(self) -> None:
         pass
@@ -75,23 +85,34 @@ class OverlayFileSystem:
         self.open_files = SecondChance(base.open_files.limit)
         self.index_memory = SecondChance(base.index_memory.limit)
         self._base = base
+        # A file that was changed lives here; one that is only read lives as long as its reader, as on a disk.
         self._files: dict[str, OverlayFile] = {}
+        self._unchanged: WeakValueDictionary[str, OverlayFile] = WeakValueDictionary()
         self._hidden: set[str] = set()
         self._made_dirs: set[str] = set()
 
-    def open(self, path: str, mode: int) -> File:
-        file = self._files.get(path)
+    def open(self, path: str, mode: int) -> OverlayFile:
+        file = self._files.get(path) or self._unchanged.get(path)
         if file is None:
             if path not in self._hidden and self._base.exists(path):
-                file = OverlayFile(self._base.open(path, READ))
+                file = OverlayFile(self._base.open(path, READ), partial(self._keep, path))
+                self._unchanged[path] = file
             elif mode & os.O_CREAT:
-                file = OverlayFile(None)
+                file = self._create(path)
             else:
                 raise storage_failure("open", path, errno.ENOENT)
-            self._files[path] = file
         if mode & os.O_TRUNC:
             file.truncate(0)
         return file
+
+    def _create(self, path: str) -> OverlayFile:
+        file = OverlayFile(None, partial(self._keep, path))
+        self._keep(path, file)
+        return file
+
+    def _keep(self, path: str, file: OverlayFile) -> None:
+        self._files[path] = file
+        self._hidden.discard(path)
 
     def exists(self, path: str) -> bool:
         if path in self._files or path in self._made_dirs:
@@ -118,15 +139,14 @@ class OverlayFileSystem:
 
     def rename(self, old_path: str, new_path: str) -> None:
         file = self.open(old_path, READ)
-        assert isinstance(file, OverlayFile)
         self.remove(old_path)
-        self._files[new_path] = file
-        self._hidden.discard(new_path)
+        file.rename(partial(self._keep, new_path))
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         if not missing_ok and not self.exists(path):
             raise storage_failure("remove", path, errno.ENOENT)
         self._files.pop(path, None)
+        self._unchanged.pop(path, None)
         self._hidden.add(path)
 
     def remove_tree(self, path: str) -> None:
@@ -141,10 +161,7 @@ class OverlayFileSystem:
         return file.pread(file.size_bytes(), 0)
 
     def write_atomically(self, path: str, data: Data) -> None:
-        file = OverlayFile(None)
-        file.pwrite(data, 0)
-        self._files[path] = file
-        self._hidden.discard(path)
+        self._create(path).pwrite(data, 0)
 
     def size_of(self, path: str) -> int:
         file = self._files.get(path)

@@ -8,15 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import tarfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-ARCHIVE: Final = Path(__file__).parents[2] / "data" / "log" / "kafka-logdirs.tar.gz"
-CLEAN: Final = ("k391-zk", "k391-zk-ibp28", "k431-kraft")
-UNCLEAN: Final = ("k391-zk-unclean", "k431-kraft-unclean")
-ALL: Final = (*CLEAN, *UNCLEAN)
-METADATA_PARTITION: Final = "__cluster_metadata-0"
+from barnabas.model import TopicPartition
+
+# Another archive of the same kind may be tried by this variable.
+ARCHIVE: Final = Path(
+    os.environ.get(
+        "BARNABAS_GOLDEN_LOGDIRS", Path(__file__).parents[2] / "data" / "log" / "kafka-logdirs.tar.gz"
+    )
+)
+
+
+def _image_names() -> list[str]:
+    with tarfile.open(ARCHIVE) as archive:
+        return sorted(
+            Path(name).parent.name for name in archive.getnames() if name.endswith("/manifest.json")
+        )
+
+
+ALL: Final = _image_names()
+UNCLEAN: Final = [name for name in ALL if name.endswith("-unclean")]
+CLEAN: Final = [name for name in ALL if name not in UNCLEAN]
 
 
 class Image:
@@ -35,9 +52,13 @@ class Image:
         at_ms: int = self.manifest["read_at_ms"]
         return at_ms
 
-    def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
+    @property
+    def is_kraft(self) -> bool:
+        return bool(self.manifest["mode"] == "kraft")
+
+    def partitions(self) -> dict[TopicPartition, dict[str, Any]]:
         return {
-            (topic, int(partition)): content
+            TopicPartition(topic, int(partition)): content
             for topic, entry in self.manifest["topics"].items()
             for partition, content in entry["partitions"].items()
         }
