@@ -158,6 +158,25 @@ def test_random_bytes() -> None:
                 decoded(name, version, bytes(rng.choice((0, 0, 0, 1, 2, 3, 255)) for _ in range(size_bytes)))
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "data", "is_refused"),
+    [
+        # Tags of 2³¹ - 1 and 2³¹, then one of more bytes than it needs, then one of six bytes.
+        ("ResponseHeader", 1, bytes(4) + b"\x01\xff\xff\xff\xff\x07\0", False),
+        ("ResponseHeader", 1, bytes(4) + b"\x01\x80\x80\x80\x80\x08\0", True),
+        ("ResponseHeader", 1, bytes(4) + b"\x01\x85\x80\x80\x80\0\0", False),
+        ("ResponseHeader", 1, bytes(4) + b"\x01\x85\x80\x80\x80\x80\0\0", True),
+        # Strings of 32,767 and 32,768 bytes.
+        ("ApiVersionsRequest", 3, b"\x80\x80\x02" + b"x" * 32767 + b"\x01\0", False),
+        ("ApiVersionsRequest", 3, b"\x81\x80\x02" + b"x" * 32768 + b"\x01\0", True),
+        # Not UTF-8.
+        ("ApiVersionsRequest", 3, b"\x03\xc3\x28\x02\xff\0", False),
+    ],
+)
+def test_edges_that_chance_does_not_find(name: str, version: int, data: bytes, is_refused: bool) -> None:
+    assert (decoded(name, version, data) == REFUSED) == is_refused
+
+
 def test_golden_messages_written_in_all_other_versions() -> None:
     """What another version lacks is refused or left out by both alike."""
     refused = 0
