@@ -41,8 +41,9 @@ format: setup ## let ruff write the format
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --fix --quiet .
 
-messages: setup ## write the message types anew from the schema facts
+messages: setup ## write the message types and their compiled codecs anew from the schema facts
 	PYTHONPATH=src $(BIN)/python -m tools.messages
+	PYTHONPATH=src $(BIN)/python -m tools.native_codecs
 
 lock: ## choose the newest dependencies and pin them (needs uv)
 	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/dev.in -o requirements/dev.txt
