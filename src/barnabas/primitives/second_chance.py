@@ -10,7 +10,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
+from mypy_extensions import mypyc_attr
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Resident:
     """A thing that is held as long as there is room. Its user sets `recently_used` at each use."""
 
@@ -40,7 +43,6 @@ class SecondChance:
 
     def admit(self, resident: Resident, cost: int) -> None:
         """Takes a resident in, or notes its new cost, and evicts others until the total is within the limit."""
-        resident.recently_used = True
         with self._lock:
             self.total_cost += cost - self._costs.pop(resident, 0)
             self._costs[resident] = cost
