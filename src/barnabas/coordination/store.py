@@ -1,0 +1,261 @@
+"""The store contract: ZooKeeper's, as far as Kafka uses it.
+
+A store is a tree of nodes with a few bytes each. Every change gets a number, the zxid, and all clients see changes in
+that order. A client works in a session. A node made ephemeral goes when its session ends, and may not have children.
+A sequential node gets the count of its parent's children so far at the end of its name, in ten digits.
+
+A watch tells of a change. One that `exists`, `get` or `children` leaves fires once; one that `add_watch` leaves stays:
+
+    left by                 fires on
+    exists                  NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED
+    get                                   NODE_DELETED  NODE_DATA_CHANGED
+    children                              NODE_DELETED                     NODE_CHILDREN_CHANGED
+    add_watch               NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED  NODE_CHILDREN_CHANGED
+    add_watch, recursive    NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED, for the node and all below it
+
+A watcher is called on the event loop, before its session can see what came of the change, and once for one event
+however often it was left. When a session ends, its watches are gone without a call; its listeners are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol, TypeAlias
+
+ANY_VERSION: Final = -1
+NO_OWNER: Final = 0
+# ZooKeeper's own bound on a message (jute.maxbuffer), less what a message has around the data.
+DATA_BYTES_MAX: Final = (1 << 20) - 1024
+PATH_LENGTH_MAX: Final = 4096
+OPERATIONS_MAX: Final = 10_000
+
+
+class StoreError(Exception):
+    """An operation that the store refused; the message names the path."""
+
+
+class NoNode(StoreError):
+    pass
+
+
+class NodeExists(StoreError):
+    pass
+
+
+class BadVersion(StoreError):
+    pass
+
+
+class NotEmpty(StoreError):
+    pass
+
+
+class NoChildrenForEphemerals(StoreError):
+    pass
+
+
+class BadArguments(StoreError):
+    """A path or a value that no node can have."""
+
+
+class SessionExpired(StoreError):
+    """The session is over, by its own end or the store's word; its ephemeral nodes are gone or will be."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written. Whether the operation took effect is not known."""
+
+
+class MultiFailed(StoreError):
+    """One of several operations was refused, so none took effect."""
+
+    def __init__(self, index: int, error: StoreError) -> None:
+        super().__init__(f"operation {index}: {type(error).__name__}: {error}")
+        self.index = index
+        self.error = error
+
+
+class CreateMode(Enum):
+    PERSISTENT = auto()
+    EPHEMERAL = auto()
+    PERSISTENT_SEQUENTIAL = auto()
+    EPHEMERAL_SEQUENTIAL = auto()
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self in (CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL)
+
+    @property
+    def is_sequential(self) -> bool:
+        return self in (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL)
+
+
+class EventType(Enum):
+    NODE_CREATED = auto()
+    NODE_DELETED = auto()
+    NODE_DATA_CHANGED = auto()
+    NODE_CHILDREN_CHANGED = auto()
+
+
+class SessionState(Enum):
+    CONNECTED = auto()
+    # Out of touch for now; ephemeral nodes may still be there.
+    SUSPENDED = auto()
+    EXPIRED = auto()
+    CLOSED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """What the store keeps of a node besides its data. `cversion` counts children made and children removed."""
+
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    type: EventType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    mode: CreateMode = CreateMode.PERSISTENT
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Operation: TypeAlias = Create | SetData | Delete | Check
+# The path of what was created, the stat of what was set, None for the others.
+OperationResult: TypeAlias = str | Stat | None
+Watcher: TypeAlias = Callable[[WatchEvent], None]
+SessionListener: TypeAlias = Callable[[SessionState], None]
+
+
+class Store(Protocol):
+    """A session with the store. Any method may raise SessionExpired or StoreUnavailable."""
+
+    @property
+    def session_id(self) -> int: ...
+
+    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        """Makes a node and returns its path. Raises NoNode, NodeExists, NoChildrenForEphemerals, BadArguments."""
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        """The node's stat if there is one. The watch is left in either case."""
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
+        """The node's data. Raises NoNode, and then leaves no watch."""
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
+        """The names of the node's children, sorted. Raises NoNode, and then leaves no watch."""
+
+    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
+        """Replaces the data if the node has this version. Raises NoNode, BadVersion, BadArguments."""
+
+    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
+        """Removes the node if it has this version. Raises NoNode, BadVersion, NotEmpty, BadArguments."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All of the operations at one zxid, or none: then raises MultiFailed with the first that was refused."""
+
+    async def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> None:
+        """Leaves a watch that stays, whether there is a node or not."""
+
+    async def remove_watcher(self, path: str, watcher: Watcher) -> None:
+        """Takes back whatever watches of this watcher there are on the path."""
+
+    def add_session_listener(self, listener: SessionListener) -> None: ...
+
+    async def close(self) -> None:
+        """Ends the session; its ephemeral nodes are gone when this returns."""
+
+
+def validate_path(path: str) -> None:
+    """Raises BadArguments unless ZooKeeper would take the path."""
+    problem = _path_problem(path)
+    if problem:
+        raise BadArguments(f"{path[:200]!r}: {problem}")
+
+
+def validate_data(path: str, data: bytes) -> None:
+    if len(data) > DATA_BYTES_MAX:
+        raise BadArguments(
+            f"{path}: {len(data)} bytes are more than the {DATA_BYTES_MAX} that a node can hold"
+        )
+
+
+def parent_of(path: str) -> str:
+    assert path != "/"
+    return path[: path.rindex("/")] or "/"
+
+
+def name_of(path: str) -> str:
+    return path[path.rindex("/") + 1 :]
+
+
+def child_path(parent: str, name: str) -> str:
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"
+
+
+async def ensure_path(store: Store, path: str) -> None:
+    """Makes the node and those above it, as far as they are missing."""
+    try:
+        await store.create(path)
+    except NodeExists:
+        return
+    except NoNode:
+        await ensure_path(store, parent_of(path))
+        await ensure_path(store, path)
+
+
+def _path_problem(path: str) -> str:
+    if not path.startswith("/"):
+        return "a path starts with /"
+    if path == "/":
+        return ""
+    if len(path) > PATH_LENGTH_MAX:
+        return f"a path has at most {PATH_LENGTH_MAX} characters"
+    for name in path[1:].split("/"):
+        if name in ("", ".", ".."):
+            return "a path has no empty name, no . and no .. in it"
+    # Most paths are plain: one pass in C settles them.
+    if path.isascii() and path.isprintable():
+        return ""
+    return "a path has no control or private character in it" if any(map(_is_refused, path)) else ""
+
+
+def _is_refused(character: str) -> bool:
+    code = ord(character)
+    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF

@@ -1,0 +1,87 @@
+"""Engines of the store contract, as its tests need them. A test runs once for each engine there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.clock import SystemClock
+from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
+from barnabas.coordination.store import Store, WatchEvent
+
+# A wait that lasts this long is a failure, never a slow machine.
+PATIENCE_S = 120.0
+
+
+class Engine(Protocol):
+    """A store that holds one empty node for the test to work under."""
+
+    @property
+    def root(self) -> str: ...
+
+    async def connect(self) -> Store: ...
+
+    async def expire(self, session: Store) -> None:
+        """Makes the store end a session that did not close."""
+
+
+class EmbeddedEngine:
+    root = "/contract"
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    async def connect(self) -> Store:
+        return await self._store.connect()
+
+    async def expire(self, session: Store) -> None:
+        assert isinstance(session, EmbeddedSession)
+        await session.expire()
+
+
+@asynccontextmanager
+async def embedded_engine(directory: Path) -> AsyncIterator[Engine]:
+    store = await EmbeddedStore.open(directory / "store.db", clock=SystemClock())
+    try:
+        engine = EmbeddedEngine(store)
+        session = await engine.connect()
+        await session.create(engine.root)
+        await session.close()
+        yield engine
+    finally:
+        await store.close()
+
+
+ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Engine]]] = {"embedded": embedded_engine}
+
+
+def run(scenario: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario, PATIENCE_S)
+
+    asyncio.run(bounded())
+
+
+class Recorder:
+    """A watcher that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    def __call__(self, event: WatchEvent) -> None:
+        self._events.put_nowait(event)
+
+    async def next(self) -> tuple[str, str]:
+        event = await self._events.get()
+        return event.type.name, event.path
+
+    async def all_after(self, session: Store, root: str) -> list[tuple[str, str]]:
+        """Everything so far: a session hears of all changes before the answer to its own later write."""
+        await session.set(root, b"fence")
+        events = []
+        while not self._events.empty():
+            events.append(await self.next())
+        return events
