@@ -109,6 +109,11 @@ class FetchContext:
     def is_incremental(self) -> bool:
         return self._session is not None
 
+    @property
+    def known_session_id(self) -> int:
+        """The session that the request belongs to, if it belongs to one."""
+        return NO_SESSION if self._session is None else self._session.id
+
     def session_id(self, answered: list[tuple[FetchTarget, PartitionData]], now_ms: int) -> int:
         """Keeps only the answers that the client needs in the list; returns the session's id for the response."""
         session = self._session

@@ -71,6 +71,10 @@ class Quotas:
             self._limits.pop(entity, None)
         self._kinds = frozenset(kind for limits in self._limits.values() for kind in limits)
 
+    def has(self, kind: str) -> bool:
+        """Whether any quota of the kind is set."""
+        return kind in self._kinds
+
     def limit(self, kind: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
         if kind not in self._kinds:
             return None

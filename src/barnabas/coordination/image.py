@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
+from barnabas.config.listeners import Endpoint
 from barnabas.model import BrokerId, LeaderEpoch
 
 Uuid = bytes
@@ -23,16 +24,6 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where clients of a listener reach a broker."""
-
-    listener: str
-    security_protocol: str
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerImage:
     id: BrokerId
     epoch: int
@@ -40,7 +31,7 @@ class BrokerImage:
     endpoints: tuple[Endpoint, ...] = ()
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        return next((found for found in self.endpoints if found.listener == listener), None)
+        return next((found for found in self.endpoints if found.listener_name == listener), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,67 @@
+"""The parts of a running broker, for handlers to find. `server` makes them and puts them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quotas import Quotas
+from barnabas.broker.replica_manager import ReplicaManager
+from barnabas.broker.tasks import Tasks
+from barnabas.clock import Clock
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordination.image import MetadataImage
+from barnabas.metrics.registry import Registry
+
+if TYPE_CHECKING:
+    from barnabas.coordination.controller import Controller
+    from barnabas.log.manager import LogManager
+
+
+class Broker:
+    __slots__ = (
+        "clock",
+        "config",
+        "controller",
+        "fetch_sessions",
+        "log_manager",
+        "metrics",
+        "producer_ids",
+        "quotas",
+        "replicas",
+        "tasks",
+    )
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        metrics: Registry,
+        controller: Controller,
+        log_manager: LogManager,
+        replicas: ReplicaManager,
+        fetch_sessions: FetchSessions,
+        quotas: Quotas,
+        producer_ids: ProducerIds,
+        tasks: Tasks,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.metrics = metrics
+        self.controller = controller
+        self.log_manager = log_manager
+        self.replicas = replicas
+        self.fetch_sessions = fetch_sessions
+        self.quotas = quotas
+        self.producer_ids = producer_ids
+        self.tasks = tasks
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.image
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()

@@ -1,0 +1,138 @@
+"""From a frame to the handler of its API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import Any, Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import ApiFigures, ClientSession, Exchange
+from barnabas.broker.routes import ROUTES, Route
+from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.net.connection import Connection
+from barnabas.protocol.apis import Api
+from barnabas.protocol.codec import decode
+from barnabas.protocol.requests import decode_request_header
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS_KEY: Final = 18
+
+
+async def _respond_later(exchange: Exchange, coming: Coroutine[Any, Any, Any]) -> None:
+    """What takes longer than a moment (a change of the cluster, say). Its errors are those of any handler."""
+    try:
+        response = await coming
+    except KafkaError as error:
+        exchange.connection.close(f"{exchange.api.name}: {error.name}: {error}")
+        return
+    except Exception:
+        log.exception("connection from %s closed: %s failed", exchange.connection.peer, exchange.api.name)
+        exchange.connection.close()
+        return
+    if response is not None:
+        exchange.respond(response)
+
+
+class Endpoint:
+    """What dispatch keeps for each API: its versions, its handler once loaded, its figures."""
+
+    __slots__ = ("api", "figures", "first_version", "handle", "last_version", "request_class", "route")
+
+    def __init__(self, route: Route, figures: ApiFigures) -> None:
+        self.route = route
+        self.api: Api = route.api
+        self.first_version = route.first_version
+        self.last_version = route.last_version
+        self.figures = figures
+        self.handle: Callable[..., Any] | None = None
+        self.request_class: type[Any] | None = None
+
+
+class Dispatcher:
+    """The handler of one listener's connections."""
+
+    def __init__(self, broker: Broker, listener: str, endpoints: dict[int, Endpoint]) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._endpoints = endpoints
+
+    def __call__(self, connection: Connection, frame: bytes) -> None:
+        session = connection.context
+        if session is None:
+            session = connection.context = ClientSession(
+                listener=self._listener, host=connection.peer.rpartition(":")[0].strip("[]")
+            )
+        assert isinstance(session, ClientSession)
+        api, header, position = decode_request_header(frame)
+        version = header.request_api_version
+        endpoint = self._endpoints.get(api.key)
+        if endpoint is None:
+            raise InvalidRequest(f"{api.name} is not answered here")
+        exchange = Exchange(
+            connection,
+            session,
+            api,
+            version,
+            header.correlation_id,
+            header.client_id or "",
+            endpoint.figures,
+            self._broker.clock,
+            self._broker.quotas,
+        )
+        endpoint.figures.requests.value += 1
+        endpoint.figures.request_bytes.value += len(frame)
+        if not endpoint.first_version <= version <= endpoint.last_version:
+            self._refuse_version(endpoint, exchange)
+            return
+        handle = endpoint.handle
+        if handle is None:
+            handle = endpoint.handle = endpoint.route.load()
+            endpoint.request_class = api.request_class()
+        assert endpoint.request_class is not None
+        request = decode(endpoint.request_class, frame, version, position)
+        response = handle(self._broker, exchange, request)
+        if type(response) is CoroutineType:
+            self._broker.tasks.start(_respond_later(exchange, response))
+        elif response is not None:
+            exchange.respond(response)
+
+    def _refuse_version(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        """A client that is newer than we are is told which versions there are; any other request it should not send."""
+        if endpoint.api.key != API_VERSIONS_KEY:
+            raise UnsupportedVersion(
+                f"{endpoint.api.name} version {exchange.version}: only {endpoint.first_version} to"
+                f" {endpoint.last_version} are answered here"
+            )
+        from barnabas.broker.handlers.api_versions import unsupported_version
+
+        exchange.version = 0
+        exchange.respond(unsupported_version())
+
+
+def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
+    """By API key, shared by all listeners."""
+    metrics = broker.metrics
+    name = "kafka_network_requestmetrics_"
+    requests = metrics.counter(name + "requests_total", "Requests received.", "request")
+    errors = metrics.counter(
+        name + "errors_total", "Requests answered with an error of their own.", "request"
+    )
+    request_bytes = metrics.counter(name + "requestbytes_total", "Bytes of requests.", "request")
+    response_bytes = metrics.counter(name + "responsebytes_total", "Bytes of responses.", "request")
+    times = metrics.histogram(
+        name + "totaltime_seconds", "Time from the arrival of a request to its response.", "request"
+    )
+    endpoints = {}
+    for route in ROUTES:
+        figures = ApiFigures(
+            requests.labels(route.name),
+            errors.labels(route.name),
+            request_bytes.labels(route.name),
+            response_bytes.labels(route.name),
+            times.labels(route.name),
+        )
+        endpoints[route.api.key] = Endpoint(route, figures)
+    return endpoints

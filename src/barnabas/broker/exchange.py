@@ -1,0 +1,151 @@
+"""One request on its way through the broker: who asked, and how the answer goes back."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from barnabas.broker.quotas import REQUEST_PERCENTAGE, Quotas
+from barnabas.broker.rates import WINDOW_MS
+from barnabas.clock import Clock
+from barnabas.metrics.registry import Counter, Histogram
+from barnabas.net.connection import Connection
+from barnabas.net.outbox import Part
+from barnabas.protocol.apis import Api
+from barnabas.protocol.codec import encode
+from barnabas.protocol.message import Message
+
+# What a quota on time can cost at once: a window of the rate.
+MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
+
+RESPONSE_HEADER_V0: Final = Struct(">ii")
+# Correlation id and no tagged fields.
+RESPONSE_HEADER_V1: Final = Struct(">iib")
+
+
+class ClientSession:
+    """What is known of the client behind a connection. Security fills in who it is."""
+
+    __slots__ = ("client_software_name", "client_software_version", "host", "listener", "user")
+
+    def __init__(self, *, listener: str, host: str) -> None:
+        self.listener = listener
+        self.host = host
+        self.user = "ANONYMOUS"
+        self.client_software_name = ""
+        self.client_software_version = ""
+
+
+class ApiFigures:
+    """What is counted for each API."""
+
+    __slots__ = ("errors", "request_bytes", "requests", "response_bytes", "times_s")
+
+    def __init__(
+        self,
+        requests: Counter,
+        errors: Counter,
+        request_bytes: Counter,
+        response_bytes: Counter,
+        times_s: Histogram,
+    ) -> None:
+        self.requests = requests
+        self.errors = errors
+        self.request_bytes = request_bytes
+        self.response_bytes = response_bytes
+        self.times_s = times_s
+
+
+class Exchange:
+    """A request and its one answer, given at once or later."""
+
+    __slots__ = (
+        "api",
+        "client_id",
+        "clock",
+        "connection",
+        "correlation_id",
+        "figures",
+        "quotas",
+        "session",
+        "started_ns",
+        "throttle_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: ClientSession,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        figures: ApiFigures,
+        clock: Clock,
+        quotas: Quotas,
+    ) -> None:
+        self.connection = connection
+        self.session = session
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.figures = figures
+        self.clock = clock
+        self.quotas = quotas
+        self.started_ns = clock.monotonic_ns()
+        # For so long the connection is not read from after the answer; handlers put it into the answer too.
+        self.throttle_ms = 0
+
+    def throttle(self, duration_ms: int) -> None:
+        """Has the client be quiet after the answer; of several reasons the longest counts."""
+        self.throttle_ms = max(self.throttle_ms, duration_ms)
+
+    def throttle_for_time(self) -> None:
+        """Charges the time that the request has taken so far to the client's share of the event loop."""
+        if self.quotas.has(REQUEST_PERCENTAGE):
+            percent_seconds = (self.clock.monotonic_ns() - self.started_ns) * 100 / 1e9
+            self.throttle(
+                min(
+                    self.quotas.record(
+                        REQUEST_PERCENTAGE,
+                        self.session.user,
+                        self.client_id,
+                        percent_seconds,
+                        self.clock.now_ms(),
+                    ),
+                    MAX_THROTTLE_FOR_TIME_MS,
+                )
+            )
+
+    def respond(self, body: Message) -> None:
+        self.throttle_for_time()
+        if self.throttle_ms and hasattr(body, "throttle_time_ms"):
+            body.throttle_time_ms = self.throttle_ms
+        encoded = encode(body, self.version)
+        self.respond_parts([self._header(len(encoded)) + encoded])
+
+    def respond_with_header(self, parts: list[Part]) -> None:
+        """Answers with parts that are the body, some of them slices of files."""
+        self.respond_parts([self._header(sum(map(len, parts))), *parts])
+
+    def respond_parts(self, parts: list[Part]) -> None:
+        figures = self.figures
+        for part in parts:
+            figures.response_bytes.value += len(part)
+        self._finish()
+        self.connection.reply(*parts, delay_s=self.throttle_ms / 1_000)
+
+    def respond_nothing(self) -> None:
+        """For requests that want no answer (Produce with acks=0)."""
+        self._finish()
+        self.connection.reply(delay_s=self.throttle_ms / 1_000)
+
+    def _finish(self) -> None:
+        self.figures.times_s.observe((self.clock.monotonic_ns() - self.started_ns) / 1e9)
+
+    def _header(self, body_bytes: int) -> bytes:
+        if self.api.response_header_version(self.version) == 0:
+            return RESPONSE_HEADER_V0.pack(4 + body_bytes, self.correlation_id)
+        return RESPONSE_HEADER_V1.pack(5 + body_bytes, self.correlation_id, 0)

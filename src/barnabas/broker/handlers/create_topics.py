@@ -1,0 +1,79 @@
+"""CreateTopics, versions 0 to 7.
+
+- Counts of -1 ask for the broker's defaults (clients do so from version 4); with assignments both have to be -1.
+- From version 1 topics may be checked only, and an error has a message.
+- From version 5 the answer has the counts and all settings of each topic, from version 7 its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import Exchange
+from barnabas.config.describe import describe_topic
+from barnabas.coordination.topic_creation import NewTopic, Planned
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+_FIRST_VERSION_WITH_CONFIGS: Final = 5
+
+
+async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    results: list[Planned]
+    try:
+        results = await broker.controller.create_topics(
+            [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results = [error] * len(request.topics)
+    with_configs = exchange.version >= _FIRST_VERSION_WITH_CONFIGS
+    return CreateTopicsResponse(
+        topics=[
+            _failure(asked.name, result)
+            if isinstance(result, KafkaError)
+            else CreatableTopicResult(
+                name=asked.name,
+                topic_id=result.topic.id,
+                error_message=None,
+                num_partitions=len(result.topic.partitions),
+                replication_factor=len(result.topic.partitions[0].replicas),
+                configs=_configs(broker, result.configs) if with_configs else [],
+            )
+            for asked, result in zip(request.topics, results, strict=True)
+        ]
+    )
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _failure(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
+
+
+def _configs(broker: Broker, properties: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    entries = sorted(describe_topic(broker.config, properties), key=lambda entry: entry.name)
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in entries
+    ]

@@ -1,0 +1,300 @@
+"""Fetch, versions 0 to 18: records of partitions, as slices of the files they lie in.
+
+- The answer waits until `min_bytes` are there, an error is to be told, or `max_wait_ms` is over.
+- From version 3 `max_bytes` bounds the whole answer, but the first batch is always sent whole; before, a batch that
+  does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
+- Versions 0 to 3 get records in the formats of their time: v0 below version 2, v1 below 4.
+- read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import Exchange
+from barnabas.broker.fetch_sessions import FetchContext, FetchTarget
+from barnabas.broker.partition import Partition
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.quotas import CONSUMER_BYTE_RATE
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.read import Isolation, LogReadResult
+from barnabas.model import Offset, TopicPartition
+from barnabas.protocol.codec import encode_parts
+from barnabas.protocol.message import Records
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
+from barnabas.protocol.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from barnabas.records.convert import down_convert
+from barnabas.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
+
+_READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_MAX_BYTES: Final = 3
+_FIRST_VERSION_WITH_BATCHES: Final = 4
+_FIRST_VERSION_WITH_ZSTD: Final = 10
+_FIRST_VERSION_WITH_LEADER: Final = 12
+_FIRST_VERSION_WITH_ENDPOINTS: Final = 16
+
+Answered = list[tuple[FetchTarget, PartitionData]]
+
+
+class Fetch:
+    """A fetch request that is being answered, perhaps in several attempts."""
+
+    __slots__ = ("_broker", "_context", "_isolation", "_request", "exchange", "is_urgent", "size_bytes")
+
+    def __init__(
+        self, broker: Broker, exchange: Exchange, request: FetchRequest, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self.exchange = exchange
+        self._request = request
+        self._context = context
+        self.size_bytes = 0
+        # An error or a diverging epoch is told at once, however few bytes there are.
+        self.is_urgent = False
+        if context.is_follower:
+            self._isolation = Isolation.LOG_END
+        elif request.isolation_level == _READ_COMMITTED:
+            self._isolation = Isolation.TXN_COMMITTED
+        else:
+            self._isolation = Isolation.HIGH_WATERMARK
+
+    def read(self) -> Answered:
+        """What there is now. Once the first records are found, the others have to fit into what is left."""
+        self.size_bytes = 0
+        self.is_urgent = False
+        version = self.exchange.version
+        remaining_bytes = min(self._request.max_bytes, self._broker.config.fetch_max_bytes)
+        answered: Answered = []
+        for target in self._context.targets:
+            answer = PartitionData(
+                partition_index=target.asked.partition,
+                high_watermark=-1,
+                aborted_transactions=None,
+                records=b"",
+            )
+            answered.append((target, answer))
+            try:
+                sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
+                max_bytes = min(target.asked.partition_max_bytes, max(remaining_bytes, 0))
+                self._read_partition(target, answer, max_bytes, sends_first_whole)
+            except KafkaError as error:
+                self.is_urgent = True
+                answer.error_code = error.code
+                if version >= _FIRST_VERSION_WITH_LEADER and isinstance(
+                    error, NotLeaderOrFollower | FencedLeaderEpoch
+                ):
+                    self._tell_leader(target, answer)
+                continue
+            found_bytes = len(answer.records) if answer.records is not None else 0
+            self.size_bytes += found_bytes
+            remaining_bytes -= found_bytes
+        return answered
+
+    def _read_partition(
+        self, target: FetchTarget, answer: PartitionData, max_bytes: int, sends_first_whole: bool
+    ) -> None:
+        asked = target.asked
+        log = self._partition(target).leader_log(asked.current_leader_epoch)
+        if self._context.is_follower:
+            raise NotLeaderOrFollower(f"no other broker has a replica of {log.topic_partition}")
+        version = self.exchange.version
+        if version < _FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
+            raise UnsupportedCompressionType(f"Fetch version {version} does not know zstd, version 10 does")
+        if asked.last_fetched_epoch >= 0 and self._diverges(log, asked, answer):
+            return
+        result = log.read(asked.fetch_offset, max_bytes, self._isolation, sends_first_whole)
+        answer.high_watermark = result.high_watermark
+        answer.last_stable_offset = result.last_stable_offset
+        answer.log_start_offset = result.log_start_offset
+        if result.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in result.aborted_transactions
+            ]
+        answer.records = self._records(result, asked.fetch_offset)
+
+    def _records(self, result: LogReadResult, fetch_offset: int) -> Records:
+        if result.records is None:
+            return b""
+        version = self.exchange.version
+        if result.first_entry_is_cut and version >= _FIRST_VERSION_WITH_MAX_BYTES:
+            return b""
+        if version >= _FIRST_VERSION_WITH_BATCHES:
+            return result.records
+        magic = MAGIC_V0 if version < 2 else MAGIC_V1
+        data = result.records.read()
+        assert magic < MAGIC_V2
+        return down_convert(data, to_magic=magic, first_offset=Offset(fetch_offset)).data
+
+    def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
+        """Whether the client has read what is no longer there: it is told up to where its log and ours agree."""
+        end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if end is None:
+            raise OffsetOutOfRange(
+                f"epoch {asked.last_fetched_epoch} of {log.topic_partition} is not known any more"
+            )
+        if end.epoch >= asked.last_fetched_epoch and end.end_offset >= asked.fetch_offset:
+            return False
+        self.is_urgent = True
+        answer.high_watermark = log.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        return True
+
+    def _topic(self, target: FetchTarget) -> str:
+        if not self._context.uses_topic_ids:
+            return target.topic
+        name = self._broker.image.topic_names.get(target.topic_id)
+        if name is None:
+            raise UnknownTopicId("there is no topic with this id")
+        return name
+
+    def _partition(self, target: FetchTarget) -> Partition:
+        return self._broker.replicas.partition(self._topic(target), target.asked.partition)
+
+    def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
+        topic = self._broker.image.topics.get(self._topic(target))
+        if topic is not None and 0 <= answer.partition_index < len(topic.partitions):
+            image = topic.partitions[answer.partition_index]
+            answer.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+
+    def watch_keys(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic(target), target.asked.partition) for target in self._context.targets
+        ]
+
+    def has_enough(self) -> bool:
+        """Whether reading again would end the waiting. It looks at offsets first, which is cheap, then at sizes."""
+        available_bytes = 0
+        for target in self._context.targets:
+            try:
+                log = self._partition(target).leader_log(target.asked.current_leader_epoch)
+            except KafkaError:
+                return True
+            offset = target.asked.fetch_offset
+            limit = (
+                log.last_stable_offset if self._isolation is Isolation.TXN_COMMITTED else log.high_watermark
+            )
+            if offset < log.log_start_offset or offset > log.log_end_offset:
+                return True
+            if offset >= limit:
+                continue
+            if self._request.min_bytes <= 1:
+                return True
+            try:
+                available_bytes += log.read(
+                    offset, target.asked.partition_max_bytes, self._isolation
+                ).size_bytes
+            except KafkaError:
+                return True
+            if available_bytes >= self._request.min_bytes:
+                return True
+        return False
+
+    def respond(self, answered: Answered) -> None:
+        exchange = self.exchange
+        broker = self._broker
+        session = exchange.session
+        now_ms = broker.now_ms
+        throttle_ms = broker.quotas.record(
+            CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
+        )
+        if throttle_ms > 0:
+            # The client gets nothing now and asks again when it may.
+            broker.quotas.take_back(
+                CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
+            )
+            exchange.throttle(throttle_ms)
+            self._send(
+                FetchResponse(
+                    throttle_time_ms=exchange.throttle_ms, session_id=self._context.known_session_id
+                )
+            )
+            return
+        exchange.throttle_for_time()
+        session_id = self._context.session_id(answered, now_ms)
+        response = FetchResponse(
+            throttle_time_ms=exchange.throttle_ms, session_id=session_id, responses=_by_topic(answered)
+        )
+        if exchange.version >= _FIRST_VERSION_WITH_ENDPOINTS:
+            response.node_endpoints = self._leaders(answered)
+        self._send(response)
+
+    def _send(self, response: FetchResponse) -> None:
+        self.exchange.respond_with_header(encode_parts(response, self.exchange.version))
+
+    def _leaders(self, answered: Answered) -> list[NodeEndpoint]:
+        leaders = {answer.current_leader.leader_id for _, answer in answered}
+        return [
+            NodeEndpoint(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+            for node in self._broker.image.brokers.values()
+            if node.id in leaders and (endpoint := node.endpoint(self.exchange.session.listener)) is not None
+        ]
+
+
+class DelayedFetch(DelayedOperation):
+    def __init__(self, timeout_ms: int, fetch: Fetch) -> None:
+        super().__init__(timeout_ms)
+        self._fetch = fetch
+
+    def try_complete(self) -> bool:
+        if self._fetch.exchange.connection.is_closed:
+            return self.force_complete()
+        return self._fetch.has_enough() and self.force_complete()
+
+    def on_complete(self) -> None:
+        if not self._fetch.exchange.connection.is_closed:
+            self._fetch.respond(self._fetch.read())
+
+
+def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
+    try:
+        context = broker.fetch_sessions.context(request, exchange.version, broker.now_ms)
+    except KafkaError as error:
+        exchange.respond(FetchResponse(error_code=error.code))
+        return
+    fetch = Fetch(broker, exchange, request, context)
+    answered = fetch.read()
+    if (
+        request.max_wait_ms <= 0
+        or fetch.is_urgent
+        or fetch.size_bytes >= request.min_bytes
+        or not context.targets
+    ):
+        fetch.respond(answered)
+        return
+    broker.replicas.waiting_fetches.try_complete_else_watch(
+        DelayedFetch(request.max_wait_ms, fetch), fetch.watch_keys()
+    )
+
+
+def _by_topic(answered: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Partitions of a topic together where they follow each other, in the order in which they were read."""
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[str, bytes] | None = None
+    for target, answer in answered:
+        key = (target.topic, target.topic_id)
+        if key != last:
+            topics.append(FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id))
+            last = key
+        topics[-1].partitions.append(answer)
+    return topics

@@ -1,0 +1,189 @@
+"""Metadata, versions 0 to 13: the brokers, and the topics that are asked for.
+
+- Null topics (an empty list in version 0) ask for all. From version 10 a topic may be named by its id.
+- A topic that does not exist is created if client and broker allow it (version 4 on; older clients always allow it);
+  the answer then waits for the new topic instead of sending the client round again.
+- Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import Exchange
+from barnabas.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.coordination.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
+from barnabas.coordination.topic_names import is_legal_topic_name
+from barnabas.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    LeaderNotAvailable,
+    ListenerNotFound,
+    ReplicaNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.model import BrokerId
+from barnabas.protocol.message import ZERO_UUID
+from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_FIRST_VERSION_WITH_LISTENER_ERROR: Final = 6
+_FIRST_VERSION_WITH_IDS: Final = 12
+_VERSIONS_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
+
+
+async def _create_and_answer(
+    broker: Broker, exchange: Exchange, request: MetadataRequest, missing: list[str]
+) -> MetadataResponse:
+    failed = await broker.controller.auto_create_topics(missing)
+    await broker.replicas.opened(missing)
+    return _answer(broker, exchange, request, failed)
+
+
+def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> object:
+    image = broker.image
+    if request.topics is not None and exchange.version < _FIRST_VERSION_WITH_IDS:
+        for topic in request.topics:
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                raise InvalidRequest(
+                    f"Metadata version {exchange.version} names topics, it does not know their ids"
+                )
+    if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        missing = [
+            topic.name
+            for topic in request.topics
+            if topic.name is not None
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in image.topics
+            and is_legal_topic_name(topic.name)
+        ]
+        if missing:
+            return _create_and_answer(broker, exchange, request, missing)
+    return _answer(broker, exchange, request, {})
+
+
+def _answer(
+    broker: Broker, exchange: Exchange, request: MetadataRequest, failed: dict[str, KafkaError]
+) -> MetadataResponse:
+    image = broker.image
+    version = exchange.version
+    topics = [
+        _topic(image, found, exchange, asks_operations=request.include_topic_authorized_operations)
+        if isinstance(found, TopicImage)
+        else found
+        for found in _wanted(image, request, version, failed)
+    ]
+    listener = exchange.session.listener
+    brokers = [
+        MetadataResponseBroker(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+        for node in image.brokers.values()
+        if (endpoint := node.endpoint(listener)) is not None
+    ]
+    asks_cluster = (
+        request.include_cluster_authorized_operations and version in _VERSIONS_WITH_CLUSTER_OPERATIONS
+    )
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+    )
+
+
+def _wanted(
+    image: MetadataImage, request: MetadataRequest, version: int, failed: dict[str, KafkaError]
+) -> list[TopicImage | MetadataResponseTopic]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return list(image.topics.values())
+    wanted: list[TopicImage | MetadataResponseTopic] = []
+    seen: set[str | bytes] = set()
+    for asked in request.topics:
+        key = asked.topic_id if asked.topic_id != ZERO_UUID else asked.name or ""
+        if key in seen:
+            continue
+        seen.add(key)
+        if asked.topic_id != ZERO_UUID:
+            by_id = image.topic_by_id(asked.topic_id)
+            wanted.append(
+                by_id
+                or MetadataResponseTopic(error_code=UnknownTopicId.code, name=None, topic_id=asked.topic_id)
+            )
+            continue
+        name = asked.name or ""
+        topic = image.topics.get(name)
+        if topic is not None:
+            wanted.append(topic)
+            continue
+        error: type[KafkaError] = UnknownTopicOrPartition
+        if name in failed:
+            error = type(failed[name])
+        elif not is_legal_topic_name(name):
+            error = InvalidTopicException
+        wanted.append(
+            MetadataResponseTopic(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
+        )
+    return wanted
+
+
+def _topic(
+    image: MetadataImage, topic: TopicImage, exchange: Exchange, *, asks_operations: bool
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _partition(image, index, partition, exchange.session.listener, exchange.version)
+            for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS if asks_operations else NOT_ASKED,
+    )
+
+
+def _partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener: str, version: int
+) -> MetadataResponsePartition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0:
+        replicas = [replica for replica in replicas if is_reachable(image, replica, listener)]
+        isr = [replica for replica in isr if is_reachable(image, replica, listener)]
+    error_code, leader = leader_for_clients(
+        image, partition, listener, tells_listener_error=version >= _FIRST_VERSION_WITH_LISTENER_ERROR
+    )
+    if error_code == 0 and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+        error_code = ReplicaNotAvailable.code
+    return MetadataResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(replicas),
+        isr_nodes=list(isr),
+        offline_replicas=[each for each in partition.replicas if not is_reachable(image, each, listener)],
+    )
+
+
+def is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
+    node = image.brokers.get(broker_id)
+    return node is not None and node.endpoint(listener) is not None
+
+
+def leader_for_clients(
+    image: MetadataImage, partition: PartitionImage, listener: str, *, tells_listener_error: bool = True
+) -> tuple[int, int]:
+    """An error code and the leader's id, -1 if clients of the listener cannot reach one."""
+    node = image.brokers.get(partition.leader)
+    if node is None:
+        return LeaderNotAvailable.code, -1
+    if node.endpoint(listener) is None:
+        return (ListenerNotFound.code if tells_listener_error else LeaderNotAvailable.code), -1
+    return 0, partition.leader

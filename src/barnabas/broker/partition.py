@@ -1,0 +1,131 @@
+"""A partition as this broker has it: who leads it, who is in sync, and the log of the replica here.
+
+On one node the replica here is the leader and alone in sync, so the high watermark follows the end of the log at once.
+What replication needs (epochs, the in-sync set, the bound it puts on the high watermark) is in place all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.coordination.image import PartitionImage
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
+from barnabas.log.append import AppendInfo
+from barnabas.log.file_system import Data
+from barnabas.log.partition_log import PartitionLog
+from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.records.policy import AppendOrigin
+
+ACKS_ALL: Final = -1
+ANY_EPOCH: Final = -1
+
+
+class Partition:
+    __slots__ = (
+        "_broker_id",
+        "_on_change",
+        "in_sync",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "log",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        broker_id: BrokerId,
+        on_change: Callable[[Partition], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._broker_id = broker_id
+        # Called when a waiting produce, fetch or deletion may have got what it waits for.
+        self._on_change = on_change
+        # None until the log is open, and again when its directory has failed.
+        self.log: PartitionLog | None = None
+        self.is_leader = False
+        self.leader = BrokerId(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.in_sync: tuple[BrokerId, ...] = ()
+
+    def apply(self, image: PartitionImage) -> None:
+        """Takes over what the controller has decided. A leader of a new epoch begins it where its log ends."""
+        begins_epoch = image.leader == self._broker_id and image.leader_epoch > self.leader_epoch
+        self.leader = image.leader
+        self.is_leader = image.leader == self._broker_id
+        self.leader_epoch = image.leader_epoch
+        self.replicas = image.replicas
+        self.in_sync = image.isr
+        if begins_epoch and self.log is not None:
+            self._begin_epoch(self.log)
+
+    def open(self, log: PartitionLog) -> None:
+        self.log = log
+        if self.is_leader:
+            self._begin_epoch(log)
+
+    def close(self) -> None:
+        self.log = None
+
+    def _begin_epoch(self, log: PartitionLog) -> None:
+        log.assign_epoch(self.leader_epoch, log.log_end_offset)
+        self._advance_high_watermark(log)
+
+    def leader_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
+        """The log, for whoever has to ask the leader and may have told which epoch it believes in."""
+        log = self.log
+        if log is None or log.failure:
+            raise KafkaStorageError(
+                f"the log of {self.topic_partition} is not available: its directory is offline"
+            )
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"broker {self.leader} leads {self.topic_partition}")
+        if current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch:
+            where = (
+                f"{self.topic_partition} is at leader epoch {self.leader_epoch}, not {current_leader_epoch}"
+            )
+            raise (FencedLeaderEpoch if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(
+                where
+            )
+        return log
+
+    def append(self, records: Data, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+        log = self.leader_log()
+        # A topic with fewer replicas than min.insync.replicas asks for all that it has.
+        if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):
+            raise NotEnoughReplicas(
+                f"{self.topic_partition} has {len(self.in_sync)} replicas in sync, and min.insync.replicas is"
+                f" {log.config.min_insync_replicas}"
+            )
+        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        self._advance_high_watermark(log)
+        self._on_change(self)
+        return info
+
+    def delete_records(self, before_offset: int) -> int:
+        """The new start of the log."""
+        log = self.leader_log()
+        start_offset = log.delete_records(before_offset)
+        self._on_change(self)
+        return start_offset
+
+    def low_watermark(self) -> int:
+        """The highest start of the log that every replica has reached: here there is one replica."""
+        return self.leader_log().log_start_offset
+
+    def _advance_high_watermark(self, log: PartitionLog) -> None:
+        if self.in_sync == (self._broker_id,):
+            log.advance_high_watermark(log.log_end_offset)

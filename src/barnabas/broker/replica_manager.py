@@ -1,0 +1,163 @@
+"""The partitions of this broker, and the requests that wait for something to happen to one of them.
+
+The controller's images say which partitions there are; their logs are made and opened by the log manager, off the
+event loop. A partition that is not open yet, or whose directory has failed, is there all the same and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from typing import Final
+
+from barnabas.broker.partition import Partition
+from barnabas.broker.purgatory import Purgatory
+from barnabas.broker.timing_wheel import Timer
+from barnabas.coordination.image import MetadataImage, TopicImage
+from barnabas.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.log.partition_log import PartitionLog
+from barnabas.model import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+# Makes or opens the log of a partition with a topic id, for a leader of an epoch. It may wait for the disk.
+OpenLog = Callable[[TopicPartition, bytes, int], PartitionLog]
+
+LOGS_OPENED_AT_ONCE: Final = 32
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        loop: asyncio.AbstractEventLoop,
+        timer: Timer,
+        open_log: OpenLog,
+        executor: Executor,
+        *,
+        fetch_purge_interval: int = 1_000,
+        produce_purge_interval: int = 1_000,
+        delete_records_purge_interval: int = 1,
+    ) -> None:
+        self.broker_id = broker_id
+        self.waiting_fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
+        self.waiting_produces = Purgatory(timer, purge_interval=produce_purge_interval)
+        self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
+        self._loop = loop
+        self._open_log = open_log
+        self._executor = executor
+        self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._changed: set[TopicPartition] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        found = self._partitions.get(TopicPartition(topic, index))
+        if found is None:
+            raise UnknownTopicOrPartition(f"this broker has no partition {index} of a topic {topic!r}")
+        return found
+
+    def find(self, topic_partition: TopicPartition) -> Partition | None:
+        return self._partitions.get(topic_partition)
+
+    def apply(self, topics: Iterable[TopicImage]) -> None:
+        """Takes over what the controller has decided. Logs of new partitions are opened by and by: see `opened`."""
+        unopened = []
+        for topic in topics:
+            for index, image in enumerate(topic.partitions):
+                if self.broker_id not in image.replicas:
+                    continue
+                key = TopicPartition(topic.name, index)
+                partition = self._partitions.get(key)
+                if partition is None or partition.topic_id != topic.id:
+                    partition = Partition(key, topic.id, self.broker_id, self._note_change)
+                    self._partitions[key] = partition
+                partition.apply(image)
+                if partition.log is None and key not in self._opening:
+                    unopened.append(partition)
+        for start in range(0, len(unopened), LOGS_OPENED_AT_ONCE):
+            self._begin_opening(unopened[start : start + LOGS_OPENED_AT_ONCE])
+
+    async def opened(self, topics: Iterable[str]) -> None:
+        """Returns when no log of these topics is still being made or opened, whether that went well or not."""
+        names = set(topics)
+        pending = {opening for key, opening in self._opening.items() if key.topic in names}
+        if pending:
+            await asyncio.wait(pending)
+
+    def _begin_opening(self, partitions: list[Partition]) -> None:
+        opening = self._loop.run_in_executor(self._executor, self._open_logs, partitions)
+
+        def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
+            logs = [None] * len(partitions) if finished.cancelled() else finished.result()
+            for partition, opened in zip(partitions, logs, strict=True):
+                del self._opening[partition.topic_partition]
+                # A partition may have gone while its log was being made; then the log goes too.
+                if opened is not None and self._partitions.get(partition.topic_partition) is partition:
+                    partition.open(opened)
+            waiter.set_result(None)
+
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        for partition in partitions:
+            self._opening[partition.topic_partition] = waiter
+        opening.add_done_callback(done)
+
+    def _open_logs(self, partitions: list[Partition]) -> list[PartitionLog | None]:
+        logs: list[PartitionLog | None] = []
+        for partition in partitions:
+            try:
+                logs.append(
+                    self._open_log(partition.topic_partition, partition.topic_id, partition.leader_epoch)
+                )
+            except KafkaError as error:
+                log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
+                logs.append(None)
+        return logs
+
+    def remove(self, topics: Iterable[TopicImage]) -> list[TopicPartition]:
+        """Forgets topics that are gone; whoever waits for one of their partitions finds out now."""
+        removed = []
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                key = TopicPartition(topic.name, index)
+                partition = self._partitions.get(key)
+                if partition is not None and partition.topic_id == topic.id:
+                    del self._partitions[key]
+                    partition.close()
+                    removed.append(key)
+                    self._note_change(partition)
+        return removed
+
+    def _note_change(self, partition: Partition) -> None:
+        # Those who wait are answered after the request that made the change, and once for many changes.
+        if not self._changed:
+            self._loop.call_soon(self._complete_waiting)
+        self._changed.add(partition.topic_partition)
+
+    def _complete_waiting(self) -> None:
+        changed = self._changed
+        self._changed = set()
+        for key in changed:
+            self.waiting_produces.check_and_complete(key)
+            self.waiting_fetches.check_and_complete(key)
+            self.waiting_deletions.check_and_complete(key)
+
+
+def changed_topics(before: MetadataImage, after: MetadataImage) -> tuple[list[TopicImage], list[TopicImage]]:
+    """Topics that are new or different, and topics that are gone (with a new id, a topic is both)."""
+    if before.topics is after.topics:
+        return [], []
+    changed = [topic for name, topic in after.topics.items() if before.topics.get(name) is not topic]
+    gone = [
+        topic
+        for name, topic in before.topics.items()
+        if (now := after.topics.get(name)) is None or now.id != topic.id
+    ]
+    return changed, gone

@@ -1,0 +1,56 @@
+"""Which APIs this broker answers, in which versions, and where: one row an API.
+
+A version that is not listed here is not advertised, and a client that asks for it all the same is cut off. Rows are
+found at start; a handler's module is loaded when its API is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from barnabas.protocol.apis import Api, api_for_name
+
+
+class Route(NamedTuple):
+    name: str
+    first_version: int
+    last_version: int
+    module: str
+
+    @property
+    def api(self) -> Api:
+        return api_for_name(self.name)
+
+    def load(self) -> Callable[..., Any]:
+        handle: Callable[..., Any] = importlib.import_module(f"barnabas.broker.handlers.{self.module}").handle
+        return handle
+
+
+ROUTES: Final = (
+    Route("Produce", 0, 13, "produce"),
+    Route("Fetch", 0, 18, "fetch"),
+    Route("ListOffsets", 0, 11, "list_offsets"),
+    Route("Metadata", 0, 13, "metadata"),
+    Route("ApiVersions", 0, 4, "api_versions"),
+    Route("CreateTopics", 0, 7, "create_topics"),
+    Route("DeleteTopics", 0, 6, "delete_topics"),
+    Route("DeleteRecords", 0, 2, "delete_records"),
+    # Version 6 asks for two-phase commit, which needs a transaction coordinator that keeps transactions open.
+    Route("InitProducerId", 0, 5, "init_producer_id"),
+    Route("OffsetForLeaderEpoch", 0, 4, "offset_for_leader_epoch"),
+    Route("DescribeConfigs", 0, 4, "describe_configs"),
+    Route("AlterConfigs", 0, 2, "alter_configs"),
+    Route("AlterReplicaLogDirs", 0, 2, "alter_replica_log_dirs"),
+    Route("DescribeLogDirs", 0, 5, "describe_log_dirs"),
+    Route("CreatePartitions", 0, 3, "create_partitions"),
+    Route("ElectLeaders", 0, 2, "elect_leaders"),
+    Route("IncrementalAlterConfigs", 0, 1, "incremental_alter_configs"),
+    Route("AlterPartitionReassignments", 0, 1, "alter_partition_reassignments"),
+    Route("ListPartitionReassignments", 0, 0, "list_partition_reassignments"),
+    Route("DescribeClientQuotas", 0, 1, "describe_client_quotas"),
+    Route("AlterClientQuotas", 0, 1, "alter_client_quotas"),
+    Route("DescribeCluster", 0, 2, "describe_cluster"),
+    Route("DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
+)
