@@ -318,8 +318,13 @@ class SimulatedFileSystem:
 
     def kill(self) -> SimulatedFileSystem:
         """What the next process finds: all of it, with what was not synced still at risk. This one is dead."""
-        reborn = SimulatedFileSystem(self.clock)
+        reborn = self.clone()
         self._crashed = True
+        return reborn
+
+    def clone(self) -> SimulatedFileSystem:
+        """A copy that goes its own way, without the faults."""
+        reborn = SimulatedFileSystem(self.clock)
         copies: dict[_Node, _Node] = {self._root: reborn._root}
 
         def copy(node: _Node) -> _Node:
