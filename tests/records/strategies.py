@@ -24,7 +24,7 @@ SEEDED = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=150,
+    max_examples=80,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

@@ -19,6 +19,8 @@ from barnabas.errors import (
 )
 from barnabas.model import (
     NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     LeaderEpoch,
     Offset,
@@ -265,7 +267,9 @@ def _rebuild(
     target: CompressionType,
 ) -> ValidatedRecords:
     """The records in the topic's format and compression, which a message a record is in v0 and v1 uncompressed."""
+    producer_id, producer_epoch = first.producer_id, first.producer_epoch
     if policy.magic < MAGIC_V2:
+        producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         if target is CompressionType.ZSTD:
             raise UnsupportedCompressionType(f"message format v{policy.magic} has no zstd")
         if any(record.headers for record in records):
@@ -280,8 +284,8 @@ def _rebuild(
         timestamp_type=policy.timestamp_type,
         base_offset=base_offset,
         log_append_time=log_append_time,
-        producer_id=first.producer_id,
-        producer_epoch=first.producer_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         base_sequence=first.base_sequence,
         is_transactional=first.is_transactional,
         is_control=first.is_control,
