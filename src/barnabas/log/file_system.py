@@ -14,6 +14,7 @@ import errno
 import os
 import resource
 import shutil
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from barnabas.errors import KafkaStorageError
@@ -29,6 +30,10 @@ OPEN_FILES_MAX: Final = 16_384
 INDEX_MEMORY_BYTES: Final = 32 << 20
 
 Data = bytes | bytearray | memoryview
+
+# fdatasync writes content and size, and may leave the times behind; macOS has none.
+_sync_all: Final[Callable[[int], None]] = os.fsync
+_sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class StorageFailure(KafkaStorageError):
@@ -68,7 +73,8 @@ class File(Protocol):
 
     def size_bytes(self) -> int: ...
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor, good as long as a reference to the file is held; see primitives/file_slice.py."""
 
 
 class FileSystem(Protocol):
@@ -167,10 +173,9 @@ class DiskFile:
         except OSError as error:
             raise storage_failure("truncate", self._path, error.errno) from error
 
-    def sync(self) -> None:
-        # fdatasync writes the size as well: only times may be left behind.
+    def sync(self, sync: Callable[[int], None] = _sync_data) -> None:
         try:
-            _sync_data(self._descriptor)
+            sync(self._descriptor)
         except OSError as error:
             raise storage_failure("sync", self._path, error.errno) from error
 
@@ -185,10 +190,6 @@ class DiskFile:
 
     def __repr__(self) -> str:
         return f"DiskFile({self._path!r})"
-
-
-# macOS has no fdatasync.
-_sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class DiskFileSystem:
@@ -263,11 +264,7 @@ class DiskFileSystem:
             raise storage_failure("remove", path, error.errno) from error
 
     def sync_dir(self, path: str) -> None:
-        directory = DiskFile(path, READ)
-        try:
-            os.fsync(directory.fileno())
-        except OSError as error:
-            raise storage_failure("sync", path, error.errno) from error
+        DiskFile(path, READ).sync(_sync_all)
 
     def read_file(self, path: str) -> bytes:
         file = DiskFile(path, READ)

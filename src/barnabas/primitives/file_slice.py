@@ -4,6 +4,9 @@ A slice owns a reference to its open file, and a file's descriptor is closed whe
 gone: the interpreter's own count is the only one. So a segment may be deleted, or its file closed to spare
 descriptors, while a slice of it is still being sent, and the descriptor cannot be reused for another topic's file
 in between.
+
+Whoever uses `fileno` must hold the file in an attribute or a container until the system call is over. A local
+variable does not do: compiled code drops it after its last use, which is the call of `fileno` itself.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ class OpenFile(Protocol):
         """The bytes at the position, fewer where the file ends before."""
 
     def fileno(self) -> int:
-        """The descriptor, good as long as a reference to the file is held."""
+        """The descriptor, good as long as a reference to the file is held beyond this call."""
 
 
 class FileSlice:
