@@ -63,13 +63,21 @@ def modules_after(code: str) -> set[str]:
     return set(json.loads(child.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "bound_ms"), [(HELP, HELP_BOUND_MS), (IMPORT, IMPORT_BOUND_MS)], ids=["help", "import"]
-)
-def test_processor_time(arguments: list[str], bound_ms: int) -> None:
-    best_ms = min(processor_ms(arguments) for _ in range(ATTEMPTS))
-    print(f"{' '.join(arguments)}: {best_ms:.0f} ms of processor time, promised are {bound_ms} ms")
-    assert best_ms < bound_ms * SLACK
+def best_ms(arguments: list[str]) -> float:
+    return min(processor_ms(arguments) for _ in range(ATTEMPTS))
+
+
+def test_help_is_fast() -> None:
+    spent_ms = best_ms(HELP)
+    print(f"barnabas --help: {spent_ms:.0f} ms of processor time, promised are {HELP_BOUND_MS}")
+    assert spent_ms < HELP_BOUND_MS * SLACK
+
+
+def test_the_protocol_is_loaded_fast() -> None:
+    """All of its modules but the message types, beyond what Python itself takes to start."""
+    spent_ms = best_ms(IMPORT) - best_ms(["-c", "pass"])
+    print(f"import barnabas.protocol.*: {spent_ms:.0f} ms of processor time, promised are {IMPORT_BOUND_MS}")
+    assert spent_ms < IMPORT_BOUND_MS * SLACK
 
 
 AFTER_HELP = """

@@ -1,0 +1,65 @@
+"""What the README shows is what happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+TIMEOUT_S = 120
+
+
+def sessions() -> list[list[tuple[str, str]]]:
+    """The console blocks, each as commands with the output below them; `>` continues a command."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [
+        [
+            (command.replace("\n>", "\n"), output)
+            for command, output in re.findall(r"^\$ (.*\n(?:> .*\n)*)((?:[^$].*\n)*)", block, re.MULTILINE)
+        ]
+        for block in blocks
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", sessions(), ids=lambda session: session[0][0].strip()[:40])
+def test_the_tour(session: list[tuple[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    command_file = programs / "barnabas"
+    command_file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m barnabas "$@"\n')
+    command_file.chmod(0o755)
+    import_path = os.pathsep.join(
+        str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+    )
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": import_path,
+        "PYTHONUTF8": "1",
+    }
+    for command, output in session:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.stdout == output, command
+
+
+def test_the_tour_is_not_empty() -> None:
+    assert sum(len(session) for session in sessions()) >= 7
