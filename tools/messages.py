@@ -32,7 +32,7 @@ _PYTHON_TYPES: Final = {
     "uuid": "Uuid",
     "string": "str",
     "bytes": "bytes",
-    "records": "Buffer",
+    "records": "Records",
 }
 
 
@@ -40,7 +40,7 @@ def module_text(schema: MessageSchema) -> str:
     """The module of one message: its structs, inner ones first, then the message itself."""
     is_hot = schema.name in HOT_MESSAGES
     classes = "\n\n".join(_class_text(struct, is_hot) for struct in (*schema.structs, schema))
-    shared = ("EMPTY", "Buffer", "TaggedFields", "Uuid", "ZERO_UUID", "equal", "show")
+    shared = ("EMPTY", "Records", "TaggedFields", "Uuid", "ZERO_UUID", "equal", "show")
     # A name is imported only where the classes use it as a word of its own.
     words = set(classes.replace("[", " ").replace("]", " ").replace(",", " ").replace("(", " ").split())
     imports = ", ".join(name for name in _sorted_as_ruff_does(shared) if name in words)

@@ -49,10 +49,10 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 from barnabas.protocol.errors import Malformed
-from barnabas.protocol.message import ZERO_UUID, Buffer
+from barnabas.protocol.message import ZERO_UUID, Buffer, Records
 from barnabas.protocol.native.wire import (
-    Splices, read_count, read_i8, read_i32_list, read_i64_list, read_nullable_count, read_nullable_string,
-    read_records, read_string, read_tag, read_tags, read_uuid, read_uvarint, spliced, write_bool, write_count,
+    Splices, finished, read_count, read_i8, read_i32_list, read_i64_list, read_nullable_count, read_nullable_string,
+    read_records, read_string, read_tag, read_tags, read_uuid, read_uvarint, write_bool, write_count,
     write_i8, write_i32_list, write_i64_list, write_nullable_string, write_records, write_string, write_tags,
     write_unknown_tags, write_uuid,
 )
@@ -216,12 +216,13 @@ class _Module:
         ):
             self._emit("data = source if isinstance(source, bytes) else bytes(source)")
             self._emit(f"return read_{struct.function_name}(data, position, version{view})")
-        with self._block(f"def encode(version: i64, message: {struct.name}) -> bytes:"):
+        wanted = ", wanted: Splices | None = None" if struct.has_records() else ""
+        with self._block(f"def encode(version: i64, message: {struct.name}{wanted}) -> bytes:"):
             self._emit("out = BytesWriter()")
             if struct.has_records():
                 self._emit("splices: Splices = []")
                 self._emit(f"write_{struct.function_name}(out, message, version, splices)")
-                self._emit("return spliced(out, splices)")
+                self._emit("return finished(out, splices, wanted)")
             else:
                 self._emit(f"write_{struct.function_name}(out, message, version)")
                 self._emit("return out.getvalue()")
@@ -436,7 +437,7 @@ def _is_optional(field: Field) -> bool:
 
 
 def _local_type(field: Field) -> str:
-    element = field.struct.name if field.struct else {"string": "str", "records": "Buffer"}.get(field.kind)
+    element = field.struct.name if field.struct else {"string": "str", "records": "Records"}.get(field.kind)
     if field.is_array:
         type_name = f"list[{element or 'int'}]"
     else:

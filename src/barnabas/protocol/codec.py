@@ -17,7 +17,7 @@ from barnabas.protocol.decoders import Decoder, write_decoder
 from barnabas.protocol.encoders import Encoder, write_encoder
 from barnabas.protocol.errors import UnsupportedMessageVersion
 from barnabas.protocol.faults import raise_decode_error, raise_encode_error, raise_leftover_error
-from barnabas.protocol.message import Buffer, Message
+from barnabas.protocol.message import Buffer, Message, Records
 from barnabas.protocol.native import native_codec
 from barnabas.protocol.schema import MessageSchema, load_schema
 
@@ -57,6 +57,25 @@ def encode(message: Message, version: int) -> bytes:
         return encoder(message)
     except _ENCODE_FAULTS:
         raise_encode_error(load_schema(message_class.__name__), version, message)
+
+
+def encode_parts(message: Message, version: int) -> list[bytes | Records]:
+    """The same bytes in parts, with records as they are: a slice of a file stays one, and nothing large is copied."""
+    message_class = type(message)
+    encoder = _ENCODERS.get((message_class, version)) or _new_encoder(message_class, version)
+    splices: list[tuple[int, Records]] = []
+    try:
+        written = encoder(message, splices)
+    except _ENCODE_FAULTS:
+        raise_encode_error(load_schema(message_class.__name__), version, message)
+    parts: list[bytes | Records] = []
+    start = 0
+    for position, records in splices:
+        parts.append(written[start:position])
+        parts.append(records)
+        start = position
+    parts.append(written[start:])
+    return parts
 
 
 def encode_into(out: bytearray, message: Message, version: int) -> None:

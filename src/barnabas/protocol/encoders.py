@@ -1,4 +1,6 @@
-"""Writes encoders: `encode(m) -> bytes` for one version of one message.
+"""Writes encoders: `encode(m, splices=None) -> bytes` for one version of one message.
+
+Records go into the bytes, or, where the caller gives a list for them, into that list.
 
 An encoder raises what comes when a value does not fit (`Malformed`, struct.error, TypeError, AttributeError, …), and
 `faults.raise_encode_error` then says which field it was.
@@ -16,7 +18,10 @@ from barnabas.protocol.schema import PRIMITIVE_KINDS, Field, MessageSchema, Stru
 from barnabas.protocol.source import FORMATS, MAX_STRING_BYTES, Source
 from barnabas.protocol.varint import append_varint
 
-Encoder = Callable[[Any], bytes]
+Encoder = Callable[..., bytes]
+
+Splices = list[tuple[int, Any]]
+"""Records that stay out of the message that is being written, each with the position where it belongs."""
 
 _CLASSIC_NULLS: Final = {"h": struct.pack(">h", -1), "i": struct.pack(">i", -1)}
 
@@ -64,7 +69,7 @@ class _EncoderWriter:
         self._struct(self._source.schema, message)
         self._flush()
         self._source.line("return bytes(out)")
-        return self._source.compile("encode(m)")
+        return self._source.compile("encode(m, splices=None)")
 
     def _struct(self, schema: StructSchema, variable: str) -> None:
         """Writes a struct. The last run may still be open after it."""
@@ -156,7 +161,13 @@ class _EncoderWriter:
                 source.line("raise Malformed")
         self._length(field, f"len({data})", classic_format)
         self._flush()
-        source.line(f"{self._out} += {data}")
+        if field.kind == "records" and self._out == "out":
+            with source.block("if splices is not None:"):
+                source.line(f"splices.append((len(out), {data}))")
+            with source.block("else:"):
+                source.line(f"out += {data}")
+        else:
+            source.line(f"{self._out} += {data}")
 
     def _array(self, field: Field, value: str, classic_format: str) -> None:
         source = self._source

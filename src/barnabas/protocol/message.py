@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol, TypeAlias
 
+from barnabas.primitives.file_slice import FileSlice
+
 Uuid: TypeAlias = bytes
 """16 bytes; Kafka's text form of it is unpadded base64url (see `json_form`)."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What a `records` field holds: a view of the bytes it was decoded from, or any bytes to encode."""
+"""What is decoded."""
+
+Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
+"""What a `records` field holds: a view of the bytes it was decoded from, any bytes to encode, or for
+`codec.encode_parts` a part of a file that is sent without being read."""
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
 """Tagged fields that the schema does not know, by ascending tag: encoders refuse any other order, as Kafka does."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from barnabas.protocol.message import EMPTY, ZERO_UUID, Buffer, TaggedFields, Uuid, equal, show
+from barnabas.protocol.message import EMPTY, ZERO_UUID, Records, TaggedFields, Uuid, equal, show
 
 
 @mypyc_attr(acyclic=True)
@@ -152,7 +152,7 @@ class PartitionData:
     snapshot_id: SnapshotId
     aborted_transactions: list[AbortedTransaction] | None
     preferred_read_replica: int
-    records: Buffer | None
+    records: Records | None
     unknown_tagged_fields: TaggedFields
 
     def __init__(
@@ -168,7 +168,7 @@ class PartitionData:
         snapshot_id: SnapshotId | None = None,
         aborted_transactions: list[AbortedTransaction] | None = EMPTY,
         preferred_read_replica: int = -1,
-        records: Buffer | None = None,
+        records: Records | None = None,
         unknown_tagged_fields: TaggedFields = (),
     ) -> None:
         self.partition_index = partition_index

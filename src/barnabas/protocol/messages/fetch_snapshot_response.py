@@ -5,7 +5,7 @@ Written by `make messages` from schemas/FetchSnapshotResponse.json.
 
 from __future__ import annotations
 
-from barnabas.protocol.message import EMPTY, Buffer, TaggedFields, equal, show
+from barnabas.protocol.message import EMPTY, Records, TaggedFields, equal, show
 
 
 class SnapshotId:
@@ -81,7 +81,7 @@ class PartitionSnapshot:
     current_leader: LeaderIdAndEpoch
     size: int
     position: int
-    unaligned_records: Buffer | None
+    unaligned_records: Records | None
     unknown_tagged_fields: TaggedFields
 
     def __init__(
@@ -93,7 +93,7 @@ class PartitionSnapshot:
         current_leader: LeaderIdAndEpoch | None = None,
         size: int = 0,
         position: int = 0,
-        unaligned_records: Buffer | None = None,
+        unaligned_records: Records | None = None,
         unknown_tagged_fields: TaggedFields = (),
     ) -> None:
         self.index = index

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from barnabas.protocol.message import EMPTY, ZERO_UUID, Buffer, TaggedFields, Uuid, equal, show
+from barnabas.protocol.message import EMPTY, ZERO_UUID, Records, TaggedFields, Uuid, equal, show
 
 
 @mypyc_attr(acyclic=True)
@@ -18,14 +18,14 @@ class PartitionProduceData:
         "unknown_tagged_fields",
     )
     index: int
-    records: Buffer | None
+    records: Records | None
     unknown_tagged_fields: TaggedFields
 
     def __init__(
         self,
         *,
         index: int = 0,
-        records: Buffer | None = None,
+        records: Records | None = None,
         unknown_tagged_fields: TaggedFields = (),
     ) -> None:
         self.index = index

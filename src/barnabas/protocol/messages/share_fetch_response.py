@@ -5,7 +5,7 @@ Written by `make messages` from schemas/ShareFetchResponse.json.
 
 from __future__ import annotations
 
-from barnabas.protocol.message import EMPTY, ZERO_UUID, Buffer, TaggedFields, Uuid, equal, show
+from barnabas.protocol.message import EMPTY, ZERO_UUID, Records, TaggedFields, Uuid, equal, show
 
 
 class LeaderIdAndEpoch:
@@ -86,7 +86,7 @@ class PartitionData:
     acknowledge_error_code: int
     acknowledge_error_message: str | None
     current_leader: LeaderIdAndEpoch
-    records: Buffer | None
+    records: Records | None
     acquired_records: list[AcquiredRecords]
     unknown_tagged_fields: TaggedFields
 
@@ -99,7 +99,7 @@ class PartitionData:
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
-        records: Buffer | None = None,
+        records: Records | None = None,
         acquired_records: list[AcquiredRecords] = EMPTY,
         unknown_tagged_fields: TaggedFields = (),
     ) -> None:

@@ -30,6 +30,7 @@ from barnabas.protocol.messages.fetch_response import (
 )
 from barnabas.protocol.native.wire import (
     Splices,
+    finished,
     read_count,
     read_nullable_count,
     read_nullable_string,
@@ -39,7 +40,6 @@ from barnabas.protocol.native.wire import (
     read_tags,
     read_uuid,
     read_uvarint,
-    spliced,
     write_count,
     write_nullable_string,
     write_records,
@@ -432,8 +432,8 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[FetchResponse, 
     return read_fetch_response(data, position, version, memoryview(source))
 
 
-def encode(version: i64, message: FetchResponse) -> bytes:
+def encode(version: i64, message: FetchResponse, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     splices: Splices = []
     write_fetch_response(out, message, version, splices)
-    return spliced(out, splices)
+    return finished(out, splices, wanted)

@@ -19,13 +19,13 @@ from barnabas.protocol.message import ZERO_UUID, Buffer
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.native.wire import (
     Splices,
+    finished,
     read_count,
     read_nullable_string,
     read_records,
     read_string,
     read_tags,
     read_uuid,
-    spliced,
     write_count,
     write_nullable_string,
     write_records,
@@ -153,8 +153,8 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ProduceRequest,
     return read_produce_request(data, position, version, memoryview(source))
 
 
-def encode(version: i64, message: ProduceRequest) -> bytes:
+def encode(version: i64, message: ProduceRequest, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     splices: Splices = []
     write_produce_request(out, message, version, splices)
-    return spliced(out, splices)
+    return finished(out, splices, wanted)

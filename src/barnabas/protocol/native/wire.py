@@ -21,8 +21,9 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
+from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol.errors import Malformed
-from barnabas.protocol.message import Buffer, TaggedFields
+from barnabas.protocol.message import Buffer, Records, TaggedFields
 
 MAX_STRING_BYTES: Final = 0x7FFF
 MAX_VARINT: Final = 0x7FFFFFFF
@@ -30,7 +31,7 @@ MAX_VARINT: Final = 0x7FFFFFFF
 # Records of this size and more are copied once, into the finished message.
 SPLICE_BYTES: Final = 2048
 
-Splices: TypeAlias = list[tuple[int, Buffer]]
+Splices: TypeAlias = list[tuple[int, Records]]
 """Records that are not yet in the message that is being written, each with the position where it belongs."""
 
 
@@ -222,26 +223,31 @@ def write_uuid(out: BytesWriter, value: bytes) -> None:
     out.write(value)
 
 
-def write_records(out: BytesWriter, value: Buffer | None, flexible: bool, splices: Splices) -> None:
+def write_records(out: BytesWriter, value: Records | None, flexible: bool, splices: Splices) -> None:
     if value is None:
         write_count(out, -1, flexible)
         return
     size: i64 = len(value)
     write_count(out, size, flexible)
-    if size < SPLICE_BYTES:
+    if size < SPLICE_BYTES and not isinstance(value, FileSlice):
         out.write(bytes(value))
     else:
         splices.append((len(out), value))
 
 
-def spliced(out: BytesWriter, splices: Splices) -> bytes:
-    """The message with its records in their places."""
+def finished(out: BytesWriter, splices: Splices, wanted: Splices | None) -> bytes:
+    """The message with its records in their places, or without them where the caller wants them apart."""
     written = out.getvalue()
+    if wanted is not None:
+        wanted.extend(splices)
+        return written
     if not splices:
         return written
     parts: list[Buffer] = []
     start = 0
     for position, records in splices:
+        if isinstance(records, FileSlice):
+            raise Malformed
         parts.append(written[start:position])
         parts.append(records)
         start = position
