@@ -57,7 +57,9 @@ class RawClient:
         while len(received) < size:
             data = self._socket.recv(size - len(received))
             if not data:
-                raise ConnectionError(f"the broker has closed the connection after {len(received)} of {size} bytes")
+                raise ConnectionError(
+                    f"the broker has closed the connection after {len(received)} of {size} bytes"
+                )
             received += data
         return bytes(received)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -126,11 +127,11 @@ class Exchange:
         encoded = encode(body, self.version)
         self.respond_parts([self._header(len(encoded)) + encoded])
 
-    def respond_with_header(self, parts: list[Part]) -> None:
+    def respond_with_header(self, parts: Sequence[Part]) -> None:
         """Answers with parts that are the body, some of them slices of files."""
         self.respond_parts([self._header(sum(map(len, parts))), *parts])
 
-    def respond_parts(self, parts: list[Part]) -> None:
+    def respond_parts(self, parts: Sequence[Part]) -> None:
         figures = self.figures
         for part in parts:
             figures.response_bytes.value += len(part)

@@ -20,7 +20,7 @@ class Channel(Protocol):
     def receive_into(self, buffer: memoryview) -> int:
         """How many bytes came; 0 is the end of the stream."""
 
-    def send(self, parts: Sequence[bytes | memoryview], *, more_follows: bool) -> int:
+    def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
 
     def send_file(self, descriptor: int, position: int, count: int) -> int:
@@ -42,7 +42,7 @@ class PlainChannel:
     def receive_into(self, buffer: memoryview) -> int:
         return self._socket.recv_into(buffer)
 
-    def send(self, parts: Sequence[bytes | memoryview], *, more_follows: bool) -> int:
+    def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         # Without MSG_MORE the few bytes before a file slice would travel in a packet of their own.
         flags = socket.MSG_NOSIGNAL | (socket.MSG_MORE if more_follows else 0)
         if len(parts) == 1:

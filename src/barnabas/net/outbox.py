@@ -14,7 +14,7 @@ FILE_BYTES_A_TURN: Final = 4 << 20
 # As much of a file is looked up in the page cache, or read ahead, at once.
 CHUNK_BYTES: Final = 1 << 20
 
-Part = bytes | memoryview | FileSlice
+Part = bytes | bytearray | memoryview | FileSlice
 
 # Whether a range of a file can be sent without waiting for the disk.
 IsCached = Callable[[int, int, int], bool]
@@ -75,7 +75,7 @@ class Outbox:
         self.pending_bytes = 0
 
     def _send_bytes(self, channel: Channel) -> None:
-        parts: list[bytes | memoryview] = []
+        parts: list[bytes | bytearray | memoryview] = []
         more_follows = False
         for part in self._parts:
             if isinstance(part, FileSlice):

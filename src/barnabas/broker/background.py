@@ -1,0 +1,67 @@
+"""Work that waits for disks, off the event loop: what the log hands over, and what is done every so often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+log = logging.getLogger(__name__)
+
+
+class Background:
+    """A few threads, and timers that feed them. Any thread may schedule; nothing is started after `stop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self.executor = ThreadPoolExecutor(threads, thread_name_prefix="background")
+        self._loop = loop
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._is_stopped = False
+
+    def schedule(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
+        """Runs the action once in a thread, not before the delay is over."""
+        if self._is_stopped:
+            return
+        if delay_ms <= 0:
+            self.executor.submit(self._run, name, action)
+        else:
+            self._loop.call_soon_threadsafe(self._start_timer, name, action, delay_ms / 1_000)
+
+    def repeat(self, name: str, action: Callable[[], None], *, first_ms: int, every_ms: int) -> None:
+        """Runs the action again and again, each time so long after the last one has ended."""
+
+        def once() -> None:
+            try:
+                action()
+            finally:
+                self.schedule(name, once, every_ms)
+
+        self.schedule(name, once, max(first_ms, 1))
+
+    def stop(self) -> None:
+        """Waits for what runs; what has not begun does not begin."""
+        self._is_stopped = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self.executor.shutdown(wait=True, cancel_futures=True)
+
+    def _start_timer(self, name: str, action: Callable[[], None], delay_s: float) -> None:
+        if self._is_stopped:
+            return
+
+        def due() -> None:
+            self._timers.discard(timer)
+            self.schedule(name, action)
+
+        timer = self._loop.call_later(delay_s, due)
+        self._timers.add(timer)
+
+    def _run(self, name: str, action: Callable[[], None]) -> None:
+        if self._is_stopped:
+            return
+        try:
+            action()
+        except Exception:
+            log.exception("%s failed", name)

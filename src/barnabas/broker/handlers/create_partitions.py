@@ -1,0 +1,46 @@
+"""CreatePartitions, versions 0 to 3: the count is what the topic is to have in all. All versions mean the same."""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import Exchange
+from barnabas.coordination.image import TopicImage
+from barnabas.coordination.topic_creation import NewPartitions
+from barnabas.errors import NONE, KafkaError
+from barnabas.protocol.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    results: list[TopicImage | KafkaError]
+    try:
+        results = await broker.controller.create_partitions(
+            [_new_partitions(topic) for topic in request.topics], validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results = [error] * len(request.topics)
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=asked.name, error_code=result.code, error_message=str(result))
+            if isinstance(result, KafkaError)
+            else CreatePartitionsTopicResult(name=asked.name, error_code=NONE, error_message=None)
+            for asked, result in zip(request.topics, results, strict=True)
+        ]
+    )
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = topic.assignments
+    return NewPartitions(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [each.broker_ids for each in assignments],
+    )
