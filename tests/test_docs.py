@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the documents say is so, and what the README shows is what happens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from barnabas.protocol.apis import APIS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,3 +65,17 @@ def test_the_tour(session: list[tuple[str, str]], tmp_path: Path) -> None:
 
 def test_the_tour_is_not_empty() -> None:
     assert sum(len(session) for session in sessions()) >= 7
+
+
+def test_the_table_of_apis() -> None:
+    text = (ROOT / "docs" / "COMPATIBILITY.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| ([\d-]+) \|", text, re.MULTILINE)
+    assert rows == [
+        (str(api.key), api.name, "-".join(sorted({str(api.first_version), str(api.last_version)}, key=int)))
+        for api in APIS
+    ]
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
