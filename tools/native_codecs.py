@@ -216,8 +216,9 @@ class _Module:
         ):
             self._emit("data = source if isinstance(source, bytes) else bytes(source)")
             self._emit(f"return read_{struct.function_name}(data, position, version{view})")
-        wanted = ", wanted: Splices | None = None" if struct.has_records() else ""
-        with self._block(f"def encode(version: i64, message: {struct.name}{wanted}) -> bytes:"):
+        with self._block(
+            f"def encode(version: i64, message: {struct.name}, wanted: Splices | None = None) -> bytes:"
+        ):
             self._emit("out = BytesWriter()")
             if struct.has_records():
                 self._emit("splices: Splices = []")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol import codec
 from barnabas.protocol.decoders import Decoder, write_decoder
 from barnabas.protocol.encoders import Encoder, write_encoder
@@ -279,6 +280,18 @@ def test_records_large_and_small_side_by_side(version: int, kind: Callable[[byte
     data = encoded("ProduceRequest", version, request)
     assert isinstance(data, bytes)
     assert decoded("ProduceRequest", version, data) == (request, len(data))
+
+
+def test_messages_in_parts() -> None:
+    for golden in hot_golden_messages():
+        message, _ = native(golden.message).decode(golden.version, golden.data, 0)
+        parts = codec.encode_parts(message, golden.version)
+        assert b"".join(part for part in parts if not isinstance(part, FileSlice)) == golden.data
+        splices: list[tuple[int, Any]] = []
+        written = native(golden.message).encode(golden.version, message, splices)
+        for position, records in reversed(splices):
+            written = written[:position] + bytes(records) + written[position:]
+        assert written == golden.data
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

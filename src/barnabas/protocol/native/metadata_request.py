@@ -14,6 +14,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import ZERO_UUID, Buffer
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.native.wire import (
+    Splices,
     read_nullable_count,
     read_nullable_string,
     read_tags,
@@ -129,7 +130,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[MetadataRequest
     return read_metadata_request(data, position, version)
 
 
-def encode(version: i64, message: MetadataRequest) -> bytes:
+def encode(version: i64, message: MetadataRequest, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_metadata_request(out, message, version)
     return out.getvalue()

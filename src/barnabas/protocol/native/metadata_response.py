@@ -23,6 +23,7 @@ from barnabas.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_i32_list,
     read_nullable_string,
@@ -269,7 +270,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[MetadataRespons
     return read_metadata_response(data, position, version)
 
 
-def encode(version: i64, message: MetadataResponse) -> bytes:
+def encode(version: i64, message: MetadataResponse, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_metadata_response(out, message, version)
     return out.getvalue()

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from barnabas.protocol.native.wire import (
+    Splices,
     read_count,
     read_nullable_string,
     read_string,
@@ -338,7 +339,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ProduceResponse
     return read_produce_response(data, position, version)
 
 
-def encode(version: i64, message: ProduceResponse) -> bytes:
+def encode(version: i64, message: ProduceResponse, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_produce_response(out, message, version)
     return out.getvalue()

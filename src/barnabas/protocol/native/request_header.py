@@ -18,6 +18,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.native.wire import (
+    Splices,
     read_nullable_string,
     read_tags,
     write_nullable_string,
@@ -68,7 +69,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[RequestHeader, 
     return read_request_header(data, position, version)
 
 
-def encode(version: i64, message: RequestHeader) -> bytes:
+def encode(version: i64, message: RequestHeader, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_request_header(out, message, version)
     return out.getvalue()

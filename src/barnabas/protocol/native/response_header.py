@@ -16,6 +16,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.response_header import ResponseHeader
 from barnabas.protocol.native.wire import (
+    Splices,
     read_tags,
     write_unknown_tags,
 )
@@ -48,7 +49,7 @@ def decode(version: i64, source: Buffer, position: i64) -> tuple[ResponseHeader,
     return read_response_header(data, position, version)
 
 
-def encode(version: i64, message: ResponseHeader) -> bytes:
+def encode(version: i64, message: ResponseHeader, wanted: Splices | None = None) -> bytes:
     out = BytesWriter()
     write_response_header(out, message, version)
     return out.getvalue()
