@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from barnabas.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from barnabas.log.inspection import Inspection
@@ -167,18 +166,3 @@ def _inspect(directory: str, at_ms: int | None) -> Inspection:
 
 def _hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
-
-
-@contextmanager
-def progress_bar(what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A function to be told of bytes done; there is a bar where a person looks at the errors, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda done_bytes: progress.advance(task, done_bytes)

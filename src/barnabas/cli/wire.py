@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from barnabas.cli.progress import progress_bar
+
 if TYPE_CHECKING:
     from barnabas.cli.wire_check import Checked
     from barnabas.cli.wire_decode import Call, Failure
@@ -262,14 +264,16 @@ def check(files: tuple[BinaryIO, ...], as_json: bool) -> None:
 
 
 def _with_progress(file: BinaryIO, items: Iterable[Checked]) -> Iterator[Checked]:
-    """The same items, with a bar on standard error if that is a terminal and the file's size is known."""
-    if not (file.seekable() and sys.stderr.isatty()):
+    """The same items, with a bar if the file's size is known."""
+    if not file.seekable():
         yield from items
         return
-    size_bytes = os.fstat(file.fileno()).st_size
-    with click.progressbar(length=size_bytes, label=file.name, file=sys.stderr) as bar:
+    done_bytes = 0
+    with progress_bar(os.path.basename(file.name), os.fstat(file.fileno()).st_size) as advance:
         for item in items:
-            bar.update(file.tell() - bar.pos)
+            position = file.tell()
+            advance(position - done_bytes)
+            done_bytes = position
             yield item
 
 
