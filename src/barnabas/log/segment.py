@@ -364,8 +364,7 @@ class Segment:
             self.created_ms = self._clock.now_ms()
             self._first_timestamp = None
         self._bytes_since_index_entry = 0
-        if self.max_timestamp >= 0:
-            self._find_largest_timestamp()
+        self._find_largest_timestamp()
         return truncated_bytes
 
     def recover(self, on_batch: OnBatch | None = None) -> int:
@@ -471,7 +470,8 @@ class Segment:
         self.transaction_index.relocate(directory)
 
     def delete(self) -> None:
-        """Removes the files; those that are gone already are not missed."""
+        """Removes the files; those that are gone already are not missed. Nothing is written after that."""
+        self._timestamps_known = False
         self._unsynced = False
         self._has_slack = False
         self._log.remove()
