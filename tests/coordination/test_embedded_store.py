@@ -1,0 +1,355 @@
+"""The embedded store beyond the contract: reopening, crashes, faults, and what happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.clock import ManualClock
+from barnabas.coordination.embedded_store import PENDING_MAX, EmbeddedStore
+from barnabas.coordination.journal import EPOCH_SHIFT, Journal
+from barnabas.coordination.store import (
+    Create,
+    CreateMode,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    SessionState,
+    SetData,
+    Stat,
+    StoreError,
+    StoreUnavailable,
+    WatchEvent,
+    ensure_path,
+)
+from tests.coordination.engines import PATIENCE_S, Recorder, run
+
+
+async def open_store(path: Path) -> EmbeddedStore:
+    return await EmbeddedStore.open(path / "store.db", clock=ManualClock())
+
+
+def with_store(path: Path, scenario: Callable[[EmbeddedStore], Awaitable[None]]) -> None:
+    async def main() -> None:
+        store = await open_store(path)
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    run(main())
+
+
+def test_everything_but_ephemeral_nodes_is_there_after_reopening(tmp_path: Path) -> None:
+    stats: dict[str, Stat | None] = {}
+
+    async def write(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        await ensure_path(session, "/a/b")
+        await session.set("/a/b", b"1")
+        await session.create("/a/gone", mode=CreateMode.EPHEMERAL)
+        await session.create("/a/n", mode=CreateMode.EPHEMERAL_SEQUENTIAL)
+        stats["/a"], stats["/a/b"] = await session.exists("/a"), await session.exists("/a/b")
+        # Left without closing the session, as by a crash.
+        store._sessions.clear()
+
+    with_store(tmp_path, write)
+
+    async def read(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        names, parent = await session.children("/a")
+        assert names == ["b"]
+        assert await session.exists("/a/b") == stats["/a/b"]
+        before = stats["/a"]
+        assert before is not None
+        assert (before.num_children, before.cversion) == (3, 3)
+        assert (parent.num_children, parent.cversion) == (1, 5)
+        assert parent.pzxid >> EPOCH_SHIFT == (before.pzxid >> EPOCH_SHIFT) + 1
+        # Numbers do not start again.
+        assert await session.create("/a/n", mode=CreateMode.PERSISTENT_SEQUENTIAL) == "/a/n0000000003"
+
+    with_store(tmp_path, read)
+
+
+def test_zxids_and_session_ids_rise_over_reopening(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def look(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        path = await session.create("/n", mode=CreateMode.PERSISTENT_SEQUENTIAL)
+        stat = await session.exists(path)
+        assert stat is not None
+        seen.append((stat.czxid, session.session_id))
+
+    for _ in range(3):
+        with_store(tmp_path, look)
+    assert seen == sorted(set(seen))
+    assert len({zxid for zxid, _ in seen}) == len({session for _, session in seen}) == 3
+
+
+def test_a_second_store_on_the_file_is_refused(tmp_path: Path) -> None:
+    async def scenario(_: EmbeddedStore) -> None:
+        with pytest.raises(StoreUnavailable, match=r"store\.db: in use by another process"):
+            await open_store(tmp_path)
+
+    with_store(tmp_path, scenario)
+
+
+def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    async def attempt(path: Path) -> str:
+        with pytest.raises(StoreUnavailable) as caught:
+            await open_store(path)
+        return str(caught.value)
+
+    async def scenario() -> None:
+        assert "absent/store.db: unable to open" in await attempt(tmp_path / "absent")
+        (tmp_path / "store.db").write_bytes(b"these are not the bytes of a database" * 100)
+        assert "store.db: file is not a database" in await attempt(tmp_path)
+
+    run(scenario())
+
+
+def test_a_format_to_come_is_refused(tmp_path: Path) -> None:
+    async def make(store: EmbeddedStore) -> None:
+        await (await store.connect()).create("/a")
+
+    with_store(tmp_path, make)
+    database = sqlite3.connect(tmp_path / "store.db")
+    database.execute("PRAGMA user_version = 9")
+    database.close()
+
+    async def scenario() -> None:
+        with pytest.raises(StoreUnavailable, match="has format 9, and this release knows 1"):
+            await open_store(tmp_path)
+
+    run(scenario())
+
+
+def test_an_orphan_is_damage(tmp_path: Path) -> None:
+    async def write(store: EmbeddedStore) -> None:
+        await ensure_path(await store.connect(), "/a/b")
+
+    with_store(tmp_path, write)
+    database = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    database.execute("DELETE FROM node WHERE path = '/a'")
+    database.close()
+
+    async def scenario() -> None:
+        with pytest.raises(StoreUnavailable, match="damaged: '/a/b' has no parent"):
+            await open_store(tmp_path)
+
+    run(scenario())
+
+
+def test_a_commit_that_fails_ends_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        states: list[SessionState] = []
+        session.add_session_listener(states.append)
+        await session.create("/before")
+
+        def refuse(*_: object) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(Journal, "commit", refuse)
+        outcomes = await asyncio.gather(
+            *(session.create(f"/{name}") for name in "abc"), return_exceptions=True
+        )
+        assert [str(outcome).rpartition(": ")[2] for outcome in outcomes] == ["disk I/O error"] * 3
+        assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+        assert states == [SessionState.SUSPENDED]
+        assert await session.exists("/a") is None
+        assert await session.exists("/before") is not None
+        with pytest.raises(StoreUnavailable):
+            await session.create("/later")
+
+    with_store(tmp_path, scenario)
+    monkeypatch.undo()
+
+    async def read(store: EmbeddedStore) -> None:
+        assert (await (await store.connect()).children("/"))[0] == ["before"]
+
+    with_store(tmp_path, read)
+
+
+def test_nothing_can_be_read_before_it_is_on_disk(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session, recorder = await store.connect(), Recorder()
+        await session.exists("/a", recorder)
+        creating = asyncio.ensure_future(session.create("/a", b"1"))
+        # One turn of the loop: accepted and handed to the thread, but its report cannot have been read.
+        await asyncio.sleep(0)
+        assert await session.exists("/a") is None
+        # Whoever is refused because of it waits for it, and then finds it.
+        with pytest.raises(NodeExists):
+            await session.create("/a", b"2")
+        assert (await session.get("/a"))[0] == b"1"
+        assert await recorder.next() == ("NODE_CREATED", "/a")
+        await creating
+
+    with_store(tmp_path, scenario)
+
+
+def test_a_caller_that_gives_up_does_not_take_its_change_back(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        creating = asyncio.ensure_future(session.create("/a"))
+        await asyncio.sleep(0)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        with pytest.raises(NodeExists):
+            await session.create("/a")
+
+    with_store(tmp_path, scenario)
+
+
+def test_more_writes_at_once_than_may_wait(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        count = 3 * PENDING_MAX
+        await asyncio.gather(*(session.create(f"/{index}") for index in range(count)))
+        assert len((await session.children("/"))[0]) == count
+
+    with_store(tmp_path, scenario)
+
+
+def test_a_watcher_that_fails_disturbs_nobody(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        complaints: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(context["message"])
+        )
+        session, recorder = await store.connect(), Recorder()
+
+        def fail(event: WatchEvent) -> None:
+            raise RuntimeError(event.path)
+
+        await session.add_watch("/a", fail)
+        await session.add_watch("/a", recorder)
+        await session.create("/a")
+        assert await recorder.next() == ("NODE_CREATED", "/a")
+        assert complaints == ["a watcher of /a failed"]
+
+    with_store(tmp_path, scenario)
+
+
+def test_closing_ends_sessions_and_refuses_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await open_store(tmp_path)
+        session = await store.connect()
+        states: list[SessionState] = []
+        session.add_session_listener(states.append)
+        await store.close()
+        await store.close()
+        assert states == [SessionState.CLOSED]
+        with pytest.raises(StoreError):
+            await session.create("/a")
+
+    run(scenario())
+
+
+def test_too_many_operations_at_once_are_refused(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        with pytest.raises(StoreError, match="more than"):
+            await session.multi([Create("/a")] * 10_001)
+        with pytest.raises(MultiFailed, match="operation 1: NodeExists: /a"):
+            await session.multi([Create("/a"), Create("/a")])
+
+    with_store(tmp_path, scenario)
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from barnabas.clock import SystemClock
+from barnabas.coordination.embedded_store import EmbeddedStore
+from barnabas.coordination.store import Create, CreateMode, SetData
+
+async def main():
+    store = await EmbeddedStore.open(Path(sys.argv[1]), clock=SystemClock())
+    session = await store.connect()
+    number = int((await session.get("/counter"))[0])
+    await session.create("/alive", mode=CreateMode.EPHEMERAL)
+
+    async def write(lane):
+        nonlocal number
+        while True:
+            number += 1
+            mine = number
+            await session.multi([
+                SetData("/counter", b"%d" % mine),
+                Create(f"/left/{mine}"), Create(f"/right/{mine}"),
+            ])
+            sys.stdout.write(f"{mine}\\n")
+            sys.stdout.flush()
+
+    await asyncio.gather(*(write(lane) for lane in range(4)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    async def prepare(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        await session.multi([Create("/counter", b"0"), Create("/left"), Create("/right")])
+
+    with_store(tmp_path, prepare)
+    acknowledged: set[int] = set()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for acknowledgements in (1, 7, 40, 150, 400):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "store.db")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+            assert writer.stdout is not None
+            try:
+                for _ in range(acknowledgements):
+                    acknowledged.add(int(writer.stdout.readline()))
+            finally:
+                writer.send_signal(signal.SIGKILL)
+            # What it said before it died counts too; a last line that was cut short does not.
+            acknowledged.update(int(line) for line in writer.stdout if line.endswith("\n"))
+            assert writer.wait(PATIENCE_S) == -signal.SIGKILL
+
+        async def check(store: EmbeddedStore) -> None:
+            session = await store.connect()
+            left, right = (await session.children("/left"))[0], (await session.children("/right"))[0]
+            assert left == right
+            assert acknowledged <= {int(name) for name in left}
+            assert (await session.get("/counter"))[0] in {name.encode() for name in left}
+            assert await session.exists("/alive") is None
+
+        with_store(tmp_path, check)
+
+
+def test_a_tree_of_many_nodes_opens_whole(tmp_path: Path) -> None:
+    async def write(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        for topic in range(20):
+            await session.multi(
+                [Create(f"/t{topic}")]
+                + [Create(f"/t{topic}/{partition}", b"state") for partition in range(100)]
+                + [SetData(f"/t{topic}", b"100")]
+            )
+        await session.multi([Delete(f"/t0/{partition}") for partition in range(100)] + [Delete("/t0")])
+
+    with_store(tmp_path, write)
+
+    async def read(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        assert len((await session.children("/"))[0]) == 19
+        for topic in range(1, 20):
+            names, stat = await session.children(f"/t{topic}")
+            assert (len(names), stat.version, stat.num_children, stat.cversion) == (100, 1, 100, 100)
+
+    with_store(tmp_path, read)
