@@ -24,7 +24,7 @@ from random import Random
 from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.epoch_cache import EpochCache
-from barnabas.log.file_system import FileSystem
+from barnabas.log.file_system import TEMPORARY_SUFFIX, FileSystem
 from barnabas.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -176,7 +176,7 @@ class Loader:
             parsed = parse_segment_file(name)
             if parsed is not None:
                 self._names[name] = parsed
-            elif name not in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
+            elif name.removesuffix(TEMPORARY_SUFFIX) not in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
                 logger.warning("%s/%s is not a file of the log: it is left alone", self._directory, name)
 
     def _remove(self, name: str) -> None:
@@ -237,6 +237,9 @@ class Loader:
             if parsed.kind in SEGMENT_SUFFIXES and parsed.base_offset not in known:
                 logger.warning("%s/%s has no log file: it is removed", self._directory, name)
                 self._remove(name)
+        first_unflushed = _OFFSET_MAX
+        if not self._clean_shutdown:
+            first_unflushed = max((base for base in base_offsets if base <= self._recovery_point), default=0)
         for base_offset in base_offsets:
             segment = self._factory.existing(
                 self._directory,
@@ -250,8 +253,10 @@ class Loader:
                     has_time_index=self._has(base_offset, TIME_INDEX_SUFFIX),
                 )
             except CorruptIndex as error:
-                logger.warning("segment %s is recovered: %s", segment.path, error)
-                self._recover(segment)
+                logger.warning("segment %s must be recovered: %s", segment.path, error)
+                # Those that are not flushed are recovered later, in order: here the ones before may yet be damaged.
+                if base_offset < first_unflushed:
+                    self._recover(segment)
             self._segments.append(segment)
 
     def _has(self, base_offset: int, kind: str) -> bool:

@@ -106,7 +106,8 @@ class LocalLog:
             active.release()
         else:
             active.become_inactive()
-            if flushes_first:
+            # A segment before the recovery point is not looked at after a crash: its trimmed indexes must be there.
+            if flushes_first or self.recovery_point >= self.end.offset:
                 self.flush()
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.adding(segment)
@@ -133,6 +134,10 @@ class LocalLog:
             self.recovery_point = max(self.recovery_point, end_offset)
             self.last_flush_ms = self._clock.now_ms()
 
+    def note_new_file(self) -> None:
+        """The next flush makes sure that a file which is about to be made is found again."""
+        self._directory_is_dirty = True
+
     def bound_of(self, offset: int) -> OffsetBound:
         """Where an offset stands, for a reader who must not read beyond it. The last two asked for are remembered."""
         end = self.end
@@ -146,7 +151,7 @@ class LocalLog:
         return bound
 
     def truncate_to(self, offset: int) -> list[Segment]:
-        """Removes all from the offset on, for good; the segments that went."""
+        """Removes the batches that hold the offset or later ones, for good; the segments that went."""
         with self._flush_lock:
             self._forget_bounds()
             removed = [segment for segment in self.segments.all if segment.base_offset > offset]
@@ -155,7 +160,7 @@ class LocalLog:
             active.truncate_to(offset)
             active.flush()
             self._directory_is_dirty = True
-            self._set_end(offset)
+            self._set_end(active.read_next_offset())
         return removed
 
     def truncate_fully_and_start_at(self, offset: int) -> list[Segment]:

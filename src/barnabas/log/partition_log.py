@@ -110,7 +110,6 @@ class PartitionLog(LogView):
         self._verifies_transactions = verifies_transactions
         self._validate_fully = validate_fully
         self._policy: AppendPolicy = append_policy(local.config, validate_fully=validate_fully)
-        local.recovery_point = max(local.recovery_point, log_start_offset)
         self._update_first_unstable_offset()
 
     @classmethod
@@ -294,6 +293,8 @@ class PartitionLog(LogView):
         for update in changes.updates.values():
             producers.apply(update)
         for completed in changes.completed:
+            if completed.is_aborted and not segment.transaction_index.exists:
+                self._local.note_new_file()
             note_aborted(segment, producers, completed)
             producers.complete(completed)
         for producer_id in changes.ended_verifications:
@@ -351,7 +352,6 @@ class PartitionLog(LogView):
             if offset <= self._log_start_offset:
                 return False
             self._log_start_offset = offset
-            self._local.recovery_point = max(self._local.recovery_point, offset)
             self._epochs.truncate_from_start(offset)
             self._producers.advance_log_start_offset(offset)
             self._update_first_unstable_offset()
@@ -418,9 +418,11 @@ class PartitionLog(LogView):
                 raise
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the records from the offset on; false if there are none. It is on the disk on return.
+        """Removes the batches that hold the offset or later ones; false if there are none. It is on the disk on return.
 
-        The recovery point may go back: whoever keeps it in a checkpoint writes it anew before anything is appended.
+        The log goes on behind the last batch that is left, which in Kafka it does only when it is opened again: if the
+        offset was within a batch there would be a hole. The recovery point may go back: whoever keeps it in a
+        checkpoint writes it anew before anything is appended.
         """
         assert offset >= 0
         with self._guard:
@@ -434,10 +436,11 @@ class PartitionLog(LogView):
                 return True
             logger.info("truncating %s from %d to %d", self.topic_partition, local.end.offset, offset)
             self._delete_snapshots(local.truncate_to(offset))
-            self._epochs.truncate_from_end(offset)
-            self._log_start_offset = min(self._log_start_offset, offset)
-            self._rebuild_producers(offset)
-            self._set_high_watermark(min(self._high_watermark, offset))
+            end_offset = local.end.offset
+            self._epochs.truncate_from_end(end_offset)
+            self._log_start_offset = min(self._log_start_offset, end_offset)
+            self._rebuild_producers(end_offset)
+            self._set_high_watermark(min(self._high_watermark, end_offset))
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -479,6 +482,8 @@ class PartitionLog(LogView):
         """
         with self._guard:
             self._gapless = False
+            # What is swapped in is on the disk; what stands before it must be too.
+            self._local.flush()
             self._delete_snapshots(self._local.replace(new, old))
 
     def create_cleaned_segment(self, base_offset: int) -> Segment:
@@ -552,6 +557,11 @@ class PartitionLog(LogView):
             self._producers.take_snapshot()
             self._local.close()
             self._guard.bar("it has been closed")
+
+    def take_offline(self, reason: str) -> None:
+        """Lets go of the files and bars the log: its directory has failed. Takes no lock, so anybody may call."""
+        self._guard.bar(reason)
+        self._local.release()
 
     def delete(self) -> None:
         """Removes the directory with all that is in it."""

@@ -235,10 +235,13 @@ class ProducerUpdate:
         updated.last_timestamp = timestamp
         if updated.current_txn_first_offset >= 0:
             if not is_transactional:
-                raise InvalidTxnState(
-                    f"producer {updated.producer_id} wrote outside its open transaction"
-                    f" at offset {first_offset} of {self._where}"
+                message = (
+                    f"producer {updated.producer_id} wrote outside its open transaction at offset {first_offset} of"
+                    f" {self._where}"
                 )
+                if not self._trusted:
+                    raise InvalidTxnState(message)
+                logger.warning("%s", message)
         elif is_transactional:
             updated.current_txn_first_offset = first_offset
             self.started.append(OpenTransaction(updated.producer_id, first_offset))

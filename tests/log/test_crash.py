@@ -1,0 +1,43 @@
+"""After a crash at any moment the log is what it was at some moment after its last flush; see histories.py.
+
+BARNABAS_CRASH_HISTORIES sets how many histories are tried, BARNABAS_CRASH_SEED the first seed: a failure names its own.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.log.histories import History
+
+STEPS = 40
+HISTORIES = int(os.environ.get("BARNABAS_CRASH_HISTORIES", "1000"))
+FIRST_SEED = int(os.environ.get("BARNABAS_CRASH_SEED", "0"))
+# In as many parts as let several workers share them.
+PARTS = 10
+
+
+def run(seed: int) -> None:
+    history: History | None = None
+    try:
+        history = History(seed)
+        history.run(STEPS)
+    except Exception as error:
+        steps = [] if history is None else history.steps
+        raise AssertionError(
+            f"history {seed} failed (BARNABAS_CRASH_SEED={seed} BARNABAS_CRASH_HISTORIES=1 runs it alone): {error!r}\n"
+            + "\n".join(steps)
+        ) from error
+
+
+def test_a_sample_of_histories() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + min(HISTORIES, 60)):
+        run(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_histories(part: int) -> None:
+    for seed in range(FIRST_SEED + part, FIRST_SEED + HISTORIES, PARTS):
+        run(seed)
