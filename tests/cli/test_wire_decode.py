@@ -1,20 +1,29 @@
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.model import Offset, ProducerId, TimestampMs
 from barnabas.protocol.apis import APIS, Api, api_for_name
 from barnabas.protocol.codec import encode
 from barnabas.protocol.frames import SIZE
 from barnabas.protocol.messages.api_versions_response import ApiVersionsResponse
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import MetadataResponse
+from barnabas.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.messages.response_header import ResponseHeader
 from barnabas.protocol.requests import encode_request, encode_response
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.layout import CompressionType
 from tests.cli.conftest import Barnabas
 from tests.protocol.golden import GoldenMessage, golden_messages
 
@@ -186,6 +195,42 @@ def test_a_refused_version_is_answered_in_version_0(barnabas: Barnabas, tmp_path
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert (document["version"], document["body"]["errorCode"]) == (0, 35)
+
+
+def test_records_are_shown(barnabas: Barnabas) -> None:
+    builder = BatchBuilder(compression=CompressionType.ZSTD, base_offset=Offset(5), producer_id=ProducerId(9))
+    builder.append(timestamp=TimestampMs(1000), key=b"k", value=None, headers=(("h", b"\x01"),))
+    batch = builder.build()
+    partitions = [
+        PartitionProduceData(index=index, records=records)
+        for index, records in enumerate((batch + batch[:30], b"x" * 80, None))
+    ]
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=partitions)])
+    flags = ("--message", "ProduceRequest", "--version", "9")
+    form = json.loads(barnabas("wire", "decode", *flags, "--records", stdin=encode(request, 9)).stdout)
+    found, broken, null = (partition["records"] for partition in form["topicData"][0]["partitionData"])
+    assert found == [
+        {
+            "baseOffset": 5,
+            "sizeInBytes": len(batch),
+            "magic": 2,
+            "partitionLeaderEpoch": -1,
+            "compression": "zstd",
+            "timestampType": "CreateTime",
+            "isTransactional": False,
+            "isControl": False,
+            "producerId": 9,
+            "producerEpoch": -1,
+            "baseSequence": -1,
+            "records": [
+                {"offset": 5, "timestamp": 1000, "key": "6b", "value": None, "headers": [["h", "01"]]}
+            ],
+        }
+    ]
+    assert list(broken[0]) == ["fault"]
+    assert null is None
+    plain = json.loads(barnabas("wire", "decode", *flags, stdin=encode(request, 9)).stdout)
+    assert plain["topicData"][0]["partitionData"][1]["records"] == base64.b64encode(b"x" * 80).decode()
 
 
 def test_what_does_not_decode_is_named_and_the_rest_is_printed(barnabas: Barnabas) -> None:

@@ -59,7 +59,7 @@ def _api_row(api: Api) -> dict[str, Any]:
 Examples:
   barnabas wire decode --direction request capture.bin
   xxd -p request.bin | barnabas wire decode --direction request
-  barnabas wire decode --direction response --requests client.bin broker.bin
+  barnabas wire decode --direction response --requests client.bin broker.bin --records
   barnabas wire decode --direction response --api Metadata --version 12 response.hex
   barnabas wire decode --message OffsetCommitValue --version 4 value.bin"""
 )
@@ -93,6 +93,9 @@ Examples:
     show_default=True,
     help="How the bytes are written. Spaces, colons and 0x between hex digits do not matter.",
 )
+@click.option(
+    "--records", "with_records", is_flag=True, help="Show the records in a message instead of their bytes."
+)
 @click.option("--compact", is_flag=True, help="One line a message.")
 def decode(
     file: BinaryIO,
@@ -103,11 +106,14 @@ def decode(
     requests: BinaryIO | None,
     form: str,
     encoding: str,
+    with_records: bool,
     compact: bool,
 ) -> None:
     """Print requests, responses or any other message as JSON.
 
     FILE holds hex or binary, of one direction of a connection; without it, or with -, standard input is read.
+    Bytes are printed in base64, but keys and values of --records in hex.
+
     Frames that do not decode are named on standard error, the others are printed; then the exit code is 1.
     """
     rules = (
@@ -148,7 +154,8 @@ def decode(
     if message_name is not None:
         assert version is not None
         name = _message(message_name)
-        documents: Iterator[dict[str, Any] | Failure] = iter([wire_decode.decode_body(name, version, data)])
+        body = wire_decode.decode_body(name, version, data, with_records=with_records)
+        documents: Iterator[dict[str, Any] | Failure] = iter([body])
     else:
         assert direction is not None
         documents = wire_decode.decode_stream(
@@ -157,6 +164,7 @@ def decode(
             form=form,
             call=None if api_name is None or version is None else _call(api_name, version),
             requests=None if requests is None else wire_decode.bytes_of(_read(requests), encoding),
+            with_records=with_records,
         )
     _print_all(documents, compact)
 

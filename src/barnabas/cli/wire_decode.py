@@ -22,6 +22,8 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages import message_class
 from barnabas.protocol.requests import decode_request, decode_request_header, decode_response
 from barnabas.protocol.schema import StructSchema, load_schema
+from barnabas.records.reader import iterate_batches
+from barnabas.records.record import Record
 
 # What may stand between digits in dumps and in source code.
 _BETWEEN_DIGITS: Final = re.compile(rb"0x|\\x|[\s:,;_\"'-]+")
@@ -99,13 +101,19 @@ def split(data: bytes) -> Iterator[Payload]:
         yield Payload(position=start, data=data[start:position])
 
 
-def decode_body(name: str, version: int, data: bytes) -> dict[str, Any]:
+def decode_body(name: str, version: int, data: bytes, *, with_records: bool) -> dict[str, Any]:
     """A bare message in Kafka's JSON form."""
-    return readable(decode(message_class(name), data, version), version)
+    return readable(decode(message_class(name), data, version), version, with_records=with_records)
 
 
 def decode_stream(
-    data: bytes, *, direction: str, form: str, call: Call | None, requests: bytes | None
+    data: bytes,
+    *,
+    direction: str,
+    form: str,
+    call: Call | None,
+    requests: bytes | None,
+    with_records: bool,
 ) -> Iterator[dict[str, Any] | Failure]:
     """Every message in the data; `form` is frames, payload, body, or auto for what fits."""
     if form == "auto":
@@ -113,12 +121,12 @@ def decode_stream(
     if form == "body":
         assert call is not None
         name = call.api.request_name if direction == "request" else call.api.response_name
-        return iter([decode_body(name, call.version, data)])
+        return iter([decode_body(name, call.version, data, with_records=with_records)])
     payloads = split(data) if form == "frames" else iter([Payload(position=0, data=data)])
     if direction == "request":
-        return decode_requests(payloads)
+        return _decode_requests(payloads, with_records)
     calls = {} if requests is None else calls_by_correlation_id(split(requests))
-    return decode_responses(payloads, call, calls)
+    return _decode_responses(payloads, call, calls, with_records)
 
 
 def _form_of(data: bytes, direction: str, call: Call | None) -> str:
@@ -135,7 +143,7 @@ def _form_of(data: bytes, direction: str, call: Call | None) -> str:
     return "frames"
 
 
-def decode_requests(payloads: Iterator[Payload]) -> Iterator[dict[str, Any] | Failure]:
+def _decode_requests(payloads: Iterator[Payload], with_records: bool) -> Iterator[dict[str, Any] | Failure]:
     for payload in payloads:
         try:
             request = decode_request(payload.data)
@@ -146,12 +154,12 @@ def decode_requests(payloads: Iterator[Payload]) -> Iterator[dict[str, Any] | Fa
             payload,
             Call(api=request.api, version=request.version),
             readable(request.header, request.api.request_header_version(request.version)),
-            readable(request.body, request.version),
+            readable(request.body, request.version, with_records=with_records),
         )
 
 
-def decode_responses(
-    payloads: Iterator[Payload], call: Call | None, calls: dict[int, deque[Call]]
+def _decode_responses(
+    payloads: Iterator[Payload], call: Call | None, calls: dict[int, deque[Call]], with_records: bool
 ) -> Iterator[dict[str, Any] | Failure]:
     """Responses to `call`, or else to those of `calls` that have their correlation ids."""
     for payload in payloads:
@@ -167,7 +175,7 @@ def decode_responses(
             payload,
             Call(api=api, version=version),
             readable(response.header, api.response_header_version(version)),
-            readable(response.body, version),
+            readable(response.body, version, with_records=with_records),
         )
 
 
@@ -206,21 +214,62 @@ def _described(payload: Payload, call: Call, header: dict[str, Any], body: dict[
     }
 
 
-def readable(message: Message, version: int) -> dict[str, Any]:
-    """Kafka's JSON form, and `unknownTags` as [[tag, hex], …] in each struct that has such fields."""
+def readable(message: Message, version: int, *, with_records: bool = False) -> dict[str, Any]:
+    """Kafka's JSON form, and `unknownTags` as [[tag, hex], …] in each struct that has such fields.
+
+    With records, what stands in `records` fields is shown instead of its bytes.
+    """
     form = to_json(message, version)
-    _add_unknown_tags(load_schema(type(message).__name__), message, form)
+    _complete(load_schema(type(message).__name__), message, form, with_records)
     return form
 
 
-def _add_unknown_tags(schema: StructSchema, message: Any, form: dict[str, Any]) -> None:
+def _complete(schema: StructSchema, message: Any, form: dict[str, Any], with_records: bool) -> None:
     for field in schema.fields:
         inner = form.get(field.json_name)
-        if field.struct is None or inner is None:
+        if inner is None:
             continue
         value = getattr(message, field.python_name)
-        pairs = zip(value, inner, strict=True) if field.is_array else [(value, inner)]
-        for element, element_form in pairs:
-            _add_unknown_tags(field.struct, element, element_form)
+        if field.struct:
+            pairs = zip(value, inner, strict=True) if field.is_array else [(value, inner)]
+            for element, element_form in pairs:
+                _complete(field.struct, element, element_form, with_records)
+        elif field.kind == "records" and with_records:
+            form[field.json_name] = list(_batches(bytes(value)))
     if message.unknown_tagged_fields:
         form["unknownTags"] = [[tag, data.hex()] for tag, data in message.unknown_tagged_fields]
+
+
+def _batches(data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        for header, records in iterate_batches(data):
+            yield {
+                "baseOffset": header.base_offset,
+                "sizeInBytes": header.size_bytes,
+                "magic": header.magic,
+                "partitionLeaderEpoch": header.partition_leader_epoch,
+                "compression": header.compression.label,
+                "timestampType": header.timestamp_type.label,
+                "isTransactional": header.is_transactional,
+                "isControl": header.is_control,
+                "producerId": header.producer_id,
+                "producerEpoch": header.producer_epoch,
+                "baseSequence": header.base_sequence,
+                "records": [_record(record) for record in records],
+            }
+    except KafkaError as error:
+        yield {"fault": str(error)}
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _hex(record.key),
+        "value": _hex(record.value),
+        "headers": [[name, _hex(value)] for name, value in record.headers],
+    }
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
