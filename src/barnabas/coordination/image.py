@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from barnabas.config.listeners import Endpoint
 from barnabas.model import BrokerId, LeaderEpoch
 
 Uuid = bytes
+K = TypeVar("K")
+V = TypeVar("V")
+# User, client id and address, as far as a quota is for them; `<default>` stands for all that have none of their own.
+QuotaEntity = tuple[str | None, str | None, str | None]
 
 NO_LEADER: Final = BrokerId(-1)
 ZERO_UUID: Final = bytes(16)
@@ -66,6 +70,7 @@ class MetadataImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By broker id as text; the empty text is the default for all brokers."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -102,15 +107,18 @@ class MetadataImage:
     def with_broker_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
         return replace(self, broker_configs=_merged(self.broker_configs, changed))
 
+    def with_client_quotas(self, changed: Mapping[QuotaEntity, Mapping[str, float]]) -> MetadataImage:
+        return replace(self, client_quotas=_merged(self.client_quotas, changed))
+
 
 def _merged(
-    before: Mapping[str, Mapping[str, str]], changed: Mapping[str, Mapping[str, str]]
-) -> Mapping[str, Mapping[str, str]]:
+    before: Mapping[K, Mapping[str, V]], changed: Mapping[K, Mapping[str, V]]
+) -> Mapping[K, Mapping[str, V]]:
     """Settings that are all gone leave nothing behind."""
     after = dict(before)
-    for name, config in changed.items():
-        if config:
-            after[name] = config
+    for key, settings in changed.items():
+        if settings:
+            after[key] = settings
         else:
-            after.pop(name, None)
+            after.pop(key, None)
     return after

@@ -44,8 +44,8 @@ async def handle(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(partition.partition_index, errors[topic.name, partition.partition_index])
-                    for partition in topic.partitions
+                    _partition(index, errors[TopicPartition(topic.name, index)])
+                    for index in (partition.partition_index for partition in topic.partitions)
                 ],
             )
             for topic in request.topics

@@ -1,0 +1,514 @@
+"""The controller: the one who changes the cluster.
+
+Changes are made one after the other: read the image, compute what is to change, write it to the store, publish the
+next image. Nobody sees a change before it is stored. Every write also checks that the controller's epoch is still its
+own, so that a controller that was replaced without noticing it cannot change anything.
+
+A change goes on to its end when whoever asked for it is cancelled, since store and image must not part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final, TypeAlias, TypeVar
+
+from barnabas.clock import Clock
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Endpoint
+from barnabas.coordination.controller_loading import Claim, ClusterLoader, Loaded, claim_cluster
+from barnabas.coordination.controller_nodes import (
+    QUOTA_KEYS,
+    broker_config_path,
+    create_partitions,
+    create_topic,
+    put_config,
+    quota_path,
+    quota_texts,
+    remove_topic,
+    set_state,
+    topic_node,
+)
+from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage, Uuid
+from barnabas.coordination.partition_changes import ElectionType, elected, reassigned
+from barnabas.coordination.store import (
+    Check,
+    Create,
+    MultiFailed,
+    Operation,
+    SessionExpired,
+    SetData,
+    Store,
+    StoreError,
+    StoreUnavailable,
+)
+from barnabas.coordination.topic_creation import (
+    PARTITIONS_MAX,
+    NewPartitions,
+    NewTopic,
+    Planned,
+    PlannedTopic,
+    TopicPlanner,
+    automatic_topic,
+    new_partition,
+    plan_partitions,
+    random_id,
+    repeated_names,
+)
+from barnabas.coordination.topic_names import is_legal_topic_name
+from barnabas.coordination.tree import (
+    CONTROLLER_EPOCH,
+    PRODUCER_ID_BLOCK,
+    PRODUCER_ID_BLOCK_SIZE,
+    ProducerIdBlock,
+    config_path,
+    decode_config,
+    decode_producer_id_block,
+    delete_topic_path,
+    encode_producer_id_block,
+    topic_path,
+)
+from barnabas.errors import (
+    InvalidRequest,
+    KafkaError,
+    KafkaStorageError,
+    NotController,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+T = TypeVar("T")
+V = TypeVar("V")
+
+ImageListener: TypeAlias = Callable[[MetadataImage, MetadataImage], None]
+DeleteLogs: TypeAlias = Callable[[Sequence[TopicImage]], Awaitable[None]]
+# From the settings there are to the settings there shall be, all of them; may raise a KafkaError.
+Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
+
+# A ZooKeeper takes at most 1 MiB at once; this many operations on partitions are well below.
+OPERATIONS_AT_ONCE: Final = 2_000
+_PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """What the directory of a partition tells: the topic's id, if it was written, and the log's last leader epoch."""
+
+    topic_id: Uuid | None
+    leader_epoch: LeaderEpoch
+
+
+async def _no_logs(topics: Sequence[TopicImage]) -> None:
+    """There is nobody yet who keeps logs."""
+
+
+class Controller:
+    """`image` is the cluster as it is now. `config` may be replaced when settings change at run time."""
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        loaded: Loaded,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        rng: Random,
+    ) -> None:
+        self.image: MetadataImage = loaded.image
+        self.config = config
+        self.delete_logs: DeleteLogs = _no_logs
+        self._store = store
+        self._claim = claim
+        self._broker_id = broker_id
+        self._rng = rng
+        self._deleting = loaded.deleting
+        self._config_paths = loaded.config_paths
+        self._listeners: list[ImageListener] = []
+        self._lock = asyncio.Lock()
+        self._is_closed = False
+        self._next_producer_id = 0
+
+    @classmethod
+    async def open(
+        cls,
+        store: Store,
+        *,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        rng: Random,
+        cluster_id: str | None = None,
+        clean_stop: bool = True,
+    ) -> Controller:
+        """Takes over the cluster. `clean_stop` tells whether this broker's logs are known to be whole.
+
+        Raises InconsistentClusterId, DuplicateBrokerRegistration, NotController or StoreError.
+        """
+        claim = await claim_cluster(
+            store,
+            broker_id=broker_id,
+            endpoints=endpoints,
+            rack=config.broker_rack,
+            clock=clock,
+            rng=rng,
+            cluster_id=cluster_id,
+        )
+        loaded = await ClusterLoader(store, claim, broker_id, rng, clean_stop=clean_stop).load()
+        controller = cls(store, claim, loaded, broker_id, config, rng)
+        await controller._commit(loaded.repairs)
+        return controller
+
+    async def close(self) -> None:
+        """Waits for the change under way; later ones are refused. The store's session is the caller's to end."""
+        async with self._lock:
+            self._is_closed = True
+
+    def add_listener(self, listener: ImageListener) -> None:
+        """The listener is called on the event loop with the image before a change and the one after."""
+        self._listeners.append(listener)
+
+    async def create_topics(self, new: Sequence[NewTopic], *, validate_only: bool = False) -> list[Planned]:
+        return await self._exclusively(self._create_topics(new, validate_only=validate_only))
+
+    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, KafkaError]:
+        """Creates topics that somebody uses; returns why some could not be."""
+        return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names))))
+
+    async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names))))
+
+    async def resume_deletions(self) -> None:
+        """Finishes deletions that were begun before; to be called once logs can be deleted."""
+
+        async def finish_all() -> None:
+            await self._finish_deletion(list(self._deleting.values()))
+
+        await self._exclusively(finish_all())
+
+    async def create_partitions(
+        self, new: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[TopicImage | KafkaError]:
+        return await self._exclusively(self._create_partitions(new, validate_only=validate_only))
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition], election: ElectionType
+    ) -> dict[TopicPartition, KafkaError | None]:
+        wanted = dict.fromkeys(partitions)
+        return await self._exclusively(
+            self._change_partitions(wanted, lambda at: elected(self.image, at, election))
+        )
+
+    async def alter_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        def change(at: TopicPartition) -> PartitionImage:
+            return reassigned(
+                self.image, at, targets[at], allow_replication_factor_change=allow_replication_factor_change
+            )
+
+        return await self._exclusively(self._change_partitions(targets, change))
+
+    async def alter_topic_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        def current(name: str) -> Mapping[str, str]:
+            if name not in self.image.topics:
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+            return self.image.topic_config(name)
+
+        async def put(name: str, config: Mapping[str, str]) -> Iterable[Operation]:
+            return put_config(config_path("topics", name), config, self._config_paths)
+
+        alter = self._alter(changes, current, put, MetadataImage.with_topic_configs, validate_only)
+        return await self._exclusively(alter)
+
+    async def alter_broker_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """By broker id as text; the empty text is the default for all brokers."""
+
+        def current(broker: str) -> Mapping[str, str]:
+            return self.image.broker_config(broker)
+
+        async def put(broker: str, config: Mapping[str, str]) -> Iterable[Operation]:
+            return put_config(broker_config_path(broker), config, self._config_paths)
+
+        alter = self._alter(changes, current, put, MetadataImage.with_broker_configs, validate_only)
+        return await self._exclusively(alter)
+
+    async def alter_quotas(
+        self, changes: Mapping[QuotaEntity, Edit[float]], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        def current(entity: QuotaEntity) -> Mapping[str, float]:
+            return self.image.client_quotas.get(entity, {})
+
+        alter = self._alter(
+            changes, current, self._put_quotas, MetadataImage.with_client_quotas, validate_only
+        )
+        return await self._exclusively(alter)
+
+    async def allocate_producer_ids(self) -> range:
+        """Ids that nobody has had and nobody else gets."""
+        return await self._exclusively(self._allocate_producer_ids())
+
+    def raise_producer_ids_to(self, next_id: ProducerId) -> None:
+        """Ids below this one are in logs already, whatever the store says."""
+        self._next_producer_id = max(self._next_producer_id, next_id)
+
+    async def adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
+        """Makes topics of directories that the store knows nothing of, as when data was brought from elsewhere."""
+        return await self._exclusively(self._adopt_topics(found))
+
+    async def _exclusively(self, change: Coroutine[Any, Any, T]) -> T:
+        async def run() -> T:
+            async with self._lock:
+                if self._is_closed:
+                    change.close()
+                    raise NotController("the broker is stopping")
+                return await change
+
+        return await asyncio.shield(asyncio.ensure_future(run()))
+
+    async def _commit(self, operations: Sequence[Operation]) -> None:
+        for start in range(0, len(operations), OPERATIONS_AT_ONCE):
+            batch = operations[start : start + OPERATIONS_AT_ONCE]
+            try:
+                await self._store.multi([Check(CONTROLLER_EPOCH, self._claim.epoch_version), *batch])
+            except StoreError as error:
+                log.error("a change of the cluster could not be stored: %s", error)
+                raise _as_kafka_error(error) from error
+
+    def _publish(self, image: MetadataImage) -> None:
+        before, self.image = self.image, image
+        for listener in self._listeners:
+            try:
+                listener(before, image)
+            except Exception:
+                log.exception("a listener for changes of the cluster failed")
+
+    async def _create_topics(self, new: Sequence[NewTopic], *, validate_only: bool) -> list[Planned]:
+        planned = TopicPlanner(self.image, self.config, self._rng, deleting=self._deleting).plan(new)
+        if not validate_only:
+            await self._store_topics([each for each in planned if isinstance(each, PlannedTopic)])
+        return planned
+
+    async def _store_topics(self, planned: Sequence[PlannedTopic]) -> None:
+        if not planned:
+            return
+        operations: list[Operation] = []
+        for each in planned:
+            operations += put_config(config_path("topics", each.topic.name), each.configs, self._config_paths)
+            operations += create_topic(each.topic, self._claim.controller_epoch)
+        await self._commit(operations)
+        image = self.image.with_topics(each.topic for each in planned)
+        self._publish(image.with_topic_configs({each.topic.name: each.configs for each in planned}))
+
+    async def _auto_create_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        # Others may have had the same wish and waited less.
+        missing = [name for name in names if name not in self.image.topics]
+        count = len(self.image.brokers)
+        new = [automatic_topic(name, self.config, count) for name in missing]
+        results = await self._create_topics(new, validate_only=False)
+        outcome = zip(missing, results, strict=True)
+        return {name: result for name, result in outcome if isinstance(result, KafkaError)}
+
+    async def _delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
+        topics = [self.image.topics[name] for name in names if name in self.image.topics]
+        unknown = UnknownTopicOrPartition("This server does not host this topic-partition.")
+        results: dict[str, KafkaError | None] = dict.fromkeys(names, unknown)
+        if not topics:
+            return results
+        await self._commit([Create(delete_topic_path(topic.name)) for topic in topics])
+        self._deleting.update((topic.name, topic) for topic in topics)
+        self._publish(self.image.without_topics(topic.name for topic in topics))
+        error: KafkaError | None = None
+        try:
+            await self._finish_deletion(topics)
+        except KafkaError as failure:
+            # The topics are gone for everybody; the rest is done at the next start.
+            error = failure
+        results.update(dict.fromkeys((topic.name for topic in topics), error))
+        return results
+
+    async def _finish_deletion(self, topics: Sequence[TopicImage]) -> None:
+        if not topics:
+            return
+        await self.delete_logs(topics)
+        operations: list[Operation] = []
+        for topic in topics:
+            operations += await remove_topic(self._store, topic.name)
+        await self._commit(operations)
+        for topic in topics:
+            self._config_paths.discard(config_path("topics", topic.name))
+            del self._deleting[topic.name]
+
+    async def _create_partitions(
+        self, new: Sequence[NewPartitions], *, validate_only: bool
+    ) -> list[TopicImage | KafkaError]:
+        repeated = repeated_names(each.name for each in new)
+        results: list[TopicImage | KafkaError] = []
+        operations: list[Operation] = []
+        for each in new:
+            try:
+                if each.name in repeated:
+                    raise InvalidRequest("Duplicate topic name.")
+                topic = plan_partitions(self.image, each, self._rng)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            results.append(topic)
+            operations.append(SetData(topic_path(topic.name), topic_node(topic)))
+            first = len(self.image.topics[topic.name].partitions)
+            operations += create_partitions(topic, first, self._claim.controller_epoch)
+        if operations and not validate_only:
+            await self._commit(operations)
+            self._publish(self.image.with_topics(each for each in results if isinstance(each, TopicImage)))
+        return results
+
+    async def _change_partitions(
+        self, partitions: Iterable[TopicPartition], change: Callable[[TopicPartition], PartitionImage]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        results: dict[TopicPartition, KafkaError | None] = {}
+        changed: dict[str, dict[int, PartitionImage]] = {}
+        operations: list[Operation] = []
+        for at in partitions:
+            try:
+                after = change(at)
+            except KafkaError as error:
+                results[at] = error
+                continue
+            results[at] = None
+            before = self.image.topics[at.topic].partitions[at.partition]
+            if (after.leader, after.leader_epoch, after.isr) != (
+                before.leader,
+                before.leader_epoch,
+                before.isr,
+            ):
+                operations.append(set_state(at, after, self._claim.controller_epoch))
+            if after != before:
+                changed.setdefault(at.topic, {})[at.partition] = after
+        if not changed:
+            return results
+        topics = []
+        for name, by_index in changed.items():
+            topic = self.image.topics[name]
+            partitions_now = tuple(by_index.get(index, each) for index, each in enumerate(topic.partitions))
+            topics.append(replace(topic, partitions=partitions_now))
+            if any(by_index[index].replicas != topic.partitions[index].replicas for index in by_index):
+                operations.append(SetData(topic_path(name), topic_node(topics[-1])))
+        await self._commit(operations)
+        self._publish(self.image.with_topics(topics))
+        return results
+
+    async def _alter(
+        self,
+        changes: Mapping[K, Edit[V]],
+        current: Callable[[K], Mapping[str, V]],
+        put: Callable[[K, Mapping[str, V]], Awaitable[Iterable[Operation]]],
+        with_changed: Callable[[MetadataImage, Mapping[K, Mapping[str, V]]], MetadataImage],
+        validate_only: bool,
+    ) -> dict[K, KafkaError | None]:
+        results: dict[K, KafkaError | None] = {}
+        accepted: dict[K, Mapping[str, V]] = {}
+        for key, edit in changes.items():
+            try:
+                accepted[key] = dict(edit(current(key)))
+                results[key] = None
+            except KafkaError as error:
+                results[key] = error
+        if accepted and not validate_only:
+            operations: list[Operation] = []
+            for key, settings in accepted.items():
+                operations += await put(key, settings)
+            await self._commit(operations)
+            self._publish(with_changed(self.image, accepted))
+        return results
+
+    async def _put_quotas(self, entity: QuotaEntity, limits: Mapping[str, float]) -> Iterable[Operation]:
+        path = quota_path(entity)
+        settings: dict[str, str] = {}
+        if path in self._config_paths:
+            data, _ = await self._store.get(path)
+            stored = decode_config(path, data)
+            settings = {name: text for name, text in stored.items() if name not in QUOTA_KEYS}
+        return put_config(path, settings | quota_texts(limits), self._config_paths)
+
+    async def _allocate_producer_ids(self) -> range:
+        try:
+            data, stat = await self._store.get(PRODUCER_ID_BLOCK)
+            if data:
+                self._next_producer_id = max(self._next_producer_id, decode_producer_id_block(data).last + 1)
+        except StoreError as error:
+            raise _as_kafka_error(error) from error
+        block = range(self._next_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK_SIZE)
+        if block[-1] > _PRODUCER_ID_MAX:
+            raise UnknownServerError("all producer ids have been used up")
+        node = ProducerIdBlock(
+            broker_id=self._broker_id, first=ProducerId(block[0]), last=ProducerId(block[-1])
+        )
+        await self._commit([SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(node), stat.version)])
+        return block
+
+    async def _adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
+        by_topic: dict[str, dict[int, FoundPartition]] = {}
+        for at, partition in sorted(found.items()):
+            if at.topic not in self.image.topics and at.topic not in self._deleting:
+                by_topic.setdefault(at.topic, {})[at.partition] = partition
+        adopted = []
+        for name, partitions in by_topic.items():
+            ids = {each.topic_id for each in partitions.values() if each.topic_id is not None}
+            problem = _adoption_problem(self.image, name, ids, max(partitions))
+            if problem:
+                log.error("the directories of topic %r are left alone: %s", name, problem)
+                continue
+            # The settings are lost, except those that a topic of the broker's own has to have.
+            automatic = automatic_topic(name, self.config, 1)
+            topic = TopicImage(
+                name=name,
+                id=ids.pop() if ids else random_id(self._rng),
+                partitions=tuple(
+                    new_partition([self._broker_id], leader_epoch=_epoch_after(partitions.get(index)))
+                    for index in range(max(partitions) + 1)
+                ),
+            )
+            configs = {key: text for key, text in automatic.configs.items() if text is not None}
+            adopted.append(PlannedTopic(topic=topic, configs=configs))
+        await self._store_topics(adopted)
+        return [each.topic for each in adopted]
+
+
+def _epoch_after(partition: FoundPartition | None) -> LeaderEpoch:
+    return LeaderEpoch(0 if partition is None else partition.leader_epoch + 1)
+
+
+def _adoption_problem(image: MetadataImage, name: str, ids: set[Uuid], last_index: int) -> str:
+    if not is_legal_topic_name(name):
+        return "no topic can have this name"
+    if len(ids) > 1:
+        return "they have different topic ids"
+    if last_index >= PARTITIONS_MAX:
+        return f"there is one for partition {last_index}"
+    owner = next((image.topic_names[each] for each in ids if each in image.topic_names), None)
+    return "" if owner is None else f"topic {owner!r} has the id that is in them"
+
+
+def _as_kafka_error(error: StoreError) -> KafkaError:
+    match error:
+        case StoreUnavailable():
+            return KafkaStorageError(f"the cluster's store is not available: {error}")
+        case SessionExpired():
+            return NotController(f"this broker has lost the cluster's store: {error}")
+        case MultiFailed(index=0):
+            return NotController("another controller has taken over")
+    return UnknownServerError(f"the cluster's store refused a change: {error}")
