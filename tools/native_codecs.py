@@ -36,7 +36,6 @@ _FIXED: Final = {
     "int64": (8, "i64", "read_i64_be(data, {at})", "write_i64_be({out}, {value})"),
     "uuid": (16, "bytes", "read_uuid(data, {at})", "write_uuid({out}, {value})"),
 }
-_READ_KINDS: Final = frozenset((*_FIXED, "string", "records"))
 _LISTS: Final = {"int32": "i32_list", "int64": "i64_list"}
 
 _ALWAYS: Final = "True"
@@ -79,12 +78,18 @@ from barnabas.protocol.messages.{snake_case(schema.name)} import {classes}
 
 def _formatted(text: str) -> str:
     """The text as `make format` leaves it, without the imports that it does not use."""
-    ruff = (sys.executable, "-m", "ruff")
-    for command in (("check", "--quiet", "--fix", "--select=F401,I"), ("format", "--quiet")):
+    for command in ("check --fix --select=F401,I", "format"):
+        arguments = (
+            sys.executable,
+            "-m",
+            "ruff",
+            *command.split(),
+            "--quiet",
+            f"--stdin-filename={NATIVE_PATH}/x.py",
+        )
         text = subprocess.run(
-            (*ruff, *command, "--stdin-filename", str(NATIVE_PATH / "text.py"), "-"),
-            input=text, capture_output=True, check=True, text=True, encoding="utf-8",
-        ).stdout  # fmt: skip
+            arguments, input=text, stdout=subprocess.PIPE, check=True, encoding="utf-8"
+        ).stdout
     return text
 
 
@@ -124,39 +129,45 @@ class _Struct:
     """A struct with the versions of the message in which it can be met at all."""
 
     def __init__(self, schema: StructSchema, scope: VersionRange) -> None:
-        self.schema = schema
         self.name = schema.name
         self.function_name = snake_case(schema.name)
         self.scope = scope
+        self.has_records = _has_records(schema)
         present = [field for field in schema.fields if _intersection(field.versions, scope)]
+        for field in present:
+            assert _is_supported(field, scope), (
+                f"{schema.name}.{field.name} asks for more than is written here"
+            )
         self.plain = [field for field in present if not field.tagged_versions]
         self.tagged = sorted(
             (field for field in present if field.tagged_versions), key=lambda field: field.tag or 0
         )
-        # A tag that is not known is told from the others by being higher, and a null tagged struct is not looked for.
-        assert [field.tag for field in self.tagged] == list(range(len(self.tagged)))
-        for field in present:
-            is_plain_array = field.is_array and field.kind in _LISTS
-            assert field.struct or is_plain_array or (field.kind in _READ_KINDS and not field.is_array), (
-                field.name
-            )
-            assert not (_is_optional(field) and (is_plain_array or (field.struct and not field.is_array))), (
-                field.name
-            )
-            assert not field.tagged_versions or field.tagged_versions.first <= field.versions.first, (
-                field.name
-            )
+        assert [field.tag for field in self.tagged] == list(range(len(self.tagged))), "a tag was left out"
 
     def groups(self) -> Iterator[tuple[str, list[Field]]]:
         """The fields that are not tagged, in runs that are in the same versions."""
         for condition, fields in groupby(self.plain, lambda field: _condition(field.versions, self.scope)):
             yield condition, list(fields)
 
-    def has_records(self) -> bool:
-        return any(
-            field.kind == "records" or (field.struct and _Struct(field.struct, self.scope).has_records())
-            for field in self.plain
-        )
+
+def _is_supported(field: Field, scope: VersionRange) -> bool:
+    """Hot messages do not have all that a schema can ask for."""
+    if field.tagged_versions and field.tagged_versions.first > field.versions.first:
+        return False
+    if _is_optional(field) and not _intersection(field.nullable_versions, scope):
+        return False
+    if field.struct:
+        return field.is_array or not _is_optional(field)
+    if field.is_array:
+        return field.kind in _LISTS and not _is_optional(field)
+    return field.kind in ("string", "records") or (field.kind in _FIXED and not _is_optional(field))
+
+
+def _has_records(schema: StructSchema) -> bool:
+    return any(
+        field.kind == "records" or (field.struct is not None and _has_records(field.struct))
+        for field in schema.fields
+    )
 
 
 class _Module:
@@ -177,7 +188,7 @@ class _Module:
                 self._writer(struct)
                 if struct.tagged:
                     self._tags_writer(struct)
-        self._entries(_Struct(self._schema, self._schema.versions))
+        self._entries()
         return "\n".join(self._lines)
 
     def _find_scopes(self, schema: StructSchema, scope: VersionRange) -> None:
@@ -208,30 +219,25 @@ class _Module:
         condition = _condition(versions, scope)
         return condition if condition in (_ALWAYS, _NEVER) else "flexible"
 
-    def _entries(self, struct: _Struct) -> None:
+    def _entries(self) -> None:
         """The two functions that a caller finds under the same names in each module."""
-        view = ", memoryview(source)" if struct.has_records() else ""
-        with self._block(
-            f"def decode(version: i64, source: Buffer, position: i64) -> tuple[{struct.name}, i64]:"
-        ):
+        name = self._schema.name
+        has_records = _has_records(self._schema)
+        view = ", memoryview(source)" if has_records else ""
+        with self._block(f"def decode(version: i64, source: Buffer, position: i64) -> tuple[{name}, i64]:"):
             self._emit("data = source if isinstance(source, bytes) else bytes(source)")
-            self._emit(f"return read_{struct.function_name}(data, position, version{view})")
+            self._emit(f"return read_{snake_case(name)}(data, position, version{view})")
         with self._block(
-            f"def encode(version: i64, message: {struct.name}, wanted: Splices | None = None) -> bytes:"
+            f"def encode(version: i64, message: {name}, wanted: Splices | None = None) -> bytes:"
         ):
             self._emit("out = BytesWriter()")
-            if struct.has_records():
+            if has_records:
                 self._emit("splices: Splices = []")
-                self._emit(f"write_{struct.function_name}(out, message, version, splices)")
-                self._emit("return finished(out, splices, wanted)")
-            else:
-                self._emit(f"write_{struct.function_name}(out, message, version)")
-                self._emit("return out.getvalue()")
-
-    # Reading
+            self._emit(self._write_struct(self._schema, "out", "message"))
+            self._emit("return finished(out, splices, wanted)" if has_records else "return out.getvalue()")
 
     def _reader(self, struct: _Struct) -> None:
-        view = ", view: memoryview" if struct.has_records() else ""
+        view = ", view: memoryview" if struct.has_records else ""
         with self._block(
             f"def read_{struct.function_name}(data: bytes, pos: i64, version: i64{view}) -> tuple[{struct.name}, i64]:"
         ):
@@ -292,11 +298,11 @@ class _Module:
             with self._block("else:" if prefix else f"if {_ALWAYS}:"):
                 self._emit(f"{name} = []")
                 with self._block("for _ in range(count):"):
-                    self._emit(f"{name}_item, pos = {self._read_struct(field.struct, within)}")
+                    self._emit(f"{name}_item, pos = {self._read_struct(field.struct)}")
                     self._emit(f"{name}.append({name}_item)")
             return
         if field.struct:
-            read = self._read_struct(field.struct, within)
+            read = self._read_struct(field.struct)
         elif field.is_array:
             read = f"read_{_LISTS[field.kind]}(data, pos, {flexible})"
         elif field.kind == "records":
@@ -306,8 +312,8 @@ class _Module:
         self._emit(f"{name}, pos = {read}")
         self._refuse_null(f"{name} is None", field, within)
 
-    def _read_struct(self, schema: StructSchema, scope: VersionRange) -> str:
-        view = ", view" if _Struct(schema, scope).has_records() else ""
+    def _read_struct(self, schema: StructSchema) -> str:
+        view = ", view" if _has_records(schema) else ""
         return f"read_{snake_case(schema.name)}(data, pos, version{view})"
 
     def _refuse_null(self, is_null: str, field: Field, scope: VersionRange) -> None:
@@ -348,7 +354,7 @@ class _Module:
         return _intersection(self._schema.flexible_versions, struct.scope)
 
     def _writer(self, struct: _Struct) -> None:
-        splices = ", splices: Splices" if struct.has_records() else ""
+        splices = ", splices: Splices" if struct.has_records else ""
         with self._block(
             f"def write_{struct.function_name}(out: BytesWriter, item: {struct.name}, version: i64{splices}) -> None:"
         ):
@@ -397,11 +403,11 @@ class _Module:
             with self._block("else:" if prefix else f"if {_ALWAYS}:"):
                 self._emit(f"write_count({out}, len({name}), {flexible})")
                 with self._block(f"for {name}_item in {name}:"):
-                    self._emit(self._write_struct(field.struct, within, out, f"{name}_item"))
+                    self._emit(self._write_struct(field.struct, out, f"{name}_item"))
             return
         self._refuse_null(f"{value} is None", field, within)
         if field.struct:
-            self._emit(self._write_struct(field.struct, within, out, value))
+            self._emit(self._write_struct(field.struct, out, value))
         elif field.is_array:
             self._emit(f"write_{_LISTS[field.kind]}({out}, {value}, {flexible})")
         elif field.kind == "records":
@@ -411,8 +417,8 @@ class _Module:
         else:
             self._emit(_FIXED[field.kind][3].format(out=out, value=value))
 
-    def _write_struct(self, schema: StructSchema, scope: VersionRange, out: str, value: str) -> str:
-        splices = ", splices" if _Struct(schema, scope).has_records() else ""
+    def _write_struct(self, schema: StructSchema, out: str, value: str) -> str:
+        splices = ", splices" if _has_records(schema) else ""
         return f"write_{snake_case(schema.name)}({out}, {value}, version{splices})"
 
     def _tags_writer(self, struct: _Struct) -> None:
