@@ -13,7 +13,7 @@ from barnabas.protocol.codec import encode
 from barnabas.protocol.frames import SIZE
 from barnabas.protocol.messages.api_versions_response import ApiVersionsResponse
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.metadata_response import MetadataResponse
+from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 from barnabas.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -170,6 +170,16 @@ def test_a_response_with_its_api_and_version(barnabas: Barnabas, api: str) -> No
     assert json.loads(result.stdout)["clusterId"] == "abc"
 
 
+def test_a_response_that_only_one_api_can_give(barnabas: Barnabas) -> None:
+    brokers = [MetadataResponseBroker(node_id=1, host="localhost", port=9092)]
+    frame = framed(encode_response(METADATA, 11, 5, MetadataResponse(brokers=brokers)))
+    result = barnabas("wire", "decode", "--direction", "response", stdin=frame)
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert (document["api"], document["guessed"]) == ("Metadata", True)
+    assert document["body"]["brokers"][0]["host"] == "localhost"
+
+
 def test_a_body_of_zeros_is_not_taken_for_empty_frames(barnabas: Barnabas) -> None:
     result = barnabas(
         *("wire", "decode", "--direction", "response", "--api", "EndTxn", "--version", "0"), stdin=bytes(6)
@@ -257,7 +267,13 @@ def test_what_does_not_decode_is_named_and_the_rest_is_printed(barnabas: Barnaba
         ("--direction request --encoding hex", b"0", 1, "not hex"),
         ("--direction request --api Fetch", b"00", 2, "--api and --version go together"),
         ("--direction request --form body", b"00", 2, "add --api and --version"),
-        ("--direction response", b"00", 2, "add --api and --version, or --requests FILE"),
+        ("--direction response", framed(bytes(10)), 1, "could be of LeaderAndIsr, StopReplica, "),
+        (
+            "--direction response",
+            framed(b"\xff" * 50),
+            1,
+            "not a response of any API: add --api and --version",
+        ),
         ("--direction response --api Fetsh --version 1", b"00", 2, "did you mean Fetch"),
         ("--direction response --api 1000 --version 1", b"00", 2, "`barnabas wire apis` lists them"),
         ("--direction response --api Fetch --version 99", b"00", 2, "Fetch has versions 0-18, not 99"),

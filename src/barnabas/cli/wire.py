@@ -67,7 +67,8 @@ Examples:
 @click.option(
     "--direction",
     type=click.Choice(["request", "response"]),
-    help="The bytes are requests or responses. A whole frame with a request needs no other option.",
+    help="The bytes are requests or responses. Whole frames need no other option, unless responses of several APIs"
+    " look the same.",
 )
 @click.option("--api", "api_name", metavar="NAME|KEY", help="The API, such as Fetch or 1.")
 @click.option(
@@ -134,10 +135,6 @@ def decode(
             "--api and --version go together.",
         ),
         (requests is not None and direction != "response", "--requests goes with --direction response."),
-        (
-            direction == "response" and api_name is None and requests is None,
-            "A response does not tell what it answers: add --api and --version, or --requests FILE.",
-        ),
         (
             form == "body" and api_name is None,
             "A bare body does not tell what it is: add --api and --version.",

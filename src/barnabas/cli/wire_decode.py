@@ -2,7 +2,8 @@
 
 Bytes come as a stream of frames (what a capture of one direction of a connection holds), as one frame without its
 size, or as the bare body of a message. A request names its API and version itself. A response only says which request
-it answers: its API and version are given, or found in a capture of the requests.
+it answers: its API and version are given, or found in a capture of the requests, or guessed if only one API's responses
+look like it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.errors import InvalidRequest, KafkaError
-from barnabas.protocol.apis import Api
+from barnabas.protocol.apis import APIS, Api
 from barnabas.protocol.codec import decode
 from barnabas.protocol.frames import SIZE, SIZE_BYTES
 from barnabas.protocol.json_form import to_json
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import message_class
-from barnabas.protocol.requests import decode_request, decode_request_header, decode_response
+from barnabas.protocol.requests import (
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_response,
+)
 from barnabas.protocol.schema import StructSchema, load_schema
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
@@ -125,7 +131,7 @@ def decode_stream(
     payloads = split(data) if form == "frames" else iter([Payload(position=0, data=data)])
     if direction == "request":
         return _decode_requests(payloads, with_records)
-    calls = {} if requests is None else calls_by_correlation_id(split(requests))
+    calls = None if requests is None else calls_by_correlation_id(split(requests))
     return _decode_responses(payloads, call, calls, with_records)
 
 
@@ -159,12 +165,12 @@ def _decode_requests(payloads: Iterator[Payload], with_records: bool) -> Iterato
 
 
 def _decode_responses(
-    payloads: Iterator[Payload], call: Call | None, calls: dict[int, deque[Call]], with_records: bool
+    payloads: Iterator[Payload], call: Call | None, calls: dict[int, deque[Call]] | None, with_records: bool
 ) -> Iterator[dict[str, Any] | Failure]:
-    """Responses to `call`, or else to those of `calls` that have their correlation ids."""
+    """Responses to `call`, or to those of `calls` that have their correlation ids; without either they are guessed."""
     for payload in payloads:
         try:
-            answered = call or _answered(payload.data, calls)
+            answered = call or (_guess(payload.data) if calls is None else _answered(payload.data, calls))
             api = answered.api
             version = _response_version(answered, payload.data)
             response = decode_response(api, version, payload.data)
@@ -176,7 +182,7 @@ def _decode_responses(
             Call(api=api, version=version),
             readable(response.header, api.response_header_version(version)),
             readable(response.body, version, with_records=with_records),
-        )
+        ) | ({"guessed": True} if call is None and calls is None else {})
 
 
 def calls_by_correlation_id(payloads: Iterator[Payload]) -> dict[int, deque[Call]]:
@@ -195,6 +201,29 @@ def _answered(data: bytes, calls: dict[int, deque[Call]]) -> Call:
     if not waiting:
         raise NotDecodable(f"there is no request with correlation id {correlation_id} in the capture")
     return waiting.popleft()
+
+
+def _guess(data: bytes) -> Call:
+    """The only API, in its newest version, whose response would be these very bytes."""
+    fitting = [
+        Call(api=api, version=version)
+        for api in APIS
+        for version in range(api.first_version, api.last_version + 1)
+        if _is_response(api, version, data)
+    ]
+    names = list(dict.fromkeys(call.api.name for call in fitting))
+    if len(names) != 1:
+        what = f"these bytes could be of {', '.join(names)}" if names else "this is not a response of any API"
+        raise NotDecodable(f"{what}: add --api and --version, or --requests FILE")
+    return fitting[-1]
+
+
+def _is_response(api: Api, version: int, data: bytes) -> bool:
+    try:
+        response = decode_response(api, version, data)
+        return data == encode_response(api, version, response.header.correlation_id, response.body)
+    except KafkaError:
+        return False
 
 
 def _response_version(call: Call, data: bytes) -> int:
