@@ -159,6 +159,7 @@ def test_a_response_with_its_api_and_version(barnabas: Barnabas, api: str) -> No
     flags = ("--direction", "response", "--api", api, "--version", "9")
     for form, data in (
         ("auto", framed(encode_response(METADATA, 9, 5, body))),
+        ("auto", bytes(encode_response(METADATA, 9, 5, body))),
         ("payload", bytes(encode_response(METADATA, 9, 5, body))),
     ):
         result = barnabas("wire", "decode", *flags, "--form", form, stdin=data)

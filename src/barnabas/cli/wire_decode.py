@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -126,8 +126,8 @@ def decode_stream(
         form = _form_of(data, direction, call)
     if form == "body":
         assert call is not None
-        name = call.api.request_name if direction == "request" else call.api.response_name
-        return iter([decode_body(name, call.version, data, with_records=with_records)])
+        message = decode(_message_class(direction, call), data, call.version)
+        return iter([readable(message, call.version, with_records=with_records)])
     payloads = split(data) if form == "frames" else iter([Payload(position=0, data=data)])
     if direction == "request":
         return _decode_requests(payloads, with_records)
@@ -138,15 +138,25 @@ def decode_stream(
 def _form_of(data: bytes, direction: str, call: Call | None) -> str:
     if is_framed(data, direction):
         return "frames"
-    if call is not None:
+    if call is not None and _decodes(lambda: decode(_message_class(direction, call), data, call.version)):
         return "body"
-    if direction == "request":
-        try:
-            decode_request(data)
-        except KafkaError:
-            return "frames"
+    if direction == "request" and _decodes(lambda: decode_request(data)):
         return "payload"
-    return "frames"
+    if direction == "response" and call and _decodes(lambda: decode_response(call.api, call.version, data)):
+        return "payload"
+    return "frames" if call is None else "body"
+
+
+def _decodes(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except KafkaError:
+        return False
+    return True
+
+
+def _message_class(direction: str, call: Call) -> type[Any]:
+    return call.api.request_class() if direction == "request" else call.api.response_class()
 
 
 def _decode_requests(payloads: Iterator[Payload], with_records: bool) -> Iterator[dict[str, Any] | Failure]:
