@@ -148,6 +148,36 @@ def describe(
         click.echo(_json({"topics": topics}))
 
 
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
+def recover(directory: str, at_ms: int | None) -> None:
+    """Open a log directory and stop it cleanly, in place: after a crash it is recovered as a broker would do it.
+
+    What is damaged is cut off, indexes are rebuilt. No broker may be using the directory.
+    """
+    from barnabas.clock import ManualClock, SystemClock
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.manager_loading import LoadProgress
+    from barnabas.log.recover import recover_directory
+    from barnabas.log.verify import log_bytes
+
+    clock = SystemClock() if at_ms is None else ManualClock(at_ms)
+    fs = DiskFileSystem()
+    total_bytes = log_bytes(fs, directory)
+    shown_bytes = 0
+    with progress_bar("recovering", total_bytes) as advance:
+
+        def show(progress: LoadProgress) -> None:
+            nonlocal shown_bytes
+            done_bytes = total_bytes * progress.loaded_logs // progress.total_logs
+            advance(done_bytes - shown_bytes)
+            shown_bytes = done_bytes
+
+        count = recover_directory(fs, os.path.abspath(directory), clock, show)
+    click.echo(f"{count} logs, cleanly stopped", err=True)
+
+
 def _parse_times(text: str) -> list[int]:
     try:
         return [int(time) for time in text.split(",") if time.strip()]

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 WRITE_BYTES: Final = 64 << 10
 
 
+OnBytes = Callable[[int], None]
+
+
 class CleaningAborted(Exception):
     """The cleaning of a log was told to stop: its partition moves, is truncated, or goes away."""
 
@@ -58,17 +61,16 @@ class Cleaned:
 class Cleaner:
     """Cleans one log after the other, with one map."""
 
-    def __init__(
-        self, offsets: OffsetMap, clock: Clock, on_bytes: Callable[[int], None] = lambda _: None
-    ) -> None:
+    def __init__(self, offsets: OffsetMap, clock: Clock) -> None:
         self._offsets = offsets
         self._clock = clock
-        self._on_bytes = on_bytes
 
-    def clean(self, log: PartitionLog, first_dirty_offset: int, end_offset: int) -> Cleaned:
+    def clean(
+        self, log: PartitionLog, first_dirty_offset: int, end_offset: int, on_bytes: OnBytes = lambda _: None
+    ) -> Cleaned:
         """Cleans a log up to the end offset, or as far as the map has room for its keys."""
         started_ns = self._clock.monotonic_ns()
-        mapped_bytes = self._map(log, first_dirty_offset, end_offset)
+        mapped_bytes = self._map(log, first_dirty_offset, end_offset, on_bytes)
         cleaned_end_offset = self._offsets.latest_offset + 1
         transactions = CleanedTransactions()
         rewriter = _Rewriter(
@@ -86,7 +88,7 @@ class Cleaner:
                 end_offset=end_offset,
             ),
             _legacy_delete_horizon_ms(log, first_dirty_offset),
-            self._on_bytes,
+            on_bytes,
         )
         segments = log.segments.holding(0, cleaned_end_offset)
         for group in group_segments(
@@ -105,7 +107,7 @@ class Cleaner:
             duration_ms=(self._clock.monotonic_ns() - started_ns) // 1_000_000,
         )
 
-    def _map(self, log: PartitionLog, start_offset: int, end_offset: int) -> int:
+    def _map(self, log: PartitionLog, start_offset: int, end_offset: int, on_bytes: OnBytes) -> int:
         offsets = self._offsets
         offsets.clear()
         transactions = CleanedTransactions()
@@ -115,7 +117,7 @@ class Cleaner:
         for index, segment in enumerate(segments):
             start_position = segment.offset_index.position_for(start_offset)
             for _, header, data, position in segment.whole_batches(start_position):
-                self._on_bytes(header.size_bytes)
+                on_bytes(header.size_bytes)
                 if not map_batch(offsets, transactions, start_offset, header, data, position):
                     return mapped_bytes
                 mapped_bytes += header.size_bytes
@@ -140,7 +142,7 @@ class _Rewriter:
         transactions: CleanedTransactions,
         record_filter: RecordFilter,
         legacy_delete_horizon_ms: int,
-        on_bytes: Callable[[int], None],
+        on_bytes: OnBytes,
     ) -> None:
         self._log = log
         self._transactions = transactions

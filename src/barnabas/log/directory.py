@@ -89,11 +89,10 @@ class LogDirectory:
         self._failure_guard = threading.Lock()
         self.meta: MetaProperties | None = None
 
-    def open(self, *, locks: bool = True) -> None:
+    def open(self) -> None:
         """Makes the directory if it is not there, locks it, and reads whose it is."""
         self.fs.make_dirs(self.path)
-        if locks:
-            self._lock = DirectoryLock(self.fs, self.path)
+        self._lock = DirectoryLock(self.fs, self.path)
         self.meta = read_meta_properties(self.fs, self.file(names.META_PROPERTIES))
 
     def close(self) -> None:

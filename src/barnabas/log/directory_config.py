@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,6 +23,8 @@ from barnabas.log.segment_scan import scan
 from barnabas.records.header import CorruptRecord
 
 SEGMENTS_MAX: Final = 32
+RESTARTS_MAX: Final = 3
+INTERVAL_END: Final = 1 << 31
 
 
 def infer_log_configs(
@@ -35,8 +37,13 @@ def infer_log_configs(
     configs = dict.fromkeys(topics, defaults)
     open_ranges = []
     for topic, directories in topics.items():
-        start, end = _interval_range(fs, directories)
-        if not start <= defaults.index_interval_bytes < end:
+        short_gaps, end = _evidence(fs, directories)
+        default = defaults.index_interval_bytes
+        # A restart begins a new gap, so that a batch without an entry may lie farther off than the interval. That
+        # happens a few times in a partition; a different interval shows more often.
+        contradictions = sum(gap > default for gap in short_gaps)
+        if default >= end or contradictions > RESTARTS_MAX * len(directories):
+            start = max((gap for gap in short_gaps if gap < end), default=0)
             open_ranges.append((end, start, topic))
     # To hit all ranges with the fewest points: the range that ends first needs one, as near its end as possible, and
     # that one serves all ranges that begin before.
@@ -44,27 +51,35 @@ def infer_log_configs(
     while open_ranges:
         end = open_ranges[0][0]
         together = [item for item in open_ranges if item[1] < end]
-        interval = max(start for _, start, _ in together)
+        interval = _likeliest(max(start for _, start, _ in together), end)
         for _, _, topic in together:
             configs[topic] = replace(defaults, index_interval_bytes=interval)
         open_ranges = [item for item in open_ranges if item[1] >= end]
     return configs
 
 
-def _interval_range(fs: FileSystem, directories: Iterable[str]) -> tuple[int, int]:
-    """The smallest interval that is possible, and the smallest above it that is not."""
-    short_gaps: set[int] = set()
-    end = 1 << 31
+def _likeliest(start: int, end: int) -> int:
+    """The interval that a person would choose among those possible."""
+    power_of_two = 1 << max(start - 1, 0).bit_length()
+    for candidate in (power_of_two, -(-start // 1000) * 1000, -(-start // 100) * 100):
+        if candidate < end:
+            return candidate
+    return start
+
+
+def _evidence(fs: FileSystem, directories: Iterable[str]) -> tuple[list[int], int]:
+    """How far off batches without an entry lay, and the smallest interval that is impossible."""
+    short_gaps: list[int] = []
+    end = INTERVAL_END
     for directory in directories:
         for short_gap, long_gap in _gaps(fs, directory):
-            short_gaps.add(short_gap)
+            short_gaps.append(short_gap)
             end = min(end, long_gap)
-    # A restart makes gaps longer than the interval, so those that contradict it prove nothing.
-    return max((gap for gap in short_gaps if gap < end), default=0), end
+    return short_gaps, end
 
 
-def _gaps(fs: FileSystem, directory: str) -> Iterable[tuple[int, int]]:
-    """For each index entry how far from the one before the last batch without an entry lay, and how far it lies."""
+def _gaps(fs: FileSystem, directory: str) -> Iterator[tuple[int, int]]:
+    """For each index entry how far behind the one before it the last batch without one lay, and how far it lies."""
     found = (names.parse_segment_file(name) for name in fs.list_dir(directory))
     segments = [name for name in found if name and name.kind == names.LOG_SUFFIX and not name.state]
     for segment in segments[-SEGMENTS_MAX:]:
@@ -73,15 +88,21 @@ def _gaps(fs: FileSystem, directory: str) -> Iterable[tuple[int, int]]:
             data = fs.read_file(stem + names.OFFSET_INDEX_SUFFIX)
         except NoSuchFile:
             continue
-        starts = _batch_positions(fs, stem + names.LOG_SUFFIX)
-        before = 0
-        for _, position in ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY.size]):
-            row = bisect_left(starts, position)
-            if position <= before or row == len(starts) or starts[row] != position:
-                # The zeros of a preallocated file, or damage.
-                break
-            yield starts[row - 1] - before, position - before
-            before = position
+        yield from _index_gaps(data.rstrip(b"\0"), _batch_positions(fs, stem + names.LOG_SUFFIX))
+
+
+def _index_gaps(data: bytes, starts: list[int]) -> Iterator[tuple[int, int]]:
+    before = 0
+    padded = data.ljust(-(-len(data) // ENTRY.size) * ENTRY.size, b"\0")
+    for _, position in ENTRY.iter_unpack(padded):
+        row = bisect_left(starts, position)
+        if position <= before or row == len(starts) or starts[row] != position:
+            # A damaged index says nothing about the rest of its segment.
+            return
+        yield starts[row - 1] - before, position - before
+        before = position
+    if starts:
+        yield starts[-1] - before, INTERVAL_END
 
 
 def _batch_positions(fs: FileSystem, path: str) -> list[int]:

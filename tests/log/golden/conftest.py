@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -23,11 +21,3 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
 def image(images: dict[str, Image], request: pytest.FixtureRequest) -> Image:
     """The image that an indirect parameter names."""
     return images[request.param]
-
-
-@pytest.fixture
-def image_copy(images: dict[str, Image], request: pytest.FixtureRequest, tmp_path: Path) -> Image:
-    """A copy of the image that an indirect parameter names, to be changed at will."""
-    source = images[request.param]
-    shutil.copytree(source.folder, tmp_path / source.name)
-    return Image(tmp_path / source.name)

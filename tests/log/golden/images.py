@@ -79,6 +79,9 @@ class Image:
 
 
 def fingerprint(path: Path) -> list[object]:
+    return fingerprint_of(path.read_bytes())
+
+
+def fingerprint_of(data: bytes) -> list[object]:
     """A file as manifests list it: its size, and the start of its SHA-256."""
-    data = path.read_bytes()
     return [len(data), hashlib.sha256(data).hexdigest()[:16]]

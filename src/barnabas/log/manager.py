@@ -1,0 +1,456 @@
+"""All logs of a broker, in all its log directories: opened, made, moved, retained, flushed, deleted, closed.
+
+Opening a directory after a clean stop trusts its files; after a crash every log is recovered, several at a time. While
+the broker runs, checkpoints say from where on recovery would have to begin. A directory whose disk fails goes offline
+with its partitions, and the others go on; once it is well, the broker is started anew.
+
+A partition is deleted in two steps: its directory is renamed to `…-delete` at once, so that a topic of the same name
+can be made again, and removed after `file.delete.delay.ms`, when readers have let go. It is moved to another directory
+by a second log, `…-future`, which catches up with the first and takes its place.
+
+Any thread may call; what is called reads and writes files, so it does not belong on an event loop. The registry's lock
+is never held while a log is being used: a log that fails reports here with its own lock held.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+from barnabas.clock import Clock
+from barnabas.config.log_config import LogConfig
+from barnabas.errors import KafkaStorageError, LogDirNotFound
+from barnabas.log import names
+from barnabas.log.checkpoints import NO_BROKER_EPOCH, write_clean_shutdown
+from barnabas.log.cleaner_manager import CleanerManager
+from barnabas.log.directory import LogDirectory
+from barnabas.log.file_system import FileSystem, StorageFailure
+from barnabas.log.manager_loading import OnProgress, load_directory
+from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.read import Isolation
+from barnabas.log.scheduler import Scheduler
+from barnabas.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+COPY_BYTES: Final = 1 << 20
+
+OnOffline = Callable[[LogDirectory, list[TopicPartition]], None]
+
+
+class DuplicateLog(KafkaStorageError):
+    """A partition has a log in two directories: a move was cut short by a failing disk. A person must choose."""
+
+
+class LogManager:
+    def __init__(
+        self,
+        directories: Sequence[str],
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        scheduler: Scheduler,
+        config_of: Callable[[str], LogConfig],
+        settings: ManagerSettings | None = None,
+        rng: Random | None = None,
+        on_offline: OnOffline = lambda _directory, _partitions: None,
+    ) -> None:
+        self.settings = ManagerSettings() if settings is None else settings
+        self.directories = [LogDirectory(fs, path, self._take_offline) for path in directories]
+        self._fs = fs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._config_of = config_of
+        self._rng = Random() if rng is None else rng
+        self._on_offline = on_offline
+        self._lock = threading.Lock()
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._by_path = {directory.path: directory for directory in self.directories}
+        # Directories of which not every log could be opened are not marked as cleanly stopped.
+        self._incomplete: set[str] = set()
+        self.cleaner = CleanerManager(clock, self._logs_with_directories)
+        self._is_closed = False
+
+    def open(self, on_progress: OnProgress = lambda _: None) -> None:
+        """Locks the directories and opens every log in them.
+
+        Raises DirectoryInUse if another broker has one of them, and KafkaStorageError if none is usable.
+        """
+        opened: list[LogDirectory] = []
+        try:
+            for directory in self.directories:
+                try:
+                    directory.open()
+                    opened.append(directory)
+                except StorageFailure as failure:
+                    directory.fail(failure)
+            for directory in opened:
+                self._load(directory, on_progress)
+            if not self.live_directories():
+                raise KafkaStorageError(
+                    f"none of the log directories can be used: {', '.join(each.path for each in self.directories)}"
+                )
+        except BaseException:
+            self._release_all()
+            raise
+
+    def _load(self, directory: LogDirectory, on_progress: OnProgress) -> None:
+        try:
+            loaded = load_directory(
+                directory, self._open_log, self.settings.num_recovery_threads_per_data_dir, on_progress
+            )
+        except StorageFailure as failure:
+            directory.fail(failure)
+            return
+        if not loaded.is_complete:
+            self._incomplete.add(directory.path)
+        if self.settings.removes_deleted:
+            for path in loaded.deleted:
+                self._remove_later(path)
+        for registry, logs in ((self._current, loaded.current), (self._future, loaded.future)):
+            for log in logs:
+                self._register(registry, log)
+        if directory.is_offline:
+            self._take_offline(directory)
+
+    def _register(self, registry: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
+        with self._lock:
+            other = registry.get(log.topic_partition)
+            if other is not None:
+                raise DuplicateLog(
+                    f"{log.topic_partition} is in {other.directory} and in {log.directory}. A directory has probably"
+                    " failed while the partition was moved: remove the one that is out of date"
+                )
+            registry[log.topic_partition] = log
+
+    def _open_log(
+        self,
+        directory: LogDirectory,
+        name: str,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = True,
+        was_cleaned: bool = False,
+        topic_id: bytes | None = None,
+        on_segment_recovered: Callable[[int], None] | None = None,
+    ) -> PartitionLog:
+        config = self._config_of(names.parse_partition_dir(name).partition.topic)
+        return PartitionLog.open(
+            directory.file(name),
+            fs=self._fs,
+            clock=self._clock,
+            config=config,
+            scheduler=self._scheduler,
+            rng=self._rng,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            gapless=not config.compact and not was_cleaned,
+            topic_id=topic_id,
+            producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
+            validate_fully=self.settings.validate_fully,
+            on_failure=directory.fail,
+            on_segment_recovered=on_segment_recovered,
+        )
+
+    def log(self, partition: TopicPartition, *, is_future: bool = False) -> PartitionLog | None:
+        return (self._future if is_future else self._current).get(partition)
+
+    def logs(self) -> list[PartitionLog]:
+        """Of all partitions, those that are being moved twice."""
+        return [*self._current.values(), *self._future.values()]
+
+    def directory_of(self, log: PartitionLog) -> LogDirectory:
+        return self._by_path[os.path.dirname(log.directory)]
+
+    def live_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if not directory.is_offline]
+
+    def directory(self, path: str) -> LogDirectory:
+        directory = self._by_path.get(path)
+        if directory is None:
+            raise LogDirNotFound(f"{path} is none of this broker's log directories")
+        return directory
+
+    def get_or_create(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        *,
+        is_new: bool = False,
+        directory: str | None = None,
+    ) -> PartitionLog:
+        """The partition's log; a new one is made in the given directory, else where there are fewest.
+
+        A partition that is not new may be in a directory that is offline: then it is not made again elsewhere.
+        """
+        existing = self._current.get(partition)
+        if existing is not None:
+            if topic_id is not None:
+                existing.assign_topic_id(topic_id)
+            return existing
+        offline = [each.path for each in self.directories if each.is_offline]
+        if offline and not is_new:
+            raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
+        choices = self._emptiest_first() if directory is None else [self.directory(directory)]
+        for choice in choices:
+            try:
+                log = self._open_log(choice, names.partition_dir(partition), topic_id=topic_id)
+            except StorageFailure as failure:
+                choice.fail(failure)
+                continue
+            self._register(self._current, log)
+            return log
+        raise KafkaStorageError(f"there is no log directory for {partition}: all are offline")
+
+    def _emptiest_first(self) -> list[LogDirectory]:
+        counts = {directory.path: 0 for directory in self.live_directories()}
+        for log in self.logs():
+            path = self.directory_of(log).path
+            counts[path] = counts.get(path, 0) + 1
+        return sorted(self.live_directories(), key=lambda directory: counts[directory.path])
+
+    def create_future(self, partition: TopicPartition, directory: str) -> PartitionLog:
+        """A second log for the partition, in the directory that it is to move to."""
+        source = self._required(partition)
+        target = self.directory(directory)
+        if target.is_offline:
+            raise KafkaStorageError(f"{directory} is offline")
+        assert self.directory_of(source) is not target, (partition, directory)
+        existing = self._future.get(partition)
+        if existing is not None:
+            if self.directory_of(existing) is target:
+                return existing
+            self.delete(partition, is_future=True)
+        name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.FUTURE_DIR_SUFFIX)
+        try:
+            log = self._open_log(target, name, was_cleaned=True, topic_id=source.topic_id)
+            if source.log_start_offset > 0:
+                log.truncate_fully_and_start_at(source.log_start_offset)
+        except StorageFailure as failure:
+            target.fail(failure)
+            raise
+        self._register(self._future, log)
+        return log
+
+    def copy_to_future(self, partition: TopicPartition) -> bool:
+        """Copies the next records to the future log; true when it has all of them."""
+        source, future = self._required(partition), self._future.get(partition)
+        if future is None:
+            raise KafkaStorageError(f"there is no future log of {partition}")
+        if future.log_end_offset < source.log_start_offset:
+            future.truncate_fully_and_start_at(source.log_start_offset)
+        result = source.read(future.log_end_offset, COPY_BYTES, Isolation.LOG_END, min_one_message=True)
+        if result.records is not None:
+            future.append_as_follower(result.records.read())
+            future.update_high_watermark(min(source.high_watermark, future.log_end_offset))
+        return future.log_end_offset >= source.log_end_offset
+
+    def replace_with_future(self, partition: TopicPartition) -> PartitionLog:
+        """The future log, which has caught up, takes the place of the current one, which is deleted."""
+        source, future = self._required(partition), self._future.get(partition)
+        if future is None:
+            raise KafkaStorageError(f"there is no future log of {partition}")
+        with self.cleaner.paused(partition):
+            future.flush()
+            future.rename_dir(names.partition_dir(partition))
+            future.update_high_watermark(source.high_watermark)
+            with self._lock:
+                del self._future[partition]
+                self._current[partition] = future
+            source_directory, target_directory = self.directory_of(source), self.directory_of(future)
+            self.cleaner.move_checkpoint(source_directory, target_directory, partition)
+            # From here on a crash finds the moved log, and perhaps the old one too: its mark must be on the disk first.
+            source.rename_dir(
+                names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+            )
+            self._remove_later(source.directory, source)
+        for directory in (target_directory, source_directory):
+            self.checkpoint(directory)
+        return future
+
+    def delete(self, partition: TopicPartition, *, is_future: bool = False) -> None:
+        """Marks the log for deletion; it is gone at once, and its files after a while."""
+        registry = self._future if is_future else self._current
+        with self._lock:
+            log = registry.pop(partition, None)
+        if log is None:
+            offline = [directory.path for directory in self.directories if directory.is_offline]
+            if offline:
+                raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
+            return
+        directory = self.directory_of(log)
+        with self.cleaner.paused(partition):
+            log.rename_dir(names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX))
+            if not is_future:
+                self.cleaner.update_checkpoint(directory, partition, None)
+        self._remove_later(log.directory, log)
+        self.checkpoint(directory)
+
+    def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
+        log = self._required(partition, is_future=is_future)
+        with self.cleaner.paused(partition):
+            if not log.truncate_to(offset):
+                return False
+            self._settle_truncation(log, is_future)
+        return True
+
+    def truncate_fully_and_start_at(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        log_start_offset: int | None = None,
+        is_future: bool = False,
+    ) -> None:
+        log = self._required(partition, is_future=is_future)
+        with self.cleaner.paused(partition):
+            log.truncate_fully_and_start_at(offset, log_start_offset)
+            self._settle_truncation(log, is_future)
+
+    def _settle_truncation(self, log: PartitionLog, is_future: bool) -> None:
+        """The recovery point may have gone back: that must be on the disk before anything is appended."""
+        directory = self.directory_of(log)
+        if not is_future:
+            self.cleaner.truncate_checkpoint(directory, log.topic_partition, log.segments.active.base_offset)
+        self.checkpoint(directory)
+
+    def update_config(self, topic: str) -> None:
+        """Has the topic's logs follow its settings as they are now."""
+        config = self._config_of(topic)
+        for log in self.logs():
+            if log.topic_partition.topic == topic:
+                log.update_config(config)
+
+    def retain(self) -> int:
+        """Deletes the segments that retention lets go of; how many."""
+        count = 0
+        for log in self.logs():
+            partition = log.topic_partition
+            if self.cleaner.try_pause(partition):
+                try:
+                    count += log.delete_old_segments()
+                except KafkaStorageError as error:
+                    logger.error("retention of %s: %s", partition, error)
+                finally:
+                    self.cleaner.resume(partition)
+        return count
+
+    def flush_overdue(self) -> None:
+        """Flushes the logs that were last flushed over `flush.ms` ago."""
+        now_ms = self._clock.now_ms()
+        for log in self.logs():
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                try:
+                    log.flush()
+                except KafkaStorageError as error:
+                    logger.error("flushing %s: %s", log.topic_partition, error)
+
+    def expire_producers(self) -> None:
+        for log in self.logs():
+            try:
+                log.remove_expired_producers()
+            except KafkaStorageError as error:
+                logger.error("expiring producers of %s: %s", log.topic_partition, error)
+
+    def checkpoint_all(self) -> None:
+        for directory in self.live_directories():
+            self.checkpoint(directory)
+
+    def checkpoint(self, directory: LogDirectory) -> None:
+        """Writes recovery points and start offsets of a directory's logs."""
+        if directory.is_offline:
+            return
+        logs = self._in_directory(directory)
+        recovery_points = {log.topic_partition: int(log.recovery_point) for log in logs}
+        # Where the first segment starts needs no telling.
+        log_start_offsets = {
+            log.topic_partition: int(log.log_start_offset)
+            for log in logs
+            if log.log_start_offset > log.segments.base_offsets[0]
+        }
+        try:
+            directory.write_checkpoint(names.RECOVERY_POINT_CHECKPOINT, recovery_points)
+            directory.write_checkpoint(names.LOG_START_OFFSET_CHECKPOINT, log_start_offsets)
+        except StorageFailure as failure:
+            directory.fail(failure)
+
+    def checkpoint_high_watermarks(self) -> None:
+        for directory in self.live_directories():
+            offsets = {log.topic_partition: int(log.high_watermark) for log in self._in_directory(directory)}
+            try:
+                directory.write_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT, offsets)
+            except StorageFailure as failure:
+                directory.fail(failure)
+
+    def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Flushes and closes all logs and marks their directories as cleanly stopped."""
+        self._is_closed = True
+        for directory in self.live_directories():
+            try:
+                logs = self._in_directory(directory)
+                for log in logs:
+                    log.flush()
+                    log.close()
+                self.checkpoint(directory)
+                if directory.path not in self._incomplete and not directory.is_offline:
+                    write_clean_shutdown(self._fs, directory.file(names.CLEAN_SHUTDOWN), broker_epoch)
+            except KafkaStorageError as error:
+                logger.error("%s is not stopped cleanly: %s", directory.path, error)
+        self._release_all()
+
+    def _release_all(self) -> None:
+        for directory in self.directories:
+            directory.close()
+
+    def _required(self, partition: TopicPartition, *, is_future: bool = False) -> PartitionLog:
+        log = self.log(partition, is_future=is_future)
+        if log is None:
+            raise KafkaStorageError(f"there is no {'future ' if is_future else ''}log of {partition}")
+        return log
+
+    def _in_directory(self, directory: LogDirectory) -> list[PartitionLog]:
+        return [log for log in self.logs() if self.directory_of(log) is directory]
+
+    def _logs_with_directories(self) -> Mapping[TopicPartition, tuple[LogDirectory, PartitionLog]]:
+        return {partition: (self.directory_of(log), log) for partition, log in list(self._current.items())}
+
+    def _remove_later(self, path: str, log: PartitionLog | None = None) -> None:
+        action = partial(self._remove, path, log)
+        self._scheduler.schedule("delete-log", action, self.settings.file_delete_delay_ms)
+
+    def _remove(self, path: str, log: PartitionLog | None) -> None:
+        directory = self._by_path[os.path.dirname(path)]
+        if directory.is_offline or self._is_closed:
+            return
+        try:
+            if log is None:
+                self._fs.remove_tree(path)
+            else:
+                log.delete()
+            logger.info("removed %s", path)
+        except StorageFailure as failure:
+            directory.fail(failure)
+        except KafkaStorageError as error:
+            logger.error("%s is not removed: %s", path, error)
+
+    def _take_offline(self, directory: LogDirectory) -> None:
+        """Forgets the directory's logs. No lock is taken: whoever calls may hold a log's."""
+        partitions = []
+        for registry in (self._current, self._future):
+            for partition, log in list(registry.items()):
+                if os.path.dirname(log.directory) == directory.path and registry.pop(partition, None) is log:
+                    log.take_offline(f"log directory {directory.path} is offline")
+                    if registry is self._current:
+                        partitions.append(partition)
+        logger.error("%d partitions in %s are offline", len(partitions), directory.path)
+        self._on_offline(directory, partitions)
