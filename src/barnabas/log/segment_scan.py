@@ -7,8 +7,10 @@ Bytes that cannot be an entry raise CorruptRecord, which names the file and the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
 
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import File
@@ -16,9 +18,10 @@ from barnabas.records.header import BatchHeader, CorruptRecord, parse_header
 from barnabas.records.layout import (
     HEADER_PROBE_BYTES,
     HEADER_UP_TO_MAGIC_BYTES,
-    INT32,
+    LAST_OFFSET_DELTA_POSITION,
     LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAGIC_V2,
     MESSAGE_OVERHEAD_V0_BYTES,
 )
@@ -28,16 +31,9 @@ FIND_CHUNK_BYTES: Final = 4 << 10
 _HEADER_CHUNK_BYTES: Final = 16 << 10
 _WHOLE_CHUNK_BYTES: Final = 1 << 20
 
-_OFFSETS: Final = Struct(
-    ">"
-    "q"  # base offset
-    "i"  # length
-    "4x"  # leader epoch
-    "B"  # magic
-    "6x"  # crc, attributes
-    "i"  # last offset delta
-)
-_PADDING: Final = bytes(_OFFSETS.size)
+# From the base offset to the last offset delta, which a find looks at; a message at the end of a file may be shorter.
+_FIND_BYTES: Final = LAST_OFFSET_DELTA_POSITION + 4
+_PADDING: Final = bytes(_FIND_BYTES)
 
 ScannedEntry = tuple[int, BatchHeader, bytes, int]
 
@@ -59,31 +55,35 @@ def find_offset(
     file: File, path: str, offset: int, position: int, end_position: int, entries_are_large: bool
 ) -> EntryPosition | None:
     """The first entry at or after the position whose last offset is not below the offset."""
-    while end_position - position > HEADER_UP_TO_MAGIC_BYTES:
-        chunk_bytes = min(
-            HEADER_PROBE_BYTES if entries_are_large else FIND_CHUNK_BYTES, end_position - position
-        )
-        chunk = file.pread(chunk_bytes, position)
+    wanted_offset: i64 = offset
+    entry_position: i64 = position
+    end: i64 = end_position
+    while end - entry_position > HEADER_UP_TO_MAGIC_BYTES:
+        chunk_bytes: i64 = HEADER_PROBE_BYTES if entries_are_large else FIND_CHUNK_BYTES
+        if chunk_bytes > end - entry_position:
+            chunk_bytes = end - entry_position
+        chunk = file.pread(chunk_bytes, entry_position)
         if len(chunk) != chunk_bytes:
             raise _cut(path, end_position)
-        at = 0
-        # The last entry of a file may be a message that is shorter than the fields of a batch.
-        if position + chunk_bytes == end_position:
+        if entry_position + chunk_bytes == end:
             chunk += _PADDING
-        readable_end = len(chunk) - _OFFSETS.size
-        while at <= readable_end and end_position - position > HEADER_UP_TO_MAGIC_BYTES:
-            base_offset, length, magic, last_offset_delta = _OFFSETS.unpack_from(chunk, at)
+        at: i64 = 0
+        at_end: i64 = len(chunk) - _FIND_BYTES
+        while at <= at_end and end - entry_position > HEADER_UP_TO_MAGIC_BYTES:
+            length = i64(read_i32_be(chunk, at + LENGTH_POSITION))
+            magic: i64 = chunk[at + MAGIC_POSITION]
             if length < MESSAGE_OVERHEAD_V0_BYTES or magic > MAGIC_V2:
-                raise _corrupt(path, position, length, magic)
-            size_bytes: int = length + LOG_OVERHEAD_BYTES
-            if size_bytes > end_position - position:
+                raise _corrupt(path, entry_position, length, magic)
+            size_bytes = length + LOG_OVERHEAD_BYTES
+            if size_bytes > end - entry_position:
                 return None
-            if magic < MAGIC_V2:
-                last_offset_delta = 0
-            if base_offset + last_offset_delta >= offset:
-                return EntryPosition(position, size_bytes)
+            last_offset: i64 = read_i64_be(chunk, at)
+            if magic == MAGIC_V2:
+                last_offset += i64(read_i32_be(chunk, at + LAST_OFFSET_DELTA_POSITION))
+            if last_offset >= wanted_offset:
+                return EntryPosition(entry_position, size_bytes)
             at += size_bytes
-            position += size_bytes
+            entry_position += size_bytes
             entries_are_large = size_bytes > FIND_CHUNK_BYTES
     return None
 
@@ -102,7 +102,7 @@ def scan(file: File, path: str, position: int, end_position: int, whole: bool) -
             chunk = _read(file, path, position, end_position, chunk_bytes)
             chunk_position = position
             at = 0
-        length: int = INT32.unpack_from(chunk, at + LENGTH_POSITION)[0]
+        length = int(read_i32_be(chunk, at + LENGTH_POSITION))
         if length < MESSAGE_OVERHEAD_V0_BYTES:
             raise _corrupt(path, position, length, 0)
         size_bytes = length + LOG_OVERHEAD_BYTES
