@@ -98,9 +98,11 @@ def random_batch(rng: random.Random, *, faults: float) -> bytes:
     data = builder.build()
     if rng.random() < faults:
         mutated = bytearray(data)
-        mutated[rng.randrange(8, len(data) if rng.random() < 0.5 else min(61, len(data)))] ^= (
-            1 << rng.randrange(8)
-        )
+        # Not within compressed bytes: which fault shows first would depend on how far a library reads ahead.
+        reach = 26 if magic < MAGIC_V2 else 61
+        if compression is CompressionType.NONE and rng.random() < 0.5:
+            reach = len(data)
+        mutated[rng.randrange(8, reach)] ^= 1 << rng.randrange(8)
         data = with_crc(bytes(mutated)) if rng.random() < 0.8 else bytes(mutated)
     return data
 
@@ -189,7 +191,7 @@ def test_kafka_converts_as_we_do() -> None:
 def test_kafka_accepts_refuses_and_writes_as_we_do() -> None:
     rng = random.Random(3)
     comparisons = []
-    for data in [random_batch(rng, faults=0.15) for _ in range(2 * BATCHES)] + wrongly_numbered_wrappers():
+    for data in [random_batch(rng, faults=0.2) for _ in range(2 * BATCHES)] + wrongly_numbered_wrappers():
         bounded = rng.random() < 0.3
         policy = AppendPolicy(
             compression=rng.choice([None, None, *CompressionType]),
