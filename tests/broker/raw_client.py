@@ -6,7 +6,7 @@ import itertools
 import socket
 import struct
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
@@ -21,7 +21,7 @@ class RawClient:
         self._correlation_ids = itertools.count(1)
         self._client_id = client_id
 
-    def __enter__(self) -> RawClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -54,8 +54,8 @@ async def serving(
     with ThreadPoolExecutor(1) as executor:
         connections = Connections(loop, executor, limits or ConnectionLimits())
         try:
-            listener = connections.listen("127.0.0.1", 0, handler)
-            listener.open()
+            listener = connections.bind("127.0.0.1", 0)
+            listener.open(handler)
             yield connections, listener
         finally:
             connections.close()
@@ -392,8 +392,8 @@ def test_an_address_that_is_taken_says_what_to_do() -> None:
     async def test() -> None:
         async with serving(echo) as (connections, listener):
             with pytest.raises(CannotListen, match="another process listens there"):
-                connections.listen("127.0.0.1", listener.port, echo)
+                connections.bind("127.0.0.1", listener.port)
             with pytest.raises(CannotListen, match="no such address"):
-                connections.listen("192.0.2.1", 0, echo)
+                connections.bind("192.0.2.1", 0)
 
     run(test)

@@ -19,7 +19,7 @@ class Background:
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
 
-    def schedule(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
+    def schedule(self, name: str, action: Callable[[], object], delay_ms: int = 0) -> None:
         """Runs the action once in a thread, not before the delay is over."""
         if self._is_stopped:
             return
@@ -28,7 +28,7 @@ class Background:
         else:
             self._loop.call_soon_threadsafe(self._start_timer, name, action, delay_ms / 1_000)
 
-    def repeat(self, name: str, action: Callable[[], None], *, first_ms: int, every_ms: int) -> None:
+    def repeat(self, name: str, action: Callable[[], object], *, first_ms: int, every_ms: int) -> None:
         """Runs the action again and again, each time so long after the last one has ended."""
 
         def once() -> None:
@@ -47,7 +47,7 @@ class Background:
         self._timers.clear()
         self.executor.shutdown(wait=True, cancel_futures=True)
 
-    def _start_timer(self, name: str, action: Callable[[], None], delay_s: float) -> None:
+    def _start_timer(self, name: str, action: Callable[[], object], delay_s: float) -> None:
         if self._is_stopped:
             return
 
@@ -58,7 +58,7 @@ class Background:
         timer = self._loop.call_later(delay_s, due)
         self._timers.add(timer)
 
-    def _run(self, name: str, action: Callable[[], None]) -> None:
+    def _run(self, name: str, action: Callable[[], object]) -> None:
         if self._is_stopped:
             return
         try:

@@ -135,6 +135,15 @@ class ReplicaManager:
                     self._note_change(partition)
         return removed
 
+    def take_offline(self, directory: str, partitions: Iterable[TopicPartition]) -> None:
+        """The disk under these partitions has failed: they answer with an error until the broker is started anew."""
+        for key in partitions:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.close()
+                self._note_change(partition)
+        log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
+
     def _note_change(self, partition: Partition) -> None:
         # Those who wait are answered after the request that made the change, and once for many changes.
         if not self._changed:

@@ -14,6 +14,7 @@ from barnabas.errors import KafkaError
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "start": ("barnabas.cli.start", "Run a broker."),
     "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
     "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
 }

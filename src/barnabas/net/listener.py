@@ -72,9 +72,9 @@ class Connections:
     def is_full(self) -> bool:
         return len(self._open) >= self.limits.max_connections
 
-    def listen(self, host: str, port: int, handler: FrameHandler, *, name: str = "PLAINTEXT") -> Listener:
-        """Binds and listens; `Listener.open` begins to accept. An empty host is every address of the machine."""
-        listener = Listener(self, _bound_socket(host, port, self.limits), handler, name=name)
+    def bind(self, host: str, port: int) -> Listener:
+        """Takes the address; `Listener.open` begins to accept. An empty host is every address of the machine."""
+        listener = Listener(self, _bound_socket(host, port, self.limits))
         self._listeners.append(listener)
         if self._reaper is None:
             self._schedule_reaper()
@@ -152,20 +152,18 @@ class Connections:
 
 
 class Listener:
-    def __init__(
-        self, connections: Connections, listening: socket.socket, handler: FrameHandler, *, name: str
-    ) -> None:
-        self.name = name
+    def __init__(self, connections: Connections, listening: socket.socket) -> None:
         self.host, self.port = listening.getsockname()[:2]
         self._connections = connections
         self._loop = connections.loop
         self._socket = listening
-        self._handler = handler
+        self._handler: FrameHandler | None = None
         self._is_open = False
         self._is_accepting = False
         self._pause: TimerHandle | None = None
 
-    def open(self) -> None:
+    def open(self, handler: FrameHandler) -> None:
+        self._handler = handler
         self._is_open = True
         self.accept_again()
 
@@ -189,6 +187,7 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
 
     def _on_acceptable(self) -> None:
+        assert self._handler is not None
         for _ in range(ACCEPTS_A_TURN):
             if self._connections.is_full:
                 log.warning(

@@ -41,6 +41,6 @@ def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
     return NewPartitions(
         name=topic.name,
-        count=topic.count,
+        num_partitions=topic.count,
         assignments=None if assignments is None else [each.broker_ids for each in assignments],
     )

@@ -1,0 +1,105 @@
+"""What a running broker tells of itself, under the names that Kafka's metrics have in Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.log.partition_log import PartitionLog
+from barnabas.metrics.registry import Histogram
+from barnabas.net.listener import Connections
+
+LAG_INTERVAL_S: Final = 1.0
+
+
+def register_figures(broker: Broker, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+    metrics = broker.metrics
+    replicas = broker.replicas
+    metrics.gauge(
+        "kafka_server_socketservermetrics_connection_count", "Open connections.", lambda: len(connections)
+    )
+    metrics.gauge(
+        "kafka_server_socketservermetrics_connection_creation_total",
+        "Connections accepted.",
+        lambda: connections.accepted,
+    )
+    metrics.gauge(
+        "kafka_server_socketservermetrics_connection_refused_total",
+        "Connections refused because their address had its share.",
+        lambda: connections.refused,
+    )
+    metrics.gauge(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        "Requests that wait for something to happen, by what they wait for.",
+        lambda: [
+            ({"delayedOperation": name}, purgatory.watched)
+            for name, purgatory in (
+                ("Produce", replicas.waiting_produces),
+                ("Fetch", replicas.waiting_fetches),
+                ("DeleteRecords", replicas.waiting_deletions),
+            )
+        ],
+    )
+    metrics.gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "Open fetch sessions.",
+        lambda: len(broker.fetch_sessions),
+    )
+    metrics.gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+        "Partitions in open fetch sessions.",
+        lambda: broker.fetch_sessions.cached_partitions,
+    )
+    metrics.gauge(
+        "kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(replicas)
+    )
+    metrics.gauge(
+        "kafka_server_replicamanager_leadercount",
+        "Partitions that this broker leads.",
+        lambda: sum(partition.is_leader for partition in replicas),
+    )
+    metrics.gauge(
+        "kafka_server_replicamanager_offlinereplicacount",
+        "Partitions whose log cannot be used.",
+        lambda: sum(partition.log is None for partition in replicas),
+    )
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories whose disk has failed.",
+        lambda: sum(directory.is_offline for directory in broker.log_manager.directories),
+    )
+    readings: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
+        ("size", "Bytes of a partition's log.", lambda log: log.size_bytes),
+        ("numlogsegments", "Segments of a partition's log.", lambda log: len(log.segments)),
+        ("logstartoffset", "First offset of a partition.", lambda log: log.log_start_offset),
+        ("logendoffset", "Next offset of a partition.", lambda log: log.log_end_offset),
+    )
+    for name, help_text, read in readings:
+        metrics.gauge(f"kafka_log_log_{name}", help_text, partial(_of_each_log, broker, read))
+    lag = metrics.histogram(
+        "barnabas_eventloop_lag_seconds", "How late the event loop was for a timer."
+    ).labels()
+    _measure_lag(loop, lag)
+
+
+def _of_each_log(broker: Broker, read: Callable[[PartitionLog], int]) -> list[tuple[dict[str, str], float]]:
+    return [
+        (
+            {"topic": log.topic_partition.topic, "partition": str(log.topic_partition.partition)},
+            read(log),
+        )
+        for log in broker.log_manager.logs()
+    ]
+
+
+def _measure_lag(loop: asyncio.AbstractEventLoop, lag: Histogram) -> None:
+    due_s = loop.time() + LAG_INTERVAL_S
+
+    def measure() -> None:
+        lag.observe(max(loop.time() - due_s, 0.0))
+        _measure_lag(loop, lag)
+
+    loop.call_at(due_s, measure)

@@ -1,0 +1,83 @@
+"""Has partitions, logs and quotas follow what the controller decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from barnabas.broker.quotas import QuotaEntity, Quotas
+from barnabas.broker.replica_manager import ReplicaManager, changed_topics
+from barnabas.coordination.controller import Controller, FoundPartition
+from barnabas.coordination.image import MetadataImage, TopicImage
+from barnabas.log.manager import LogManager
+from barnabas.model import LeaderEpoch, ProducerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class ImageFollower:
+    def __init__(
+        self, controller: Controller, replicas: ReplicaManager, manager: LogManager, quotas: Quotas
+    ) -> None:
+        self._controller = controller
+        self._replicas = replicas
+        self._manager = manager
+        self._quotas = quotas
+
+    async def begin(self) -> None:
+        """Brings together what the store says and what lies in the directories, and follows from then on."""
+        await self._adopt_unknown_logs()
+        image = self._controller.image
+        self._replicas.apply(image.topics.values())
+        await self._replicas.opened(image.topics)
+        self._apply_quotas(image)
+        self._controller.add_listener(self._on_image)
+        self._controller.delete_logs = self._delete_logs
+        await self._controller.resume_deletions()
+
+    async def _adopt_unknown_logs(self) -> None:
+        known = self._controller.image.topics
+        unknown = [each for each in self._manager.logs() if each.topic_partition.topic not in known]
+        if not unknown:
+            return
+        adopted = await self._controller.adopt_topics(
+            {
+                each.topic_partition: FoundPartition(
+                    topic_id=each.topic_id, leader_epoch=each.latest_epoch or LeaderEpoch(-1)
+                )
+                for each in unknown
+            }
+        )
+        for topic in adopted:
+            log.info("topic %s was found on the disk and taken over, with default settings", topic.name)
+        # Producers of these logs keep their ids: new ones are given out above them.
+        for each in unknown:
+            for producer in each.active_producers():
+                self._controller.raise_producer_ids_to(ProducerId(producer.producer_id + 1))
+
+    def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
+        changed, gone = changed_topics(before, after)
+        self._replicas.remove(gone)
+        self._replicas.apply(changed)
+        if before.client_quotas is not after.client_quotas:
+            self._apply_quotas(after)
+
+    def _apply_quotas(self, image: MetadataImage) -> None:
+        for entity, _ in list(self._quotas):
+            if entity not in image.client_quotas:
+                self._quotas.set_limits(entity, {})
+        for key, limits in image.client_quotas.items():
+            self._quotas.set_limits(QuotaEntity(*key), limits)
+
+    async def _delete_logs(self, topics: Sequence[TopicImage]) -> None:
+        await self._replicas.opened(topic.name for topic in topics)
+        partitions = [
+            TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions))
+        ]
+
+        def delete() -> None:
+            for partition in partitions:
+                self._manager.delete(partition)
+
+        await asyncio.get_running_loop().run_in_executor(None, delete)

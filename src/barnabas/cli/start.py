@@ -1,0 +1,90 @@
+"""`barnabas start`: a broker in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+_LOADED_S = time.monotonic()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  barnabas start
+  barnabas start server.properties --override log.dirs=/var/lib/barnabas
+  barnabas start --override listeners=PLAINTEXT://0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://db1:9092
+"""
+)
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set one of Apache Kafka's broker settings, whatever the file says. May be given several times.",
+)
+@click.option("-v", "--verbose", count=True, help="Tell more about what goes on; -vv tells everything.")
+def start(properties: Path | None, overrides: tuple[str, ...], verbose: int) -> None:
+    """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
+
+    PROPERTIES is a server.properties file as Apache Kafka has it. Without one the broker listens on port 9092 of this
+    machine and keeps its data in ./barnabas-data.
+    """
+    from barnabas.config.broker_config import BrokerConfig, parse_overrides, warnings_about
+    from barnabas.config.properties import load_properties
+    from barnabas.server import Server
+
+    _log_to_stderr(verbose)
+    log = logging.getLogger("barnabas")
+    static = load_properties(properties) if properties is not None else {}
+    for warning in warnings_about(static):
+        log.warning("%s: %s", properties, warning)
+    config = BrokerConfig({**static, **parse_overrides(overrides)})
+
+    async def run() -> None:
+        server = Server(config)
+        await server.start()
+        log.info("ready after %.2f s", _running_s())
+        await server.run_until_signal()
+
+    asyncio.run(run())
+
+
+def _running_s() -> float:
+    """Seconds since this process was started, the start of Python included where the system tells it."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return time.monotonic() - _LOADED_S
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _log_to_stderr(verbose: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LineFormatter())
+    root = logging.getLogger("barnabas")
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    root.propagate = False
+    if not verbose:
+        # Every segment that is rolled or deleted is of interest to those who ask for it.
+        logging.getLogger("barnabas.log").setLevel(logging.WARNING)
+
+
+class _LineFormatter(logging.Formatter):
+    """Time, level where it is not the usual one, and what happened: one line an event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        text = f"{clock}.{int(record.msecs):03d} {level}{record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text

@@ -1,0 +1,369 @@
+"""Puts a broker together and runs it: the one place that knows all parts.
+
+Starting: configuration, store, broker id and cluster id, controller, logs, listeners. Stopping goes the other way
+round; whatever was acknowledged is then on the disk, and the log directories say that they were left in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Final
+
+from barnabas import __version__
+from barnabas.broker.background import Background
+from barnabas.broker.broker import Broker
+from barnabas.broker.dispatch import Dispatcher, build_endpoints
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.figures import register_figures
+from barnabas.broker.image_follower import ImageFollower
+from barnabas.broker.loop_timer import LoopTimer
+from barnabas.broker.maintenance import CleanerThread, start_maintenance
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quotas import Quotas
+from barnabas.broker.replica_manager import ReplicaManager
+from barnabas.broker.tasks import Tasks
+from barnabas.clock import Clock, SystemClock
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import Endpoint, SecurityProtocol
+from barnabas.coordination.controller import Controller
+from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
+from barnabas.coordination.identity import generate_broker_id
+from barnabas.coordination.store import StoreError
+from barnabas.errors import InvalidConfig, KafkaError, KafkaStorageError
+from barnabas.log import names
+from barnabas.log.checkpoints import MetaProperties, read_clean_shutdown, read_meta_properties
+from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.manager import LogManager
+from barnabas.log.manager_loading import LoadProgress
+from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.partition_log import PartitionLog
+from barnabas.metrics.registry import Registry
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.net.addresses import advertised_host, why_unreachable
+from barnabas.net.http_endpoint import HttpEndpoint
+from barnabas.net.listener import ConnectionLimits, Connections
+
+log = logging.getLogger(__name__)
+
+STORE_FILE: Final = "barnabas-store.sqlite"
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Server:
+    """One broker. `start` returns when it answers; `stop` when everything is on the disk."""
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+        self._config = config
+        self._directories = [os.path.abspath(directory) for directory in config.log_dirs]
+        self._clock = clock or SystemClock()
+        self._rng: Random = SystemRandom()
+        self._fs = DiskFileSystem()
+        self._metrics = Registry()
+        self._tasks = Tasks()
+        # What has been opened, to be closed in the opposite order.
+        self._open = contextlib.AsyncExitStack()
+        self.ports: dict[str, int] = {}
+        self.metrics_port = 0
+
+    async def start(self) -> None:
+        """Raises KafkaError, StoreError or OSError with a message for people if the broker cannot run."""
+        _allow_many_files()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        config = self._config
+        _check_security(config)
+        directories = self._directories
+        meta, is_clean = self._read_identity(directories)
+
+        background = Background(loop, config.background_threads)
+        self._open.callback(background.stop)
+        store = await self._open_store(directories[0])
+        session = await store.connect()
+        broker_id = await self._broker_id(session, meta)
+
+        connections = Connections(loop, background.executor, _limits(config))
+        self._open.callback(connections.close)
+        listeners = [(each, connections.bind(each.host, each.port)) for each in config.endpoints]
+        advertised = _advertised(config, {each.listener_name: bound.port for each, bound in listeners})
+        controller = await Controller.open(
+            session,
+            broker_id=broker_id,
+            config=config,
+            endpoints=advertised,
+            clock=self._clock,
+            rng=self._rng,
+            cluster_id=meta.cluster_id,
+            clean_stop=is_clean,
+        )
+        self._open.push_async_callback(controller.close)
+
+        manager = LogManager(
+            directories,
+            fs=self._fs,
+            clock=self._clock,
+            scheduler=background,
+            config_of=lambda topic: config.topic_config(controller.image.topic_config(topic)),
+            settings=_manager_settings(config),
+            rng=self._rng,
+            # A directory may fail in any thread.
+            on_offline=lambda directory, partitions: _call(
+                loop, partial(replicas.take_offline, directory.path, partitions)
+            ),
+        )
+        timer = LoopTimer(loop)
+        self._open.callback(timer.close)
+        replicas = ReplicaManager(
+            broker_id,
+            loop,
+            timer,
+            partial(_open_log, manager),
+            background.executor,
+            fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
+            produce_purge_interval=config.producer_purgatory_purge_interval_requests,
+            delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
+        )
+        await loop.run_in_executor(None, manager.open, _report_progress)
+        self._open.push_async_callback(self._close_logs, manager)
+        identity = MetaProperties(cluster_id=controller.image.cluster_id, broker_id=broker_id)
+        for directory in manager.live_directories():
+            if directory.meta is None:
+                directory.write_meta(identity)
+        quotas = Quotas()
+        await ImageFollower(controller, replicas, manager, quotas).begin()
+
+        broker = Broker(
+            config=config,
+            clock=self._clock,
+            metrics=self._metrics,
+            controller=controller,
+            log_manager=manager,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(
+                max_sessions=config.max_incremental_fetch_session_cache_slots, rng=self._rng
+            ),
+            quotas=quotas,
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            tasks=self._tasks,
+        )
+        self.broker = broker
+        self._open.push_async_callback(self._tasks.stop)
+        start_maintenance(manager, background)
+        if config.log_cleaner_enable:
+            cleaner = CleanerThread(manager, self._clock)
+            cleaner.start()
+            self._open.callback(cleaner.stop)
+        register_figures(broker, connections, loop)
+        await self._open_metrics()
+
+        log.info("Barnabas %s, broker %d of cluster %s", __version__, broker_id, controller.image.cluster_id)
+        log.info(
+            "%d topics, %d partitions in %s",
+            len(controller.image.topics),
+            len(replicas),
+            ", ".join(directories),
+        )
+        endpoints = build_endpoints(broker)
+        for each, bound in listeners:
+            self.ports[each.listener_name] = bound.port
+            bound.open(Dispatcher(broker, each.listener_name, endpoints))
+        for each in advertised:
+            log.info("listening for clients of %s", each)
+            self._tasks.start(_warn_if_unreachable(each))
+
+    async def run_until_signal(self) -> None:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stopping.set)
+        await stopping.wait()
+        for number in STOP_SIGNALS:
+            # Whoever asks twice does not want to wait.
+            loop.remove_signal_handler(number)
+        log.info("stopping")
+        await self.stop()
+        log.info("stopped")
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+    def _read_identity(self, directories: list[str]) -> tuple[MetaProperties, bool]:
+        """Whose the directories are, and whether all of them were left in order."""
+        found: dict[str, MetaProperties] = {}
+        is_clean = True
+        for directory in directories:
+            try:
+                meta = read_meta_properties(self._fs, os.path.join(directory, names.META_PROPERTIES))
+                clean = (
+                    read_clean_shutdown(self._fs, os.path.join(directory, names.CLEAN_SHUTDOWN)) is not None
+                )
+            except KafkaStorageError as error:
+                log.error("%s cannot be read: %s", directory, error)
+                continue
+            if meta is not None:
+                found[directory] = meta
+                is_clean = is_clean and clean
+        for what, values in (
+            ("broker ids", {meta.broker_id for meta in found.values() if meta.broker_id is not None}),
+            ("cluster ids", {meta.cluster_id for meta in found.values() if meta.cluster_id is not None}),
+        ):
+            if len(values) > 1:
+                raise InvalidConfig(
+                    f"the log directories have different {what} in their {names.META_PROPERTIES}:"
+                    f" {', '.join(map(str, sorted(values, key=str)))}; they belong to different brokers"
+                )
+        known = next(iter(found.values()), MetaProperties())
+        return known, is_clean
+
+    async def _open_store(self, directory: str) -> EmbeddedStore:
+        self._fs.make_dirs(directory)
+        path = Path(directory, STORE_FILE)
+        try:
+            store = await EmbeddedStore.open(path, clock=self._clock)
+        except StoreError as error:
+            raise KafkaStorageError(
+                f"{error}. Is another broker running on {directory}? Stop it, or give each broker log directories of"
+                " its own"
+            ) from error
+        self._open.push_async_callback(store.close)
+        return store
+
+    async def _broker_id(self, session: EmbeddedSession, meta: MetaProperties) -> BrokerId:
+        """From the configuration, else what the directories say, else a new one."""
+        configured = self._config.broker_id
+        if configured >= 0:
+            if meta.broker_id is not None and meta.broker_id != configured:
+                raise InvalidConfig(
+                    f"broker.id is {configured}, but the log directories belong to broker {meta.broker_id}: set"
+                    f" broker.id to {meta.broker_id} or use other log.dirs"
+                )
+            return BrokerId(configured)
+        if meta.broker_id is not None:
+            return BrokerId(meta.broker_id)
+        return await generate_broker_id(session, reserved_broker_max_id=self._config.reserved_broker_max_id)
+
+    async def _close_logs(self, manager: LogManager) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, manager.close)
+
+    async def _open_metrics(self) -> None:
+        port = self._config.barnabas_metrics_port
+        if port < 0:
+            return
+        endpoint = HttpEndpoint(
+            {
+                "/metrics": lambda: ("text/plain; version=0.0.4", self._metrics.render()),
+                "/health": lambda: ("text/plain", "ok\n"),
+            }
+        )
+        await endpoint.open(self._config.endpoints[0].host, port)
+        self._open.push_async_callback(endpoint.close)
+        self.metrics_port = endpoint.port
+        log.info(
+            "metrics on http://%s:%d/metrics", self._config.endpoints[0].host or "localhost", endpoint.port
+        )
+
+
+def _call(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(action)
+
+
+def _open_log(
+    manager: LogManager, partition: TopicPartition, topic_id: bytes, leader_epoch: int
+) -> PartitionLog:
+    opened = manager.get_or_create(partition, topic_id)
+    # The file of leader epochs is written here, where waiting for the disk does no harm.
+    opened.assign_epoch(leader_epoch, opened.log_end_offset)
+    return opened
+
+
+def _check_security(config: BrokerConfig) -> None:
+    for endpoint in config.endpoints:
+        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+            raise InvalidConfig(
+                f"listener {endpoint} asks for {endpoint.security_protocol}: only PLAINTEXT is there so far"
+            )
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.max_connections_by_ip,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+    )
+
+
+def _manager_settings(config: BrokerConfig) -> ManagerSettings:
+    return ManagerSettings(
+        num_recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+        log_initial_task_delay_ms=config.log_initial_task_delay_ms,
+        log_retention_check_interval_ms=config.log_retention_check_interval_ms,
+        log_flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
+        log_flush_offset_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_flush_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        replica_high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+        file_delete_delay_ms=config.log_defaults.file_delete_delay_ms,
+        log_cleaner_enable=config.log_cleaner_enable,
+        log_cleaner_threads=config.log_cleaner_threads,
+        log_cleaner_dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        log_cleaner_io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        log_cleaner_io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        log_cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+        validate_fully=config.barnabas_record_validation == "full",
+    )
+
+
+def _advertised(config: BrokerConfig, ports: dict[str, int]) -> list[Endpoint]:
+    """What clients are told: a port that the system chose, and a name for a listener on every address."""
+    return [
+        replace(each, host=advertised_host(each.host), port=each.port or ports[each.listener_name])
+        for each in config.advertised_endpoints
+    ]
+
+
+async def _warn_if_unreachable(endpoint: Endpoint) -> None:
+    reason = await why_unreachable(endpoint.host, endpoint.port)
+    if reason is not None:
+        log.warning(
+            "clients are told to connect to %s, and from this machine that does not work: %s; set advertised.listeners",
+            endpoint,
+            reason,
+        )
+
+
+def _report_progress(progress: LoadProgress) -> None:
+    if not progress.is_clean:
+        log.info(
+            "recovering %s: %d of %d logs", progress.directory, progress.loaded_logs, progress.total_logs
+        )
+
+
+def _allow_many_files() -> None:
+    """A broker needs a descriptor for each connection and each segment in use."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+__all__ = ["KafkaError", "Server"]
