@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.log import checkpoints
@@ -84,7 +84,7 @@ def test_bad_offsets_name_file_and_line(fs: SimulatedFileSystem, content: str | 
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="0129 \r\n-+t:=_ersion", max_size=40).map(str.encode))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for parse in (
         checkpoints.parse_offsets,

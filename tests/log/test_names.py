@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.log.names import (
@@ -14,6 +14,8 @@ from barnabas.log.names import (
     segment_file,
 )
 from barnabas.model import TopicPartition
+
+SETTINGS = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 UNIQUE_ID = "0123456789abcdef0123456789abcdef"
 
@@ -31,7 +33,7 @@ def test_a_segment_file_has_20_digits() -> None:
     st.sampled_from([".log", ".index", ".timeindex", ".txnindex", ".snapshot"]),
     st.sampled_from(["", ".deleted", ".cleaned", ".swap"]),
 )
-@settings(derandomize=True, deadline=None)
+@SETTINGS
 def test_a_segment_file_is_read_back(base_offset: int, kind: str, state: str) -> None:
     assert parse_segment_file(segment_file(base_offset, kind, state)) == (base_offset, kind, state)
 
@@ -57,13 +59,13 @@ def test_other_files_are_no_segment_files(name: str) -> None:
 
 
 @given(partitions)
-@settings(derandomize=True, deadline=None)
+@SETTINGS
 def test_a_partition_dir_is_read_back(partition: TopicPartition) -> None:
     assert parse_partition_dir(partition_dir(partition)) == (partition, "")
 
 
 @given(partitions, st.sampled_from(["-delete", "-stray", "-future"]))
-@settings(derandomize=True, deadline=None)
+@SETTINGS
 def test_a_marked_dir_is_read_back_unless_its_topic_was_cut(partition: TopicPartition, mark: str) -> None:
     name = marked_partition_dir(partition, UNIQUE_ID, mark)
     parsed = parse_partition_dir(name)

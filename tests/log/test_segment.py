@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -417,3 +419,51 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
     for segment in segments:
         segment.close()
     assert len(fs.open_files) == 0
+
+
+def test_it_is_read_and_flushed_while_it_grows(tmp_path: Path) -> None:
+    """One thread appends, others locate what is there and flush, in a pool that evicts all the time."""
+    fs = DiskFileSystem(open_files_max=1, index_memory_bytes=1_000)
+    segment = create_segment(fs, directory=str(tmp_path), max_index_bytes=1 << 20)
+    other = create_segment(fs, 1_000_000, directory=str(tmp_path))
+    append(other, make_batch(1_000_000))
+    size_bytes = len(make_batch(0))
+    batch_count = 1_000
+    appended = [0]
+
+    def locate() -> None:
+        rng = Random(1)
+        while appended[0] < batch_count:
+            if end := appended[0]:
+                offset = rng.randrange(end)
+                found = segment.locate(offset)
+                assert found is not None
+                assert found.position == offset * size_bytes
+                assert other.locate(1_000_000) is not None
+
+    def flush() -> None:
+        while appended[0] < batch_count:
+            segment.flush()
+
+    with ThreadPoolExecutor(2) as executor:
+        others = [executor.submit(locate), executor.submit(flush)]
+        try:
+            for offset in range(batch_count):
+                append(segment, make_batch(offset, timestamp=offset))
+                appended[0] = offset + 1
+        finally:
+            appended[0] = batch_count
+    for future in others:
+        future.result()
+    segment.close()
+    written = [(path.name, path.read_bytes()) for path in sorted(tmp_path.glob("0" * 20 + ".*"))]
+    assert [len(content) for _, content in written] == [
+        8 * (batch_count - 1),
+        size_bytes * batch_count,
+        12 * (batch_count - 1),
+    ]
+    recovered = open_segment(fs, directory=str(tmp_path), max_index_bytes=1 << 20)
+    assert recovered.recover() == 0
+    recovered.close()
+    other.close()
+    assert [(path.name, path.read_bytes()) for path in sorted(tmp_path.glob("0" * 20 + ".*"))] == written
