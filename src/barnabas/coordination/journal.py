@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +35,7 @@ CREATE TABLE node (
 CREATE TABLE last (zxid INTEGER NOT NULL);
 INSERT INTO last VALUES (0);
 """
+# In the order of a Node's fields, the last of which is counted.
 _COLUMNS: Final = (
     "path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, children_created, ephemeral_owner"
 )
@@ -87,7 +87,7 @@ class Journal:
             )
             database.executemany(
                 f"INSERT OR REPLACE INTO node ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_row(path, node) for path, node in changes.items() if node is not None],
+                [(path, *node[:-1]) for path, node in changes.items() if node is not None],
             )
             database.execute("UPDATE last SET zxid = ?", (zxid,))
             database.execute("COMMIT")
@@ -133,24 +133,11 @@ class Journal:
 
     def _load(self) -> tuple[dict[str, Node], int]:
         assert self._database is not None
-        nodes = {
-            row[0]: Node(
-                data=row[1],
-                czxid=row[2],
-                mzxid=row[3],
-                pzxid=row[4],
-                ctime_ms=row[5],
-                mtime_ms=row[6],
-                version=row[7],
-                children_created=row[8],
-                ephemeral_owner=row[9],
-                num_children=0,
-            )
-            for row in self._database.execute(f"SELECT {_COLUMNS} FROM node")
-        }
+        rows = self._database.execute(f"SELECT {_COLUMNS} FROM node")
+        nodes = {path: Node._make((*columns, 0)) for path, *columns in rows}
         nodes.setdefault("/", ROOT)
         for path, count in _children_counts(nodes, self._path).items():
-            nodes[path] = replace(nodes[path], num_children=count)
+            nodes[path] = nodes[path]._replace(num_children=count)
         (zxid,) = self._database.execute("SELECT zxid FROM last").fetchone()
         return nodes, zxid
 
@@ -165,18 +152,3 @@ def _children_counts(nodes: Mapping[str, Node], source: Path) -> dict[str, int]:
             raise StoreUnavailable(f"{source}: damaged: {path!r} has no parent")
         counts[parent] = counts.get(parent, 0) + 1
     return counts
-
-
-def _row(path: str, node: Node) -> tuple[object, ...]:
-    return (
-        path,
-        node.data,
-        node.czxid,
-        node.mzxid,
-        node.pzxid,
-        node.ctime_ms,
-        node.mtime_ms,
-        node.version,
-        node.children_created,
-        node.ephemeral_owner,
-    )

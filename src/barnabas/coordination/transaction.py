@@ -7,8 +7,7 @@ leave no trace. ZooKeeper's rules and their order are followed to the letter, si
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.coordination.store import (
     ANY_VERSION,
@@ -33,8 +32,7 @@ from barnabas.coordination.store import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(NamedTuple):
     """`children_created` counts every child there ever was: it numbers sequential children, and never goes back."""
 
     data: bytes
@@ -132,8 +130,7 @@ class Transaction:
             ephemeral_owner=self._owner if mode.is_ephemeral else NO_OWNER,
             num_children=0,
         )
-        self.changes[parent_path] = replace(
-            parent,
+        self.changes[parent_path] = parent._replace(
             pzxid=self.zxid,
             children_created=parent.children_created + 1,
             num_children=parent.num_children + 1,
@@ -145,8 +142,8 @@ class Transaction:
     def _set(self, operation: SetData) -> Stat:
         validate_data(operation.path, operation.data)
         node = self._versioned(operation.path, operation.version)
-        node = replace(
-            node, data=operation.data, mzxid=self.zxid, mtime_ms=self._now_ms, version=node.version + 1
+        node = node._replace(
+            data=operation.data, mzxid=self.zxid, mtime_ms=self._now_ms, version=node.version + 1
         )
         self.changes[operation.path] = node
         self.events.append((EventType.NODE_DATA_CHANGED, operation.path))
@@ -162,7 +159,7 @@ class Transaction:
         parent_path = parent_of(path)
         parent = self._node(parent_path)
         self.changes[path] = None
-        self.changes[parent_path] = replace(parent, pzxid=self.zxid, num_children=parent.num_children - 1)
+        self.changes[parent_path] = parent._replace(pzxid=self.zxid, num_children=parent.num_children - 1)
         self.events.append((EventType.NODE_DELETED, path))
         self.events.append((EventType.NODE_CHILDREN_CHANGED, parent_path))
 
