@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
@@ -92,13 +92,13 @@ DeleteLogs: TypeAlias = Callable[[Sequence[TopicImage]], Awaitable[None]]
 # From the settings there are to the settings there shall be, all of them; may raise a KafkaError.
 Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
 
-# A ZooKeeper takes at most 1 MiB at once; this many operations on partitions are well below.
-OPERATIONS_AT_ONCE: Final = 2_000
+# A larger change is stored in parts: between them other requests have their turn, and ZooKeeper's bound of 1 MiB on
+# what it takes at once is far.
+OPERATIONS_AT_ONCE: Final = 500
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPartition:
+class FoundPartition(NamedTuple):
     """What the directory of a partition tells: the topic's id, if it was written, and the log's last leader epoch."""
 
     topic_id: Uuid | None

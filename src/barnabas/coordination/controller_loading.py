@@ -7,8 +7,9 @@ are kept apart), leaders that are gone (another replica in sync takes over, or n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
 from barnabas.clock import Clock
 from barnabas.config.listeners import Endpoint
@@ -77,8 +78,7 @@ from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId, 
 from barnabas.model import BrokerId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(NamedTuple):
     """A cluster that this broker controls, as long as the epoch's node has this version."""
 
     cluster_id: str
@@ -86,8 +86,7 @@ class Claim:
     epoch_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(NamedTuple):
     image: MetadataImage
     # Topics that are marked for deletion, which are in no image any more.
     deleting: dict[str, TopicImage]

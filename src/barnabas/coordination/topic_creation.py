@@ -6,9 +6,9 @@ Clients show the messages to their users, who know them from Apache Kafka: they 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.image import MetadataImage, PartitionImage, TopicImage, Uuid
@@ -36,28 +36,25 @@ _RESERVED_NAME: Final = "__cluster_metadata"
 _FIRST_EPOCH: Final = LeaderEpoch(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic that is asked for. Counts of -1 leave the choice to the cluster's defaults, or to the assignments."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
     replication_factor: int = DEFAULT_COUNT
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPartitions:
+class NewPartitions(NamedTuple):
     """How many partitions a topic is to have in all, and where the additional ones go if that matters."""
 
     name: str
-    count: int
+    num_partitions: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTopic:
+class PlannedTopic(NamedTuple):
     topic: TopicImage
     configs: Mapping[str, str]
 
@@ -184,13 +181,13 @@ def plan_partitions(image: MetadataImage, new: NewPartitions, rng: Random) -> To
     if topic is None:
         raise UnknownTopicOrPartition(f"The topic '{new.name}' does not exist.")
     count = len(topic.partitions)
-    if new.count == count:
+    if new.num_partitions == count:
         raise InvalidPartitions(f"Topic already has {count} partition(s).")
-    if new.count < count:
+    if new.num_partitions < count:
         raise InvalidPartitions(
-            f"The topic {new.name} currently has {count} partition(s); {new.count} would not be an increase."
+            f"The topic {new.name} currently has {count} partition(s); {new.num_partitions} would not be an increase."
         )
-    additional = new.count - count
+    additional = new.num_partitions - count
     if additional > PARTITIONS_MAX:
         raise PolicyViolation("Excessively large number of partitions per request.")
     replication_factor = len(topic.partitions[0].replicas)
