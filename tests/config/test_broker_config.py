@@ -282,9 +282,12 @@ def test_a_brokers_description_tells_sources_and_hides_passwords() -> None:
         ConfigSource.STATIC_BROKER_CONFIG,
     )
     assert entries["my.own"].value is None
+    assert entries["log.retention.ms"].synonyms == entries["log.dirs"].synonyms == ()
     assert entries["log.retention.hours"].value == "2"
     assert entries["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
     assert "log.initial.task.delay.ms" not in entries
+    numbered = {each.name: each for each in describe_broker(config("broker.id=7"))}
+    assert (numbered["node.id"].value, numbered["node.id"].source) == ("7", ConfigSource.STATIC_BROKER_CONFIG)
     (default,) = describe_cluster_default(broker)
     assert (default.name, default.value) == ("background.threads", "4")
 

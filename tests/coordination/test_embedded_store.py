@@ -113,6 +113,15 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
         assert "absent/store.db: unable to open" in await attempt(tmp_path / "absent")
         (tmp_path / "store.db").write_bytes(b"these are not the bytes of a database" * 100)
         assert "store.db: file is not a database" in await attempt(tmp_path)
+        (tmp_path / "store.db").unlink()
+        store = await open_store(tmp_path)
+        session = await store.connect()
+        await session.multi([Create(f"/{index}", bytes(500)) for index in range(200)])
+        await store.close()
+        damaged = bytearray((tmp_path / "store.db").read_bytes())
+        damaged[3 * 4096 : 4 * 4096] = bytes(4096)
+        (tmp_path / "store.db").write_bytes(damaged)
+        assert "store.db: damaged: " in await attempt(tmp_path)
 
     run(scenario())
 
@@ -233,11 +242,16 @@ def test_a_watcher_that_fails_disturbs_nobody(tmp_path: Path) -> None:
         def fail(event: WatchEvent) -> None:
             raise RuntimeError(event.path)
 
+        def fail_too(state: SessionState) -> None:
+            raise RuntimeError(state.name)
+
+        session.add_session_listener(fail_too)
         await session.add_watch("/a", fail)
         await session.add_watch("/a", recorder)
         await session.create("/a")
         assert await recorder.next() == ("NODE_CREATED", "/a")
-        assert complaints == ["a watcher of /a failed"]
+        await session.close()
+        assert complaints == ["a watcher of /a failed", "a session listener failed"]
 
     with_store(tmp_path, scenario)
 

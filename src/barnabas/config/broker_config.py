@@ -102,14 +102,14 @@ class BrokerConfig:
         dynamic_broker: Mapping[str, str] = _NOTHING,
     ) -> None:
         """Raises InvalidSetting or InvalidConfig when a value, or several together, cannot be."""
-        self.static: Final = MappingProxyType(dict(static))
+        self.static: Final = MappingProxyType(_with_both_ids(static))
         self.dynamic_default: Final = MappingProxyType(dict(dynamic_default))
         self.dynamic_broker: Final = MappingProxyType(dict(dynamic_broker))
         self.values: Final[Mapping[str, Value]] = MappingProxyType(self._parse_values())
         for attribute in HONOURED_ATTRIBUTES:
             setattr(self, attribute, self.values[attribute.replace("_", ".")])
-        self._settle_roles()
-        self._settle_directories()
+        self._check_roles()
+        self._choose_directories()
         self.log_defaults: Final[LogConfig] = self._log_defaults()
         self.max_connections_by_ip: Final[Mapping[str, int]] = self._max_connections_by_ip()
         endpoints, advertised = self._endpoints()
@@ -141,25 +141,18 @@ class BrokerConfig:
                     values[name] = row.parse(text)
         return values
 
-    def _is_set(self, name: str) -> bool:
-        return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
-
-    def _settle_roles(self) -> None:
+    def _check_roles(self) -> None:
         roles = self.process_roles or ()
         if roles and BROKER not in roles:
             raise InvalidConfig(
                 "process.roles=controller: this is the file of a controller alone, and there is none here apart from "
                 "the broker; use a file whose process.roles has broker in it, or leave process.roles out"
             )
-        if self._is_set("node.id") and self._is_set("broker.id") and self.node_id != self.broker_id:
-            raise InvalidSetting(
-                "node.id", self.node_id, f"the value of broker.id, which is {self.broker_id}"
-            )
-        if self._is_set("node.id"):
-            self.broker_id = self.node_id
-        self.node_id = self.broker_id
+        if self.node_id != self.broker_id:
+            allowed = f"the value of broker.id, which is {self.broker_id}"
+            raise InvalidSetting("node.id", self.node_id, allowed)
 
-    def _settle_directories(self) -> None:
+    def _choose_directories(self) -> None:
         named = self.values["log.dirs"]
         assert isinstance(named, tuple | None)
         directories = tuple(name for name in named or self.log_dir if name)
@@ -261,6 +254,15 @@ class BrokerConfig:
                     self.log_cleaner_dedupe_buffer_size,
                     f"more than {1 << 20} for each of log.cleaner.threads={self.log_cleaner_threads}",
                 )
+
+
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names."""
+    both = dict(static)
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in both:
+            both.setdefault(other, both[name])
+    return both
 
 
 HONOURED_ATTRIBUTES: Final = tuple(BrokerConfig.__annotations__)

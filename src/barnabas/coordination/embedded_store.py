@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -216,11 +215,14 @@ class EmbeddedStore:
     def _notify(self, event: EventType, path: str) -> None:
         for session in list(self._sessions.values()):
             for watcher in session.watches.take(event, path):
-                try:
-                    watcher(WatchEvent(type=event, path=path))
-                except Exception as error:
-                    context = {"message": f"a watcher of {path} failed", "exception": error}
-                    self._loop.call_exception_handler(context)
+                self.call_out(watcher, WatchEvent(type=event, path=path), f"a watcher of {path}")
+
+    def call_out(self, callback: Callable[[T], None], argument: T, name: str) -> None:
+        """Calls code from outside, whose failure must not disturb the store or its other listeners."""
+        try:
+            callback(argument)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
 
     def _fail(self, failure: StoreUnavailable) -> None:
         self._failure = failure
@@ -258,7 +260,8 @@ class EmbeddedStore:
             if batch:
                 try:
                     journal.commit(batch)
-                except sqlite3.Error as error:
+                except Exception as error:
+                    # Whatever it was: callers must hear of it, since nobody will commit for them.
                     self._tell_loop(self._fail, journal.unavailable(error))
                     return
                 self._tell_loop(self._publish, len(batch))
@@ -351,7 +354,7 @@ class EmbeddedSession:
 
     def tell(self, state: SessionState) -> None:
         for listener in list(self._listeners):
-            listener(state)
+            self._store.call_out(listener, state, "a session listener")
 
     async def _end(self, state: SessionState) -> None:
         if self._state is not SessionState.CONNECTED:

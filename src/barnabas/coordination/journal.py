@@ -101,7 +101,7 @@ class Journal:
             self._database.close()
             self._database = None
 
-    def unavailable(self, error: sqlite3.Error) -> StoreUnavailable:
+    def unavailable(self, error: Exception) -> StoreUnavailable:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
             return StoreUnavailable(f"{self._path}: in use by another process")
         return StoreUnavailable(f"{self._path}: {error}")
@@ -133,6 +133,10 @@ class Journal:
 
     def _load(self) -> tuple[dict[str, Node], int]:
         assert self._database is not None
+        # All of the file is about to be read anyway.
+        (verdict,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreUnavailable(f"{self._path}: damaged: {verdict}")
         rows = self._database.execute(f"SELECT {_COLUMNS} FROM node")
         nodes = {path: Node._make((*columns, 0)) for path, *columns in rows}
         nodes.setdefault("/", ROOT)
