@@ -90,6 +90,8 @@ def test_malformed_records(payload: bytes, what: str) -> None:
         decode_batch(data)
     with pytest.raises(InvalidRecord):
         decode_columns(data)
+    with pytest.raises(InvalidRecord):
+        _validate(AppendPolicy(validate_fully=True))(data)
 
 
 def test_a_batch_with_fewer_or_more_records_than_it_says() -> None:
@@ -106,6 +108,8 @@ def test_a_count_of_records_allocates_nothing() -> None:
         decode_batch(batch(GOOD, count=2**31 - 1))
     with pytest.raises(MalformedRecord):
         decode_columns(batch(GOOD, count=2**31 - 1))
+    with pytest.raises(MalformedRecord):
+        _validate(AppendPolicy(validate_fully=True))(batch(GOOD, count=2**31 - 1))
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])

@@ -17,11 +17,11 @@ from mypy_extensions import i32, i64, u8
 from barnabas.errors import InvalidRecord
 from barnabas.model import Offset
 from barnabas.records.builder import FIRST_OFFSET
-from barnabas.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.header import BatchHeader, iterate_headers, parse_header
-from barnabas.records.layout import BATCH_HEADER_BYTES, INT32_MAX, MAGIC_V2, TIMESTAMP_TYPE_BIT
-from barnabas.records.reader import decode_batch, decode_headers
-from barnabas.records.record import Headers, MalformedRecord
+from barnabas.records.layout import INT32_MAX, MAGIC_V2, TIMESTAMP_TYPE_BIT
+from barnabas.records.reader import decode_batch, decode_headers, open_records
+from barnabas.records.record import Headers, MalformedRecord, contradiction
 from barnabas.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, wrap_int64
 
 
@@ -163,24 +163,12 @@ class ColumnsBuilder:
         """Adds the records of the entry at the position, of whichever format; the CRC is the caller's business."""
         if header is None:
             header = parse_header(data, position)
-        end = position + header.size_bytes
-        if end > len(data):
-            raise MalformedRecord(
-                f"the batch of {header.size_bytes} bytes at offset {header.base_offset} is cut off after"
-                f" {len(data) - position}"
-            )
         count_before = self.record_count
         if header.magic < MAGIC_V2:
             self._append_messages(data, position, header)
-        elif header.is_compressed:
-            payload = decompress(
-                data[position + BATCH_HEADER_BYTES : end],
-                header.compression,
-                max_decompressed_bytes=self._max_decompressed_bytes,
-            )
-            self._append_records(payload, 0, len(payload), header)
         else:
-            self._append_records(data, position + BATCH_HEADER_BYTES, end, header)
+            payload, start, end = open_records(data, position, header, self._max_decompressed_bytes)
+            self._append_records(payload, start, end, header)
         appended = self.record_count - count_before
         self._timestamp_types.write((header.timestamp_type & 0xFF).to_bytes(1, "big") * appended)
 
@@ -250,7 +238,7 @@ class ColumnsBuilder:
                 length, position = read_varint(data, position)
                 record_end = position + length
                 if length < 0 or record_end > end:
-                    raise MalformedRecord(_describe("length", length, header))
+                    raise contradiction("length", length, header.record_count - count - 1, header)
                 position += 1
                 timestamp, position = read_varlong(data, position)
                 offset_delta, position = read_varint(data, position)
@@ -271,7 +259,7 @@ class ColumnsBuilder:
                 if length < 0:
                     keys.append_null()
                 elif position + length > record_end:
-                    raise MalformedRecord(_describe("key length", length, header))
+                    raise contradiction("key length", length, header.record_count - count - 1, header)
                 else:
                     keys.append(data[position : position + length])
                     position += length
@@ -280,7 +268,7 @@ class ColumnsBuilder:
                 if length < 0:
                     values.append_null()
                 elif position + length > record_end:
-                    raise MalformedRecord(_describe("value length", length, header))
+                    raise contradiction("value length", length, header.record_count - count - 1, header)
                 else:
                     values.append(data[position : position + length])
                     position += length
@@ -291,7 +279,9 @@ class ColumnsBuilder:
                     position = self._append_headers(data, position, record_end)
                 write_i32_le(header_offsets, self._header_count)
                 if position != record_end:
-                    raise MalformedRecord(_describe("length", record_end - position, header))
+                    raise contradiction(
+                        "length", record_end - position, header.record_count - count - 1, header
+                    )
         except IndexError:
             raise MalformedRecord(
                 f"the records of the batch at offset {base_offset} end before the last of {header.record_count}"
@@ -329,7 +319,3 @@ def decode_columns(
             builder.append_batch(data, position, header=header)
         position += header.size_bytes
     return builder.finish()
-
-
-def _describe(what: str, number: int, header: BatchHeader) -> str:
-    return f"{what} {number} in the batch at offset {header.base_offset} contradicts what is around it"

@@ -89,6 +89,11 @@ def _key_and_value(
     data: bytes | bytearray | memoryview, position: int, header: BatchHeader
 ) -> tuple[bytes | None, bytes | None]:
     end = position + header.size_bytes
+    if end > len(data):
+        raise CorruptRecord(
+            f"the message of {header.size_bytes} bytes at offset {header.base_offset} is cut off after"
+            f" {len(data) - position}"
+        )
     start = position + (MESSAGE_HEADER_V0.size if header.magic == MAGIC_V0 else MESSAGE_HEADER_V1.size)
     key, start = _nullable_bytes(data, start, end, header)
     value, start = _nullable_bytes(data, start, end, header)

@@ -22,7 +22,7 @@ from barnabas.records.layout import (
     TIMESTAMP_TYPE_BIT,
 )
 from barnabas.records.legacy import decode_message
-from barnabas.records.record import NO_HEADERS, Headers, MalformedRecord, Record
+from barnabas.records.record import NO_HEADERS, Headers, MalformedRecord, Record, contradiction
 from barnabas.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, wrap_int64
 
 
@@ -39,25 +39,32 @@ def decode_batch(
     """
     if header is None:
         header = parse_header(data, position)
+    if header.magic < MAGIC_V2:
+        return decode_message(data, position, header, max_decompressed_bytes)
+    payload, start, end = open_records(data, position, header, max_decompressed_bytes)
+    return _decode_records(payload, start, end, header)
+
+
+def open_records(
+    data: bytes | bytearray | memoryview, position: int, header: BatchHeader, max_decompressed_bytes: int
+) -> tuple[bytes, int, int]:
+    """The records of a batch of v2, decompressed if need be: bytes, and where in them the records start and end."""
     end = position + header.size_bytes
     if end > len(data):
         raise MalformedRecord(
             f"the batch of {header.size_bytes} bytes at offset {header.base_offset} is cut off after"
             f" {len(data) - position}"
         )
-    if header.magic < MAGIC_V2:
-        return decode_message(data, position, header, max_decompressed_bytes)
+    start = position + BATCH_HEADER_BYTES
     if header.attributes & COMPRESSION_MASK:
         payload = decompress(
-            bytes(data[position + BATCH_HEADER_BYTES : end]),
-            header.compression,
-            max_decompressed_bytes=max_decompressed_bytes,
+            bytes(data[start:end]), header.compression, max_decompressed_bytes=max_decompressed_bytes
         )
-        return _decode_records(payload, 0, len(payload), header)
-    if isinstance(data, bytes):
-        return _decode_records(data, position + BATCH_HEADER_BYTES, end, header)
-    payload = bytes(data[position + BATCH_HEADER_BYTES : end])
-    return _decode_records(payload, 0, len(payload), header)
+    elif isinstance(data, bytes):
+        return data, start, end
+    else:
+        payload = bytes(data[start:end])
+    return payload, 0, len(payload)
 
 
 def iterate_batches(
@@ -100,7 +107,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             length, position = read_varint(data, position)
             record_end = position + length
             if length < 0 or record_end > end:
-                raise MalformedRecord(_describe("length", length, start, position, header))
+                raise contradiction("length", length, len(records), header)
             # Nothing has a meaning yet among a record's own attributes.
             position += 1
 
@@ -120,7 +127,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             if length < 0:
                 key = None
             elif position + length > record_end:
-                raise MalformedRecord(_describe("key length", length, start, position, header))
+                raise contradiction("key length", length, len(records), header)
             else:
                 key = data[position : position + length]
                 position += length
@@ -129,7 +136,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             if length < 0:
                 value = None
             elif position + length > record_end:
-                raise MalformedRecord(_describe("value length", length, start, position, header))
+                raise contradiction("value length", length, len(records), header)
             else:
                 value = data[position : position + length]
                 position += length
@@ -140,7 +147,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             else:
                 headers, position = decode_headers(data, position, record_end)
             if position != record_end:
-                raise MalformedRecord(_describe("length", record_end - position, start, position, header))
+                raise contradiction("length", record_end - position, len(records), header)
             records.append(
                 Record(
                     Offset(base_offset + offset_delta), TimestampMs(timestamp), key, value, headers, sequence
@@ -188,10 +195,3 @@ def decode_headers(data: bytes, position: i64, record_end: i64) -> tuple[Headers
             position += length
         headers.append((name, value))
     return tuple(headers), position
-
-
-def _describe(what: str, number: int, start: int, position: int, header: BatchHeader) -> str:
-    return (
-        f"{what} {number} at position {position - start} of the records of the batch at offset"
-        f" {header.base_offset} contradicts what is around it"
-    )

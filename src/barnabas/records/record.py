@@ -8,6 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from barnabas.errors import InvalidRecord
 from barnabas.model import Offset, TimestampMs
+from barnabas.records.header import BatchHeader
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -16,6 +17,12 @@ NO_HEADERS: Final[Headers] = ()
 
 class MalformedRecord(InvalidRecord):
     """A record whose bytes contradict themselves."""
+
+
+def contradiction(what: str, number: int, index: int, header: BatchHeader) -> MalformedRecord:
+    return MalformedRecord(
+        f"{what} {number} in record {index} of the batch at offset {header.base_offset} contradicts what is around it"
+    )
 
 
 @mypyc_attr(acyclic=True)

@@ -55,9 +55,11 @@ from barnabas.records.layout import (
 )
 from barnabas.records.legacy import decode_inner_messages, decompress_wrapper
 from barnabas.records.policy import CLIENT, LOG_APPEND_TIME, UNCOMPRESSED, AppendOrigin, AppendPolicy
-from barnabas.records.reader import decode_batch
+from barnabas.records.reader import decode_batch, open_records
 from barnabas.records.record import Record
-from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords, RejectedTimestamps
+from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords
+from barnabas.records.rules import RecordRules
+from barnabas.records.scan import ScannedRecords, scan_records
 
 
 class ValidatedRecords:
@@ -130,22 +132,22 @@ def validate_records(
 
     if analyzed.valid_bytes < len(data):
         data = data[: analyzed.valid_bytes]
-    if in_place and first.magic == MAGIC_V2 and not _must_walk(first, now_ms, policy):
-        return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, first.max_timestamp)
+    if in_place and first.magic == MAGIC_V2:
+        max_timestamp = first.max_timestamp
+        if _must_scan(first, now_ms, policy):
+            scanned = _scan_batch(data, first, now_ms, policy)
+            max_timestamp = scanned.max_timestamp
+            in_place = scanned.offsets_consecutive or source is UNCOMPRESSED
+        if in_place:
+            return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, max_timestamp)
 
     records = _checked_records(data, headers, now_ms, policy)
     if in_place and source is not UNCOMPRESSED:
         # Old clients are known to number the messages of a wrapper wrongly; those are built anew.
-        for index, record in enumerate(records):
-            if record.offset != index:
-                in_place = False
-                break
-    if not in_place:
-        return _rebuild(records, first, base_offset, now_ms, leader_epoch, policy, target)
-    if first.magic == MAGIC_V2:
-        max_timestamp = max([record.timestamp for record in records], default=NO_TIMESTAMP)
-        return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, max_timestamp)
-    return _assign_to_messages(data, headers, records, base_offset, now_ms, policy)
+        in_place = all(record.offset == index for index, record in enumerate(records))
+    if in_place:
+        return _assign_to_messages(data, headers, records, base_offset, now_ms, policy)
+    return _rebuild(records, first, base_offset, now_ms, leader_epoch, policy, target)
 
 
 def _check_batch(header: BatchHeader, first: BatchHeader, policy: AppendPolicy, origin: AppendOrigin) -> None:
@@ -172,7 +174,7 @@ def _check_batch(header: BatchHeader, first: BatchHeader, policy: AppendPolicy, 
         )
 
 
-def _must_walk(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
+def _must_scan(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
     """Whether the header leaves open if each of its records may be taken."""
     if policy.validate_fully or policy.is_compacted:
         return True
@@ -188,6 +190,16 @@ def _must_walk(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
     )
 
 
+def _scan_batch(
+    data: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int, policy: AppendPolicy
+) -> ScannedRecords:
+    payload, start, end = open_records(data, 0, header, policy.max_decompressed_bytes)
+    rules = RecordRules(header, now_ms, policy)
+    scanned = scan_records(payload, start, end, header, rules)
+    rules.finish()
+    return scanned
+
+
 def _checked_records(
     data: bytes | bytearray | memoryview, headers: list[BatchHeader], now_ms: int, policy: AppendPolicy
 ) -> list[Record]:
@@ -200,7 +212,10 @@ def _checked_records(
             batch = decode_batch(
                 data, position, header=header, max_decompressed_bytes=policy.max_decompressed_bytes
             )
-        _check_records(batch, header, now_ms, policy)
+        rules = RecordRules(header, now_ms, policy)
+        for record in batch:
+            rules.check(record.key is not None, record.timestamp)
+        rules.finish()
         records += batch
         position += header.size_bytes
     return records
@@ -225,36 +240,6 @@ def _checked_inner_messages(
     if record_errors:
         raise RejectedRecords(record_errors[:RECORD_ERRORS_MAX])
     return decode_inner_messages(payload, inner, wrapper)
-
-
-def _check_records(records: list[Record], header: BatchHeader, now_ms: int, policy: AppendPolicy) -> None:
-    record_errors: list[RecordError] = []
-    create_time = policy.timestamp_type is not LOG_APPEND_TIME
-    stamped = header.timestamp_type is LOG_APPEND_TIME
-    wrong_timestamp = False
-    for index, record in enumerate(records):
-        if policy.is_compacted and record.key is None:
-            message = "it has no key, which a compacted topic needs"
-        elif create_time and record.timestamp != NO_TIMESTAMP:
-            age_ms = now_ms - record.timestamp
-            if age_ms <= policy.timestamp_before_max_ms and -age_ms <= policy.timestamp_after_max_ms:
-                continue
-            wrong_timestamp = True
-            message = (
-                f"its timestamp {record.timestamp} is not between {now_ms - policy.timestamp_before_max_ms} and"
-                f" {now_ms + policy.timestamp_after_max_ms}"
-            )
-        elif stamped:
-            wrong_timestamp = True
-            message = "its timestamp type is LogAppendTime, which only a broker sets"
-        else:
-            continue
-        if len(record_errors) < RECORD_ERRORS_MAX:
-            record_errors.append(RecordError(index, message))
-    if wrong_timestamp:
-        raise RejectedTimestamps(record_errors)
-    if record_errors:
-        raise RejectedRecords(record_errors)
 
 
 def _rebuild(
