@@ -1,4 +1,4 @@
-"""Who is who: ids, registrations and elections decided by the store."""
+"""Numbers that a cluster gives out once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,17 @@ from pathlib import Path
 import pytest
 
 from barnabas.clock import SystemClock
-from barnabas.config.listeners import Endpoint, SecurityProtocol
 from barnabas.coordination import tree
 from barnabas.coordination.embedded_store import EmbeddedStore
 from barnabas.coordination.identity import (
-    ControllerMoved,
     ProducerIdsExhausted,
     allocate_producer_ids,
-    create_or_get_cluster_id,
-    create_top_level_paths,
-    elect_controller,
     generate_broker_id,
-    register_broker,
 )
-from barnabas.coordination.tree import BrokerRegistration
-from barnabas.errors import DuplicateBrokerRegistration
 from barnabas.model import BrokerId, ProducerId
 from tests.coordination.engines import run
 
-ONE, TWO = BrokerId(1), BrokerId(2)
+ONE = BrokerId(1)
 
 
 def with_store(path: Path, scenario: Callable[[EmbeddedStore], Awaitable[None]]) -> None:
@@ -41,31 +33,9 @@ def with_store(path: Path, scenario: Callable[[EmbeddedStore], Awaitable[None]])
     run(main())
 
 
-def registration(broker_id: BrokerId) -> BrokerRegistration:
-    endpoint = Endpoint(
-        listener_name="PLAINTEXT", host="h", port=1, security_protocol=SecurityProtocol.PLAINTEXT
-    )
-    return BrokerRegistration(broker_id=broker_id, endpoints=(endpoint,), timestamp_ms=5)
-
-
-def test_the_first_cluster_id_stays(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
-        session = await store.connect()
-        assert await create_or_get_cluster_id(session, "first") == "first"
-        assert await create_or_get_cluster_id(session, "second") == "first"
-
-    with_store(tmp_path, scenario)
-
-    async def after_reopening(store: EmbeddedStore) -> None:
-        assert await create_or_get_cluster_id(await store.connect(), "third") == "first"
-
-    with_store(tmp_path, after_reopening)
-
-
 def test_generated_broker_ids_count_up_above_the_reserved(tmp_path: Path) -> None:
     async def scenario(store: EmbeddedStore) -> None:
         session = await store.connect()
-        await create_top_level_paths(session)
         ids = await asyncio.gather(
             *(generate_broker_id(session, reserved_broker_max_id=1000) for _ in range(5))
         )
@@ -75,45 +45,6 @@ def test_generated_broker_ids_count_up_above_the_reserved(tmp_path: Path) -> Non
 
     async def after_reopening(store: EmbeddedStore) -> None:
         assert await generate_broker_id(await store.connect(), reserved_broker_max_id=1000) == 1006
-
-    with_store(tmp_path, after_reopening)
-
-
-def test_a_broker_id_in_use_is_refused_until_its_session_ends(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
-        first, second = await store.connect(), await store.connect()
-        epoch = await register_broker(first, registration(ONE))
-        with pytest.raises(DuplicateBrokerRegistration, match="broker id 1 is in use"):
-            await register_broker(second, registration(ONE))
-        data, stat = await second.get(tree.broker_path(1))
-        assert tree.decode_broker(ONE, data) == registration(ONE)
-        assert (stat.czxid, stat.ephemeral_owner) == (epoch, first.session_id)
-        await first.close()
-        assert await register_broker(second, registration(ONE)) > epoch
-
-    with_store(tmp_path, scenario)
-
-
-def test_one_controller_at_a_time_and_epochs_that_rise(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
-        first, second = await store.connect(), await store.connect()
-        outcomes = await asyncio.gather(
-            elect_controller(first, ONE, now_ms=1),
-            elect_controller(second, TWO, now_ms=1),
-            return_exceptions=True,
-        )
-        assert sum(isinstance(outcome, ControllerMoved) for outcome in outcomes) == 1
-        assert tree.decode_controller((await second.get(tree.CONTROLLER))[0]) in (1, 2)
-        await first.close()
-        await second.close()
-        third = await store.connect()
-        won = await elect_controller(third, TWO, now_ms=2)
-        assert (won.epoch, won.epoch_version) == (2, 2)
-
-    with_store(tmp_path, scenario)
-
-    async def after_reopening(store: EmbeddedStore) -> None:
-        assert (await elect_controller(await store.connect(), ONE, now_ms=3)).epoch == 3
 
     with_store(tmp_path, after_reopening)
 

@@ -31,8 +31,7 @@ from typing import Final
 from urllib.parse import quote, unquote_plus
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints
-from barnabas.coordination.node_reader import Json, NodeReader
-from barnabas.coordination.node_reader import MalformedNode as MalformedNode
+from barnabas.coordination.node_reader import Json, MalformedNode, NodeReader
 from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 
