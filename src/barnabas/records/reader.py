@@ -16,7 +16,6 @@ from barnabas.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from barnabas.records.header import BatchHeader, iterate_headers, parse_header
 from barnabas.records.layout import (
     BATCH_HEADER_BYTES,
-    COMPRESSION_MASK,
     INT32_MAX,
     MAGIC_V2,
     TIMESTAMP_TYPE_BIT,
@@ -56,14 +55,14 @@ def open_records(
             f" {len(data) - position}"
         )
     start = position + BATCH_HEADER_BYTES
-    if header.attributes & COMPRESSION_MASK:
-        payload = decompress(
-            bytes(data[start:end]), header.compression, max_decompressed_bytes=max_decompressed_bytes
-        )
-    elif isinstance(data, bytes):
-        return data, start, end
+    if isinstance(data, bytes):
+        if not header.is_compressed:
+            return data, start, end
+        payload = data[start:end]
     else:
-        payload = bytes(data[start:end])
+        payload = bytes(memoryview(data)[start:end])
+    if header.is_compressed:
+        payload = decompress(payload, header.compression, max_decompressed_bytes=max_decompressed_bytes)
     return payload, 0, len(payload)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import final
+
+from mypy_extensions import i64
+
 from barnabas.model import NO_TIMESTAMP
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V0, TIMESTAMP_TYPE_BIT
 from barnabas.records.policy import LOG_APPEND_TIME, AppendPolicy
 from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords, RejectedTimestamps
+from barnabas.records.varint import INT64_MAX, INT64_MIN
 
 
+@final
 class RecordRules:
     """Checks the records of one batch, one after the other; `finish` raises if any has failed."""
 
@@ -27,13 +33,13 @@ class RecordRules:
         self._keys_required = policy.is_compacted
         self._times_matter = policy.timestamp_type is not LOG_APPEND_TIME
         self._stamped = header.magic > MAGIC_V0 and header.attributes & TIMESTAMP_TYPE_BIT != 0
-        self._oldest_ms = now_ms - policy.timestamp_before_max_ms
-        self._latest_ms = now_ms + policy.timestamp_after_max_ms
-        self._index = 0
+        self._oldest_ms: i64 = max(now_ms - policy.timestamp_before_max_ms, INT64_MIN)
+        self._latest_ms: i64 = min(now_ms + policy.timestamp_after_max_ms, INT64_MAX)
+        self._index: i64 = 0
         self._record_errors: list[RecordError] = []
         self._wrong_timestamp = False
 
-    def check(self, has_key: bool, timestamp: int) -> None:
+    def check(self, has_key: bool, timestamp: i64) -> None:
         index = self._index
         self._index = index + 1
         if self._keys_required and not has_key:
