@@ -18,7 +18,7 @@ from barnabas.config.broker_settings import (
     broker_settings,
     nearest_name,
 )
-from barnabas.config.definition import InvalidSetting, UnknownSetting, Value
+from barnabas.config.definition import InvalidSetting, Value
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints, parse_security_protocols
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import InvalidConfig
@@ -276,22 +276,20 @@ def is_honoured(name: str) -> bool:
 
 
 def parse_overrides(items: Iterable[str]) -> dict[str, str]:
-    """`name=value` texts from the command line. A name that nothing has is refused, unlike in a file."""
+    """`name=value` texts from the command line. `warnings_about` tells of names that nothing has."""
     overrides = {}
     for item in items:
         name, equals, text = item.partition("=")
         name = name.strip()
         if not name or not equals:
             raise InvalidConfig(f"--override {item}: write it as name=value")
-        if not _is_known(name):
-            raise UnknownSetting(f"--override {item}: {unknown_setting_warning(name)}")
         overrides[name] = text
     return overrides
 
 
 def warnings_about(properties: Mapping[str, str]) -> list[str]:
     """What a person should know of a file that was accepted: names nobody knows, and names without effect."""
-    warnings = [unknown_setting_warning(name) for name in properties if not _is_known(name)]
+    warnings = [_unknown_setting_warning(name) for name in properties if not _is_known(name)]
     idle = sorted(name for name in properties if name in broker_settings() and not is_honoured(name))
     if idle:
         warnings.append(f"these settings of Apache Kafka have no effect here: {', '.join(idle)}")
@@ -305,7 +303,7 @@ def warnings_about(properties: Mapping[str, str]) -> list[str]:
     return warnings
 
 
-def unknown_setting_warning(name: str) -> str:
+def _unknown_setting_warning(name: str) -> str:
     nearest = nearest_name(name)
     hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
     return f"there is no setting {name!r}{hint}"
