@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from barnabas.coordination.controller import FoundPartition
 from barnabas.coordination.image import NO_LEADER
 from barnabas.coordination.node_reader import MalformedNode
 from barnabas.coordination.store import CreateMode, Store
+from barnabas.coordination.topic_adoption import FoundPartition
 from barnabas.coordination.topic_creation import random_id
 from barnabas.coordination.tree import (
     PERSISTENT_PATHS,

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
@@ -32,7 +32,8 @@ from barnabas.coordination.controller_nodes import (
     set_state,
     topic_node,
 )
-from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage, Uuid
+from barnabas.coordination.identity import allocate_producer_ids
+from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage
 from barnabas.coordination.partition_changes import ElectionType, elected, reassigned
 from barnabas.coordination.store import (
     Check,
@@ -45,30 +46,23 @@ from barnabas.coordination.store import (
     StoreError,
     StoreUnavailable,
 )
+from barnabas.coordination.topic_adoption import FoundPartition as FoundPartition
+from barnabas.coordination.topic_adoption import plan_adoption
 from barnabas.coordination.topic_creation import (
-    PARTITIONS_MAX,
     NewPartitions,
     NewTopic,
     Planned,
     PlannedTopic,
     TopicPlanner,
     automatic_topic,
-    new_partition,
     plan_partitions,
-    random_id,
     repeated_names,
 )
-from barnabas.coordination.topic_names import is_legal_topic_name
 from barnabas.coordination.tree import (
     CONTROLLER_EPOCH,
-    PRODUCER_ID_BLOCK,
-    PRODUCER_ID_BLOCK_SIZE,
-    ProducerIdBlock,
     config_path,
     decode_config,
-    decode_producer_id_block,
     delete_topic_path,
-    encode_producer_id_block,
     topic_path,
 )
 from barnabas.errors import (
@@ -79,7 +73,7 @@ from barnabas.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from barnabas.model import BrokerId, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -95,14 +89,6 @@ Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
 # A larger change is stored in parts: between them other requests have their turn, and ZooKeeper's bound of 1 MiB on
 # what it takes at once is far.
 OPERATIONS_AT_ONCE: Final = 500
-_PRODUCER_ID_MAX: Final = (1 << 63) - 1
-
-
-class FoundPartition(NamedTuple):
-    """What the directory of a partition tells: the topic's id, if it was written, and the log's last leader epoch."""
-
-    topic_id: Uuid | None
-    leader_epoch: LeaderEpoch
 
 
 async def _no_logs(topics: Sequence[TopicImage]) -> None:
@@ -133,7 +119,7 @@ class Controller:
         self._listeners: list[ImageListener] = []
         self._lock = asyncio.Lock()
         self._is_closed = False
-        self._next_producer_id = 0
+        self._least_producer_id = ProducerId(0)
 
     @classmethod
     async def open(
@@ -264,7 +250,7 @@ class Controller:
 
     def raise_producer_ids_to(self, next_id: ProducerId) -> None:
         """Ids below this one are in logs already, whatever the store says."""
-        self._next_producer_id = max(self._next_producer_id, next_id)
+        self._least_producer_id = max(self._least_producer_id, next_id)
 
     async def adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
         """Makes topics of directories that the store knows nothing of, as when data was brought from elsewhere."""
@@ -446,61 +432,18 @@ class Controller:
 
     async def _allocate_producer_ids(self) -> range:
         try:
-            data, stat = await self._store.get(PRODUCER_ID_BLOCK)
-            if data:
-                self._next_producer_id = max(self._next_producer_id, decode_producer_id_block(data).last + 1)
+            block = await allocate_producer_ids(
+                self._store, self._broker_id, at_least=self._least_producer_id
+            )
         except StoreError as error:
             raise _as_kafka_error(error) from error
-        block = range(self._next_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK_SIZE)
-        if block[-1] > _PRODUCER_ID_MAX:
-            raise UnknownServerError("all producer ids have been used up")
-        node = ProducerIdBlock(
-            broker_id=self._broker_id, first=ProducerId(block[0]), last=ProducerId(block[-1])
-        )
-        await self._commit([SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(node), stat.version)])
-        return block
+        return range(block.first, block.last + 1)
 
     async def _adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
-        by_topic: dict[str, dict[int, FoundPartition]] = {}
-        for at, partition in sorted(found.items()):
-            if at.topic not in self.image.topics and at.topic not in self._deleting:
-                by_topic.setdefault(at.topic, {})[at.partition] = partition
-        adopted = []
-        for name, partitions in by_topic.items():
-            ids = {each.topic_id for each in partitions.values() if each.topic_id is not None}
-            problem = _adoption_problem(self.image, name, ids, max(partitions))
-            if problem:
-                log.error("the directories of topic %r are left alone: %s", name, problem)
-                continue
-            # The settings are lost, except those that a topic of the broker's own has to have.
-            automatic = automatic_topic(name, self.config, 1)
-            topic = TopicImage(
-                name=name,
-                id=ids.pop() if ids else random_id(self._rng),
-                partitions=tuple(
-                    new_partition([self._broker_id], leader_epoch=_epoch_after(partitions.get(index)))
-                    for index in range(max(partitions) + 1)
-                ),
-            )
-            configs = {key: text for key, text in automatic.configs.items() if text is not None}
-            adopted.append(PlannedTopic(topic=topic, configs=configs))
+        unknown = {at: each for at, each in found.items() if at.topic not in self._deleting}
+        adopted = plan_adoption(self.image, self._broker_id, self.config, unknown, self._rng)
         await self._store_topics(adopted)
         return [each.topic for each in adopted]
-
-
-def _epoch_after(partition: FoundPartition | None) -> LeaderEpoch:
-    return LeaderEpoch(0 if partition is None else partition.leader_epoch + 1)
-
-
-def _adoption_problem(image: MetadataImage, name: str, ids: set[Uuid], last_index: int) -> str:
-    if not is_legal_topic_name(name):
-        return "no topic can have this name"
-    if len(ids) > 1:
-        return "they have different topic ids"
-    if last_index >= PARTITIONS_MAX:
-        return f"there is one for partition {last_index}"
-    owner = next((image.topic_names[each] for each in ids if each in image.topic_names), None)
-    return "" if owner is None else f"topic {owner!r} has the id that is in them"
 
 
 def _as_kafka_error(error: StoreError) -> KafkaError:

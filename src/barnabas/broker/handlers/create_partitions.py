@@ -27,6 +27,7 @@ async def handle(
         )
     except KafkaError as error:
         results = [error] * len(request.topics)
+    await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=asked.name, error_code=result.code, error_message=str(result))

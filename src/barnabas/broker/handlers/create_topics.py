@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
 from barnabas.config.describe import describe_topic
-from barnabas.coordination.topic_creation import NewTopic, Planned
+from barnabas.coordination.topic_creation import NewTopic, Planned, PlannedTopic
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.create_topics_response import (
@@ -33,6 +33,10 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
         )
     except KafkaError as error:
         results = [error] * len(request.topics)
+    # Whoever is told that a topic is there may use it at once.
+    await broker.replicas.opened(each.topic.name for each in results if isinstance(each, PlannedTopic))
+    # Whoever has created a topic may use it at once.
+    await broker.replicas.opened(topic.name for topic in request.topics)
     with_configs = exchange.version >= _FIRST_VERSION_WITH_CONFIGS
     return CreateTopicsResponse(
         topics=[
