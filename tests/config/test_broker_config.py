@@ -15,7 +15,7 @@ from barnabas.config.broker_config import (
     warnings_about,
 )
 from barnabas.config.broker_settings import OUR_DEFAULTS, TOPIC_SYNONYMS, broker_settings
-from barnabas.config.definition import InvalidSetting, Setting, SettingType, UnknownSetting, to_text
+from barnabas.config.definition import InvalidSetting, Setting, SettingType, to_text
 from barnabas.config.describe import ConfigSource, describe_broker, describe_cluster_default, describe_topic
 from barnabas.config.listeners import SecurityProtocol
 from barnabas.config.log_config import LONG_MAX, TOPIC_SETTINGS, LogConfig
@@ -198,12 +198,17 @@ def test_overrides_are_name_and_value() -> None:
         "log.dirs": "/a=b",
         "broker.rack": "",
     }
-    with pytest.raises(InvalidConfig, match="write it as name=value"):
-        parse_overrides(["num.partitions"])
-    with pytest.raises(
-        UnknownSetting, match=r"no setting 'num\.partition'; did you mean 'num\.partitions'\?"
-    ):
-        parse_overrides(["num.partition=4"])
+    for text in ("num.partitions", "=4"):
+        with pytest.raises(InvalidConfig, match="write it as name=value"):
+            parse_overrides([text])
+
+
+def test_an_override_that_nothing_has_is_taken_with_a_warning() -> None:
+    overrides = parse_overrides(["num.partition=4"])
+    assert BrokerConfig(overrides).num_partitions == 1
+    assert warnings_about(overrides) == [
+        "there is no setting 'num.partition'; did you mean 'num.partitions'?"
+    ]
 
 
 def test_warnings_name_the_nearest_setting() -> None:
