@@ -33,6 +33,7 @@ class Partition:
         "_on_change",
         "in_sync",
         "is_leader",
+        "is_offline",
         "leader",
         "leader_epoch",
         "log",
@@ -55,6 +56,7 @@ class Partition:
         self._on_change = on_change
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
+        self.is_offline = False
         self.is_leader = False
         self.leader = BrokerId(-1)
         self.leader_epoch = LeaderEpoch(-1)
@@ -77,8 +79,9 @@ class Partition:
         if self.is_leader:
             self._begin_epoch(log)
 
-    def close(self) -> None:
+    def take_offline(self) -> None:
         self.log = None
+        self.is_offline = True
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         log.assign_epoch(self.leader_epoch, log.log_end_offset)
@@ -87,10 +90,10 @@ class Partition:
     def leader_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
         """The log, for whoever has to ask the leader and may have told which epoch it believes in."""
         log = self.log
-        if log is None or log.failure:
-            raise KafkaStorageError(
-                f"the log of {self.topic_partition} is not available: its directory is offline"
-            )
+        if log is None:
+            if self.is_offline:
+                raise KafkaStorageError(f"the log directory of {self.topic_partition} is offline")
+            raise NotLeaderOrFollower(f"the log of {self.topic_partition} is still being opened")
         if not self.is_leader:
             raise NotLeaderOrFollower(f"broker {self.leader} leads {self.topic_partition}")
         if current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch:

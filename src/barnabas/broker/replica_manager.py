@@ -99,8 +99,12 @@ class ReplicaManager:
             logs = [None] * len(partitions) if finished.cancelled() else finished.result()
             for partition, opened in zip(partitions, logs, strict=True):
                 del self._opening[partition.topic_partition]
-                # A partition may have gone while its log was being made; then the log goes too.
-                if opened is not None and self._partitions.get(partition.topic_partition) is partition:
+                # A partition may have gone while its log was being made.
+                if self._partitions.get(partition.topic_partition) is not partition:
+                    continue
+                if opened is None:
+                    partition.take_offline()
+                else:
                     partition.open(opened)
             waiter.set_result(None)
 
@@ -130,7 +134,7 @@ class ReplicaManager:
                 partition = self._partitions.get(key)
                 if partition is not None and partition.topic_id == topic.id:
                     del self._partitions[key]
-                    partition.close()
+                    partition.is_leader = False
                     removed.append(key)
                     self._note_change(partition)
         return removed
@@ -140,7 +144,7 @@ class ReplicaManager:
         for key in partitions:
             partition = self._partitions.get(key)
             if partition is not None:
-                partition.close()
+                partition.take_offline()
                 self._note_change(partition)
         log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
 

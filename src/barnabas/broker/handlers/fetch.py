@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -42,7 +43,7 @@ from barnabas.protocol.messages.fetch_response import (
     PartitionData,
 )
 from barnabas.records.convert import down_convert
-from barnabas.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
+from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
 
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
@@ -139,10 +140,13 @@ class Fetch:
             return b""
         if version >= _FIRST_VERSION_WITH_BATCHES:
             return result.records
-        magic = MAGIC_V0 if version < 2 else MAGIC_V1
-        data = result.records.read()
-        assert magic < MAGIC_V2
-        return down_convert(data, to_magic=magic, first_offset=Offset(fetch_offset)).data
+        if result.first_entry_is_cut:
+            return _too_large_message(result.size_bytes)
+        return down_convert(
+            result.records.read(),
+            to_magic=MAGIC_V0 if version < 2 else MAGIC_V1,
+            first_offset=Offset(fetch_offset),
+        ).data
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
         """Whether the client has read what is no longer there: it is told up to where its log and ours agree."""
@@ -285,6 +289,12 @@ def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
     broker.replicas.waiting_fetches.try_complete_else_watch(
         DelayedFetch(request.max_wait_ms, fetch), fetch.watch_keys()
     )
+
+
+def _too_large_message(size_bytes: int) -> bytes:
+    """The beginning of a message that does not fit: an old client then asks again with room for more."""
+    length = max(size_bytes + 1, BATCH_HEADER_BYTES)
+    return struct.pack(">qi", -1, length).ljust(size_bytes, b"\0")
 
 
 def _by_topic(answered: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
