@@ -3,23 +3,22 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from barnabas.log.checkpoints import read_epochs, write_epochs
 from barnabas.log.epoch_cache import EpochCache, EpochEndOffset
-from barnabas.log.file_system import DiskFileSystem
 from barnabas.model import LeaderEpoch, Offset
+from tests.log.simulated import SimulatedFileSystem
 
 
 class Epochs:
-    """A cache on a real file; what it leaves for later waits until `run_later`."""
+    """A cache on a file; what it leaves for later waits until `run_later`."""
 
-    def __init__(self, directory: Path, *entries: tuple[int, int]) -> None:
-        self.path = str(directory / "leader-epoch-checkpoint")
-        self.fs = DiskFileSystem()
+    def __init__(self, *entries: tuple[int, int]) -> None:
+        self.path = "/data/topic-0/leader-epoch-checkpoint"
+        self.fs = SimulatedFileSystem()
+        self.fs.make_dirs("/data/topic-0")
         self.later: list[Callable[[], None]] = []
         if entries:
             write_epochs(self.fs, self.path, entries)
@@ -33,14 +32,6 @@ class Epochs:
             self.later.pop()()
 
 
-MakeEpochs = Callable[..., Epochs]
-
-
-@pytest.fixture
-def epochs(tmp_path: Path) -> MakeEpochs:
-    return partial(Epochs, tmp_path)
-
-
 def pairs(cache: EpochCache) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in cache.entries()]
 
@@ -49,8 +40,8 @@ def end(epoch: int, offset: int) -> EpochEndOffset:
     return EpochEndOffset(LeaderEpoch(epoch), Offset(offset))
 
 
-def test_a_new_epoch_is_written_at_once_and_a_known_one_changes_nothing(epochs: MakeEpochs) -> None:
-    on = epochs()
+def test_a_new_epoch_is_written_at_once_and_a_known_one_changes_nothing() -> None:
+    on = Epochs()
     on.cache.assign(2, 10)
     assert on.on_disk() == [(2, 10)]
     on.cache.assign(2, 20)
@@ -71,17 +62,15 @@ def test_a_new_epoch_is_written_at_once_and_a_known_one_changes_nothing(epochs: 
         ((4, 30), [(1, 10), (2, 20), (4, 30)]),
     ],
 )
-def test_entries_that_a_new_one_contradicts_go(
-    epochs: MakeEpochs, new: tuple[int, int], left: list[tuple[int, int]]
-) -> None:
-    on = epochs((1, 10), (2, 20), (3, 30))
+def test_entries_that_a_new_one_contradicts_go(new: tuple[int, int], left: list[tuple[int, int]]) -> None:
+    on = Epochs((1, 10), (2, 20), (3, 30))
     on.cache.assign(*new)
     assert pairs(on.cache) == left
     assert on.on_disk() == left
 
 
-def test_where_an_epoch_ends(epochs: MakeEpochs) -> None:
-    cache = epochs((2, 10), (4, 20), (7, 30)).cache
+def test_where_an_epoch_ends() -> None:
+    cache = Epochs((2, 10), (4, 20), (7, 30)).cache
     assert cache.end_offset_for(-1, 40) is None
     assert cache.end_offset_for(7, 40) == end(7, 40)
     assert cache.end_offset_for(8, 40) is None
@@ -93,8 +82,8 @@ def test_where_an_epoch_ends(epochs: MakeEpochs) -> None:
     assert cache.end_offset_for(0, 40) is None
 
 
-def test_which_epoch_an_offset_belongs_to(epochs: MakeEpochs) -> None:
-    cache = epochs((2, 10), (4, 20)).cache
+def test_which_epoch_an_offset_belongs_to() -> None:
+    cache = Epochs((2, 10), (4, 20)).cache
     assert [cache.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
     assert [cache.previous_epoch(epoch) for epoch in (2, 3, 4, 5)] == [None, 2, 2, 4]
     earliest = cache.earliest()
@@ -108,9 +97,9 @@ def test_which_epoch_an_offset_belongs_to(epochs: MakeEpochs) -> None:
     ("end_offset", "left"),
     [(31, 3), (30, 2), (21, 2), (20, 1), (10, 0), (0, 0)],
 )
-def test_truncation_from_the_end_is_written_later(epochs: MakeEpochs, end_offset: int, left: int) -> None:
+def test_truncation_from_the_end_is_written_later(end_offset: int, left: int) -> None:
     entries = [(1, 10), (2, 20), (3, 30)]
-    on = epochs(*entries)
+    on = Epochs(*entries)
     on.cache.truncate_from_end(end_offset)
     assert pairs(on.cache) == entries[:left]
     assert on.cache.latest_epoch == (entries[left - 1][0] if left else -1)
@@ -130,10 +119,8 @@ def test_truncation_from_the_end_is_written_later(epochs: MakeEpochs, end_offset
         (99, [(3, 99)]),
     ],
 )
-def test_truncation_from_the_start_is_written_later(
-    epochs: MakeEpochs, start_offset: int, left: list[tuple[int, int]]
-) -> None:
-    on = epochs((1, 10), (2, 20), (3, 30))
+def test_truncation_from_the_start_is_written_later(start_offset: int, left: list[tuple[int, int]]) -> None:
+    on = Epochs((1, 10), (2, 20), (3, 30))
     on.cache.truncate_from_start(start_offset)
     assert pairs(on.cache) == left
     assert (on.cache.latest_epoch, on.cache.latest_start_offset) == left[-1]
@@ -141,27 +128,25 @@ def test_truncation_from_the_start_is_written_later(
     assert on.on_disk() == left
 
 
-def test_what_is_left_for_later_does_not_mind_that_the_directory_has_gone(
-    epochs: MakeEpochs, tmp_path: Path
-) -> None:
-    on = epochs((1, 10), (2, 20))
-    on.cache.move_to(str(tmp_path / "gone" / "leader-epoch-checkpoint"))
+def test_what_is_left_for_later_does_not_mind_that_the_directory_has_gone() -> None:
+    on = Epochs((1, 10), (2, 20))
+    on.cache.move_to("/data/gone/leader-epoch-checkpoint")
     on.cache.truncate_from_end(15)
     on.run_later()
     assert on.on_disk() == [(1, 10), (2, 20)]
 
 
-def test_clearing_is_written(epochs: MakeEpochs) -> None:
-    on = epochs((1, 10))
+def test_clearing_is_written() -> None:
+    on = Epochs((1, 10))
     on.cache.clear()
     assert on.on_disk() == []
     assert len(on.cache) == 0
 
 
-def test_epochs_and_offsets_rise_together_whatever_happens(epochs: MakeEpochs) -> None:
+def test_epochs_and_offsets_rise_together_whatever_happens() -> None:
     for seed in range(20):
         rng = random.Random(seed)
-        on = epochs()
+        on = Epochs()
         on.cache.clear()
         for _ in range(30):
             action = rng.randrange(4)
