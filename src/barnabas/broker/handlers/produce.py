@@ -160,13 +160,14 @@ def _checked_records(data: PartitionProduceData, version: int) -> Buffer:
     assert not isinstance(records, FileSlice)
     if not records:
         raise InvalidRecord("the partition comes without records")
-    if version >= _FIRST_VERSION_WITH_BATCHES and len(records) >= BATCH_HEADER_BYTES:
+    if version >= _FIRST_VERSION_WITH_BATCHES and len(records) > MAGIC_POSITION:
         if records[MAGIC_POSITION] != MAGIC_V2:
             raise InvalidRecord(
                 f"Produce version {version} takes batches of magic 2 only, not {records[MAGIC_POSITION]}"
             )
         if (
             version < _FIRST_VERSION_WITH_ZSTD
+            and len(records) >= BATCH_HEADER_BYTES
             and records[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK == CompressionType.ZSTD
         ):
             raise UnsupportedCompressionType(f"Produce version {version} does not know zstd, version 7 does")
