@@ -14,54 +14,61 @@ from barnabas.primitives.second_chance import Resident
 
 
 class SegmentFile(Resident):
-    __slots__ = ("_file", "_fs", "_writable", "path")
+    __slots__ = ("_fs", "_reader", "_writer", "path")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         super().__init__()
         self._fs = fs
         self.path = path
-        self._file: File | None = None
-        self._writable = False
+        # The file, open for writing too, or for reading alone.
+        self._writer: File | None = None
+        self._reader: File | None = None
 
     @property
     def is_open(self) -> bool:
-        return self._file is not None
+        return self._writer is not None or self._reader is not None
 
     def reading(self) -> File:
         """The open file; the caller's reference keeps it open. Raises NoSuchFile when there is none."""
-        file = self._file
+        file = self._writer
         if file is None:
-            return self._open(READ)
-        self.recently_used = True
+            file = self._reader
+        if file is None:
+            file = self._fs.open(self.path, READ)
+            self._swap_reader(file)
+            self._fs.open_files.admit(self, 1)
+        else:
+            self.recently_used = True
         return file
 
     def writing(self) -> File:
         """The file, open for writing too. Raises NoSuchFile when there is none."""
-        file = self._file
-        if file is None or not self._writable:
-            return self._open(WRITE)
+        file = self._writer
+        if file is None:
+            return self._open_writer(WRITE)
         self.recently_used = True
         return file
 
     def creating(self) -> File:
         """The file, open for writing too; it is made where there is none."""
-        file = self._file
-        if file is None or not self._writable:
-            return self._open(CREATE)
+        file = self._writer
+        if file is None:
+            return self._open_writer(CREATE)
+        self.recently_used = True
         return file
 
     def size_bytes(self) -> int:
-        file = self._file
-        return self._fs.size_of(self.path) if file is None else file.size_bytes()
+        return self.reading().size_bytes() if self.is_open else self._fs.size_of(self.path)
 
     def close(self) -> None:
         """Lets go of the file; slices of it that are still being sent keep it open."""
-        if self._file is not None:
-            self._file = None
+        if self.is_open:
+            self.evict()
             self._fs.open_files.discard(self)
 
     def evict(self) -> None:
-        self._file = None
+        self._swap_writer(None)
+        self._swap_reader(None)
 
     def rename(self, path: str) -> None:
         """Gives the file a new name; it stays open."""
@@ -76,9 +83,23 @@ class SegmentFile(Resident):
         self.close()
         self._fs.remove(self.path, missing_ok=True)
 
-    def _open(self, mode: int) -> File:
+    def _open_writer(self, mode: int) -> File:
         file = self._fs.open(self.path, mode)
-        self._writable = mode != READ
-        self._file = file
+        self._swap_writer(file)
+        self._swap_reader(None)
         self._fs.open_files.admit(self, 1)
         return file
+
+    # A compiled assignment drops the old value before the new one is in its place. Were that the last reference, the
+    # file would be closed right there, which lets other threads run, and they would find a file that is gone. So the
+    # old one is held beyond the assignment, by being returned.
+
+    def _swap_writer(self, file: File | None) -> File | None:
+        old = self._writer
+        self._writer = file
+        return old
+
+    def _swap_reader(self, file: File | None) -> File | None:
+        old = self._reader
+        self._reader = file
+        return old
