@@ -276,11 +276,11 @@ class Loader:
                     truncated_bytes = 1
             if truncated_bytes:
                 self._remove_segments(following)
-                break
+                following = []
             if self._on_segment_recovered is not None:
                 self._on_segment_recovered(len(following))
-        if unflushed and self._on_segment_recovered is not None:
-            self._on_segment_recovered(0)
+            if not following:
+                break
 
     def _recover(self, segment: Segment) -> int:
         """Checks the segment and rebuilds its indexes, with the producers' state as it was at its base offset."""
@@ -333,11 +333,20 @@ class Loader:
         return self._log_start_offset
 
     def _producer_state(self) -> ProducerState:
+        """A state of its own each time, on the snapshots that there are by now."""
+        listed = None
+        if not self._is_changed:
+            listed = sorted(
+                int(parsed.base_offset)
+                for parsed in self._names.values()
+                if parsed.kind == PRODUCER_SNAPSHOT_SUFFIX and not parsed.state
+            )
         return ProducerState(
             self._where,
             self._directory,
             self._fs,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
+            snapshot_offsets=listed,
         )
 
     def _rebuild(
