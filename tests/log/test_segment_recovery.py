@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.log.file_system import CREATE, StorageFailure
-from barnabas.log.segment import Segment
+from barnabas.log.segment import Segment, SegmentOffsetOverflow
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.model import Offset, ProducerId
@@ -116,7 +116,48 @@ def test_what_the_callback_refuses_is_cut_off(fs: SimulatedFileSystem) -> None:
             raise CorruptRecord("a control record that is none")
 
     assert segment.recover(refuse) > 0
-    assert segment.read_next_offset() == 105
+    assert segment.read_next_offset() == 100
+    assert all(entry.offset < 100 for entry in segment.offset_index.entries())
+    assert all(entry.offset < 100 for entry in segment.time_index.entries())
+
+
+@pytest.mark.parametrize("base_offset", [0, 95, 99, -1, 1 << 40])
+def test_an_offset_that_cannot_follow_is_damage(fs: SimulatedFileSystem, base_offset: int) -> None:
+    """The checksum does not cover it."""
+    segment = filled(fs)
+    position = next(position for position, header in segment.batches() if header.base_offset == 100)
+    segment.close()
+    fs.open(segment.path, CREATE).pwrite(base_offset.to_bytes(8, "big", signed=True), position)
+    segment = reopened(fs)
+    assert segment.recover(cut_on_overflow=True) > 0
+    assert segment.size_bytes == position
+    assert segment.read_next_offset() == 100
+
+
+def test_offsets_below_the_base_offset_are_damage(fs: SimulatedFileSystem) -> None:
+    segment = create_segment(fs, 10)
+    append(segment, make_batch(10))
+    segment.close()
+    fs.open(segment.path, CREATE).pwrite((9).to_bytes(8, "big"), 0)
+    segment = open_segment(fs, 10)
+    segment.recover()
+    assert segment.size_bytes == 0
+
+
+def test_an_overflow_is_told_after_what_is_before_it_was_indexed(fs: SimulatedFileSystem) -> None:
+    segment = filled(fs)
+    segment.close()
+    clean = index_files(fs)
+    position = segment.size_bytes
+    fs.open(segment.path, CREATE).pwrite(make_batch(1 << 40), position)
+    segment = reopened(fs)
+    with pytest.raises(SegmentOffsetOverflow) as raised:
+        segment.recover()
+    assert raised.value.position == position
+    assert raised.value.offset == 1 << 40
+    assert segment.size_bytes == position + len(make_batch(1 << 40)), "nothing is cut"
+    segment.close()
+    assert index_files(fs) == clean
 
 
 @pytest.mark.parametrize("position_from_end", [1, 30, 60, 61, 62, 100, 500, 3_000])

@@ -48,12 +48,16 @@ OnBatch = Callable[[BatchHeader, bytes, int], None]
 
 
 class SegmentOffsetOverflow(KafkaStorageError):
-    """An offset that is too far from the segment's base offset for its indexes: the segment must be split."""
+    """An offset that is too far from the segment's base offset for its indexes: the segment must be split.
 
-    def __init__(self, segment: Segment, offset: int) -> None:
+    `position` is where the batch with the offset stands, or would have stood.
+    """
+
+    def __init__(self, segment: Segment, offset: int, position: int) -> None:
         super().__init__(f"offset {offset} is beyond the indexes of segment {segment.path}")
         self.segment = segment
         self.offset = offset
+        self.position = position
 
 
 class SegmentRead:
@@ -228,7 +232,7 @@ class Segment:
         assert headers
         position = self.size_bytes
         if not self.offset_index.can_append_offset(headers[-1].last_offset):
-            raise SegmentOffsetOverflow(self, headers[-1].last_offset)
+            raise SegmentOffsetOverflow(self, headers[-1].last_offset, position)
         assert position + len(data) <= SEGMENT_BYTES_MAX, self.path
         if not self._timestamps_known:
             self._load_timestamps()
@@ -367,11 +371,14 @@ class Segment:
         self._find_largest_timestamp()
         return truncated_bytes
 
-    def recover(self, on_batch: OnBatch | None = None) -> int:
-        """Checks every batch, cuts the file before the first that is not whole, and rebuilds the indexes.
+    def recover(self, on_batch: OnBatch | None = None, *, cut_on_overflow: bool = False) -> int:
+        """Checks every batch, cuts the file before the first that is damaged or not whole, and rebuilds the indexes.
 
         Each good batch is shown to `on_batch`, with bytes that hold all of it and where in them it begins; it may
-        append to the transaction index. Answers how many bytes were cut off.
+        append to the transaction index, and refuse the batch by CorruptRecord. Answers how many bytes were cut off.
+
+        An offset beyond the indexes is damage as well, if `cut_on_overflow` says so: no broker has written one for
+        years. Otherwise SegmentOffsetOverflow is raised after the batches before it were indexed; nothing is cut.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -382,12 +389,24 @@ class Segment:
         self._first_timestamp = None
         valid_bytes = 0
         indexed_bytes = 0
+        next_offset = self.base_offset
+        overflow: SegmentOffsetOverflow | None = None
         try:
             for position, header, chunk, at in self.whole_batches():
                 verify_crc(chunk, at, header)
                 last_offset = header.last_offset
+                # The checksum does not cover the base offset.
+                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                    raise CorruptRecord(
+                        f"offsets {header.base_offset} to {last_offset} cannot follow {next_offset - 1}"
+                    )
                 if not self.offset_index.can_append_offset(last_offset):
-                    raise SegmentOffsetOverflow(self, last_offset)
+                    overflow = SegmentOffsetOverflow(self, last_offset, position)
+                    if cut_on_overflow:
+                        raise CorruptRecord(str(overflow))
+                    break
+                if on_batch is not None:
+                    on_batch(header, chunk, at)
                 if header.max_timestamp > self._max_timestamp:
                     self._max_timestamp = header.max_timestamp
                     self._offset_of_max_timestamp = last_offset
@@ -396,16 +415,19 @@ class Segment:
                     self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
                     indexed_bytes = position
                 valid_bytes = position + header.size_bytes
-                if on_batch is not None:
-                    on_batch(header, chunk, at)
+                next_offset = last_offset + 1
         except (CorruptRecord, InvalidRecord) as error:
             logger.warning("segment %s is cut at position %d: %s", self.path, valid_bytes, error)
-        truncated_bytes = self.size_bytes - valid_bytes
-        if truncated_bytes:
-            self._truncate_log(valid_bytes)
+            overflow = None
         # What a crash of the process alone has left may be in the page cache only.
         self._unsynced = True
         self._bytes_since_index_entry = 0
+        if overflow is not None:
+            self.become_inactive()
+            raise overflow
+        truncated_bytes = self.size_bytes - valid_bytes
+        if truncated_bytes:
+            self._truncate_log(valid_bytes)
         self.become_inactive()
         return truncated_bytes
 
