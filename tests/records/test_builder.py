@@ -33,6 +33,10 @@ def test_offsets_increase_and_stay_near_the_first() -> None:
         builder.append_with_offset(Offset(7), TimestampMs(1), None, None)
     with pytest.raises(InvalidRecord, match="begins at 5"):
         builder.append_with_offset(Offset(5 + 2**31), TimestampMs(1), None, None)
+    with pytest.raises(InvalidRecord, match=f"offset {-(2**63)} cannot follow"):
+        BatchBuilder(base_offset=Offset(2**63 - 1)).append_with_offset(
+            Offset(-(2**63)), TimestampMs(1), None, None
+        )
     builder.append_with_offset(Offset(4 + 2**31), TimestampMs(1), None, None)
     assert parse_header(builder.build()).last_offset_delta == 2**31 - 1
 

@@ -162,7 +162,7 @@ class BatchBuilder:
         value: bytes | None,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        offset_delta: i64 = offset - self.base_offset
+        offset_delta = offset - self.base_offset
         if (offset <= self.last_offset and self.record_count > 0) or not 0 <= offset_delta <= INT32_MAX:
             # Not ours to assert: the offsets may come out of a batch that its producer numbered wrongly.
             raise InvalidRecord(

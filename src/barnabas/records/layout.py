@@ -43,7 +43,6 @@ MAGIC_V2: Final = 2
 
 # Where a field stands in an entry.
 LENGTH_POSITION: Final = 8
-LEADER_EPOCH_POSITION: Final = 12
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
