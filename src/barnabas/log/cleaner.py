@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.log.cleaner_filter import LastRecord, RecordFilter, map_batch
 from barnabas.log.cleaner_transactions import CleanedTransactions
+from barnabas.log.file_system import StorageFailure
 from barnabas.log.offset_map import OffsetMap
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
@@ -170,8 +172,10 @@ class _Rewriter:
             target.become_inactive()
             target.flush()
             target.set_modified_ms(group[-1].modified_ms())
-        except BaseException:
-            target.delete()
+        except Exception:
+            # What is left of it after a failure of the disk goes when the log is opened.
+            with suppress(StorageFailure):
+                target.delete()
             raise
         self._log.replace_segments([target], group)
 
