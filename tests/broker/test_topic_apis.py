@@ -130,6 +130,17 @@ def test_counts_and_assignments_that_are_left_to_the_broker(client: RawClient) -
     assert (assigned.error_code, assigned.num_partitions) == (0, 2)
 
 
+def test_a_name_that_is_there_twice_is_answered_once(client: RawClient) -> None:
+    one, two = (CreatableTopic(name="twins", num_partitions=each, replication_factor=1) for each in (1, 2))
+    [answer] = create(client, 7, one, two)
+    assert (answer.name, answer.error_code, answer.error_message) == (
+        "twins",
+        errors.InvalidRequest.code,
+        "Duplicate topic name.",
+    )
+    assert metadata(client, "twins").error_code == errors.UnknownTopicOrPartition.code
+
+
 def test_a_topic_that_is_only_checked_is_not_there(client: RawClient) -> None:
     topic = CreatableTopic(name="checked", num_partitions=2, replication_factor=1)
     [answer] = create(client, 7, topic, validate_only=True)
@@ -246,10 +257,9 @@ def test_partitions_that_are_only_checked_are_not_added(client: RawClient) -> No
     ]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
     answers = client.ask("CreatePartitions", 3, request).results
-    assert [answer.error_code for answer in answers] == [
-        0,
-        errors.InvalidRequest.code,
-        errors.InvalidRequest.code,
+    assert [(answer.name, answer.error_code) for answer in answers] == [
+        ("few", 0),
+        ("few2", errors.InvalidRequest.code),
     ]
     assert len(metadata(client, "few").partitions) == 1
 

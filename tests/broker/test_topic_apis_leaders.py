@@ -60,6 +60,9 @@ def test_an_election_of_an_unknown_kind_is_refused(client: RawClient) -> None:
     response = client.ask("ElectLeaders", 2, ElectLeadersRequest(election_type=9, topic_partitions=asked))
     assert response.error_code == errors.InvalidRequest.code
     [result] = response.replica_election_results[0].partition_result
+    everything = client.ask("ElectLeaders", 2, ElectLeadersRequest(election_type=9, topic_partitions=None))
+    assert everything.error_code == errors.InvalidRequest.code
+    assert everything.replica_election_results == []
     assert (result.error_code, result.error_message) == (
         errors.InvalidRequest.code,
         "Unknown election type 9",
@@ -91,6 +94,7 @@ def test_every_version_of_alter_partition_reassignments(
     )
     response = client.ask("AlterPartitionReassignments", version, request)
     assert (response.error_code, response.error_message) == (0, None)
+    assert response.allow_replication_factor_change is True
     known, unknown = response.responses
     assert [(each.partition_index, each.error_code) for each in known.partitions] == [
         (0, 0),
@@ -104,25 +108,6 @@ def test_every_version_of_alter_partition_reassignments(
         "The manual partition assignment includes broker 99, but no such broker is registered."
     )
     assert [each.error_code for each in unknown.partitions] == [errors.UnknownTopicOrPartition.code]
-
-
-def test_a_number_of_replicas_that_must_not_change(client: RawClient, broker: RunningBroker) -> None:
-    create_topic(client, "same-size")
-    here = broker.server.broker.replicas.broker_id
-    request = AlterPartitionReassignmentsRequest(
-        allow_replication_factor_change=False,
-        topics=[
-            ReassignableTopic(
-                name="same-size",
-                partitions=[ReassignablePartition(partition_index=0, replicas=[here, 99])],
-            )
-        ],
-    )
-    response = client.ask("AlterPartitionReassignments", 1, request)
-    assert response.allow_replication_factor_change is False
-    [partition] = response.responses[0].partitions
-    assert partition.error_code == errors.InvalidReplicationFactor.code
-    assert partition.error_message == "The replication factor is changed from 1 to 2"
 
 
 def test_no_reassignment_is_ever_under_way(client: RawClient) -> None:

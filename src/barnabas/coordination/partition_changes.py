@@ -72,11 +72,11 @@ def reassigned(
     if target is None:
         raise NoReassignmentInProgress("No partition reassignment is in progress.")
     partition = topic.partitions[at.partition]
+    check_assignment(image, target, None)
     if not allow_replication_factor_change and len(target) != len(partition.replicas):
         raise InvalidReplicationFactor(
             f"The replication factor is changed from {len(partition.replicas)} to {len(target)}"
         )
-    check_assignment(image, target, None)
     replicas = tuple(map(BrokerId, target))
     for broker in replicas:
         if broker not in partition.isr:

@@ -72,7 +72,9 @@ class TopicPlanner:
         self._config = config
         self._rng = rng
         self._deleting = deleting
-        self._names: dict[str, str] | None = None
+        # Made when the first name needs it: most names cannot collide.
+        self._names_by_key: dict[str, str] | None = None
+        self._planned_names: list[str] = []
 
     def plan(self, new: Sequence[NewTopic]) -> list[Planned]:
         if sum(map(self._partition_count, new)) > PARTITIONS_MAX:
@@ -103,7 +105,7 @@ class TopicPlanner:
         else:
             partitions = self._placed_partitions(new)
         topic = TopicImage(name=new.name, id=random_id(self._rng), partitions=partitions)
-        self._taken_names()[collision_key(new.name)] = new.name
+        self._planned_names.append(new.name)
         return PlannedTopic(topic=topic, configs=configs)
 
     def _check_name(self, name: str) -> None:
@@ -114,14 +116,19 @@ class TopicPlanner:
         if name in self._image.topics:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.")
         check_topic_name(name)
-        taken = self._taken_names().get(collision_key(name))
+        taken = self._name_with_key(collision_key(name)) if has_collision_characters(name) else None
         if taken is not None:
             raise InvalidTopicException(f"Topic '{name}' collides with existing topic: {taken}")
 
-    def _taken_names(self) -> dict[str, str]:
-        if self._names is None:
-            self._names = {collision_key(name): name for name in self._image.topics}
-        return self._names
+    def _name_with_key(self, key: str) -> str | None:
+        if self._names_by_key is None:
+            self._names_by_key = {
+                collision_key(name): name for name in self._image.topics if has_collision_characters(name)
+            }
+        for name in self._planned_names:
+            self._names_by_key[collision_key(name)] = name
+        self._planned_names.clear()
+        return self._names_by_key.get(key)
 
     def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         checked = {name: value for name, value in configs.items() if value is not None}
@@ -236,6 +243,10 @@ def new_partition(replicas: Sequence[int], *, leader_epoch: LeaderEpoch = _FIRST
     """A partition whose replicas all start empty, and so in sync."""
     brokers = tuple(map(BrokerId, replicas))
     return PartitionImage(leader=brokers[0], leader_epoch=leader_epoch, replicas=brokers, isr=brokers)
+
+
+def has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
 
 
 def repeated_names(names: Iterable[str]) -> set[str]:

@@ -28,14 +28,16 @@ async def handle(
     except KafkaError as error:
         results = [error] * len(request.topics)
     await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=asked.name, error_code=result.code, error_message=str(result))
-            if isinstance(result, KafkaError)
-            else CreatePartitionsTopicResult(name=asked.name, error_code=NONE, error_message=None)
-            for asked, result in zip(request.topics, results, strict=True)
-        ]
-    )
+    # A name that is there twice is answered once.
+    answers = {
+        asked.name: CreatePartitionsTopicResult(
+            name=asked.name, error_code=result.code, error_message=str(result)
+        )
+        if isinstance(result, KafkaError)
+        else CreatePartitionsTopicResult(name=asked.name, error_code=NONE, error_message=None)
+        for asked, result in zip(request.topics, results, strict=True)
+    }
+    return CreatePartitionsResponse(results=list(answers.values()))
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

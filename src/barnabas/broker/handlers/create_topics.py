@@ -37,22 +37,29 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
     await broker.replicas.opened(each.topic.name for each in results if isinstance(each, PlannedTopic))
     # Whoever has created a topic may use it at once.
     await broker.replicas.opened(topic.name for topic in request.topics)
-    with_configs = exchange.version >= _FIRST_VERSION_WITH_CONFIGS
-    return CreateTopicsResponse(
-        topics=[
-            _failure(asked.name, result)
-            if isinstance(result, KafkaError)
-            else CreatableTopicResult(
-                name=asked.name,
-                topic_id=result.topic.id,
-                error_message=None,
-                num_partitions=len(result.topic.partitions),
-                replication_factor=len(result.topic.partitions[0].replicas),
-                configs=_configs(broker, result.configs) if with_configs else [],
+    answers: dict[str, CreatableTopicResult] = {}
+    configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    for asked, result in zip(request.topics, results, strict=True):
+        if isinstance(result, KafkaError):
+            # A name that is there twice is answered once.
+            answers[asked.name] = CreatableTopicResult(
+                name=asked.name, error_code=result.code, error_message=str(result)
             )
-            for asked, result in zip(request.topics, results, strict=True)
-        ]
-    )
+            continue
+        answer = answers[asked.name] = CreatableTopicResult(
+            name=asked.name,
+            topic_id=result.topic.id,
+            error_message=None,
+            num_partitions=len(result.topic.partitions),
+            replication_factor=len(result.topic.partitions[0].replicas),
+        )
+        if exchange.version >= _FIRST_VERSION_WITH_CONFIGS:
+            # Many topics with the same settings are the usual case of many topics.
+            key = frozenset(result.configs.items())
+            if key not in configs:
+                configs[key] = _configs(broker, result.configs)
+            answer.configs = configs[key]
+    return CreateTopicsResponse(topics=list(answers.values()))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -63,10 +70,6 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
         configs={config.name: config.value for config in topic.configs},
     )
-
-
-def _failure(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
 def _configs(broker: Broker, properties: Mapping[str, str]) -> list[CreatableTopicConfigs]:

@@ -35,6 +35,8 @@ async def handle(broker: Broker, exchange: Exchange, request: ElectLeadersReques
         errors = await broker.controller.elect_leaders(wanted, _election_type(request.election_type))
     except KafkaError as error:
         failure = error
+        # Who asked for all partitions is told once.
+        wanted = [] if asked is None else wanted
         errors = dict.fromkeys(wanted, error)
     results: dict[str, ReplicaElectionResult] = {}
     for at in dict.fromkeys(wanted):
