@@ -315,7 +315,11 @@ class Loader:
     def _settle_end(self) -> int:
         """The end of the log; without any segment, or if all are before the log's start, one is made there."""
         if self._segments:
-            log_end_offset = self._segments[-1].read_next_offset()
+            last = self._segments[-1]
+            log_end_offset = last.read_next_offset()
+            if self._clean_shutdown:
+                # Thousands of logs may be opened, and few of them used.
+                last.release()
             if log_end_offset >= self._log_start_offset:
                 return log_end_offset
             logger.warning(

@@ -25,6 +25,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from random import Random
+from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
@@ -72,6 +73,8 @@ from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.validate import validate_records
 
 logger = logging.getLogger(__name__)
+
+_RNG: Final = Random(0)
 
 
 class PartitionLog(LogView):
@@ -143,7 +146,7 @@ class PartitionLog(LogView):
         fs.make_dirs(directory)
         guard = Guard(where, InlineScheduler() if scheduler is None else scheduler, on_failure)
         epochs = EpochCache(fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", guard.schedule)
-        factory = SegmentFactory(fs=fs, clock=clock, rng=Random(0) if rng is None else rng)
+        factory = SegmentFactory(fs=fs, clock=clock, rng=_RNG if rng is None else rng)
         loaded = Loader(
             directory,
             where,
