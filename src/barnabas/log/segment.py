@@ -31,11 +31,12 @@ from barnabas.log.names import (
 )
 from barnabas.log.offset_index import SEGMENT_BYTES_MAX, OffsetIndex
 from barnabas.log.segment_file import SegmentFile
-from barnabas.log.segment_scan import FIND_CHUNK_BYTES, EntryPosition, ScannedEntry, find_offset, scan
+from barnabas.log.segment_results import EntryPosition, FoundTimestamp, SegmentRead
+from barnabas.log.segment_scan import FIND_CHUNK_BYTES, ScannedEntry, find_offset, scan
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.log.time_index import TimeIndex
 from barnabas.log.transaction_index import TransactionIndex
-from barnabas.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from barnabas.model import NO_TIMESTAMP, Offset
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.records.header import BatchHeader, CorruptRecord, verify_crc
 from barnabas.records.reader import decode_batch
@@ -58,31 +59,6 @@ class SegmentOffsetOverflow(KafkaStorageError):
         self.segment = segment
         self.offset = offset
         self.position = position
-
-
-class SegmentRead:
-    """What a segment has from an offset on: a part of its file that begins with the batch that has the offset."""
-
-    __slots__ = ("first_entry_is_cut", "position", "records")
-
-    def __init__(self, records: FileSlice, position: int, first_entry_is_cut: bool) -> None:
-        self.records = records
-        self.position = position
-        self.first_entry_is_cut = first_entry_is_cut
-
-
-class FoundTimestamp:
-    """A record found by its timestamp."""
-
-    __slots__ = ("leader_epoch", "offset", "timestamp")
-
-    def __init__(self, timestamp: TimestampMs, offset: Offset, leader_epoch: LeaderEpoch) -> None:
-        self.timestamp = timestamp
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-
-    def __repr__(self) -> str:
-        return f"FoundTimestamp({self.timestamp} at {self.offset}, epoch {self.leader_epoch})"
 
 
 class Segment:

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import File
+from barnabas.log.segment_results import EntryPosition
 from barnabas.records.header import BatchHeader, CorruptRecord, parse_header
 from barnabas.records.layout import (
     HEADER_PROBE_BYTES,
@@ -36,19 +37,6 @@ _FIND_BYTES: Final = LAST_OFFSET_DELTA_POSITION + 4
 _PADDING: Final = bytes(_FIND_BYTES)
 
 ScannedEntry = tuple[int, BatchHeader, bytes, int]
-
-
-class EntryPosition:
-    """Where an entry stands in a log file."""
-
-    __slots__ = ("position", "size_bytes")
-
-    def __init__(self, position: int, size_bytes: int) -> None:
-        self.position = position
-        self.size_bytes = size_bytes
-
-    def __repr__(self) -> str:
-        return f"EntryPosition({self.size_bytes} bytes at {self.position})"
 
 
 def find_offset(

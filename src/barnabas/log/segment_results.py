@@ -1,0 +1,44 @@
+"""What a segment answers: made for every fetch, so plain and small."""
+
+from __future__ import annotations
+
+from barnabas.model import LeaderEpoch, Offset, TimestampMs
+from barnabas.primitives.file_slice import FileSlice
+
+
+class EntryPosition:
+    """Where an entry stands in a log file."""
+
+    __slots__ = ("position", "size_bytes")
+
+    def __init__(self, position: int, size_bytes: int) -> None:
+        self.position = position
+        self.size_bytes = size_bytes
+
+    def __repr__(self) -> str:
+        return f"EntryPosition({self.size_bytes} bytes at {self.position})"
+
+
+class SegmentRead:
+    """What a segment has from an offset on: a part of its file that begins with the batch that has the offset."""
+
+    __slots__ = ("first_entry_is_cut", "position", "records")
+
+    def __init__(self, records: FileSlice, position: int, first_entry_is_cut: bool) -> None:
+        self.records = records
+        self.position = position
+        self.first_entry_is_cut = first_entry_is_cut
+
+
+class FoundTimestamp:
+    """A record found by its timestamp."""
+
+    __slots__ = ("leader_epoch", "offset", "timestamp")
+
+    def __init__(self, timestamp: TimestampMs, offset: Offset, leader_epoch: LeaderEpoch) -> None:
+        self.timestamp = timestamp
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+
+    def __repr__(self) -> str:
+        return f"FoundTimestamp({self.timestamp} at {self.offset}, epoch {self.leader_epoch})"
