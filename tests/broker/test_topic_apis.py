@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas import errors
+from barnabas.coordination.image import TopicImage
+from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -21,6 +26,7 @@ from barnabas.protocol.messages.create_topics_request import (
 )
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, produce, values
 from tests.broker.running import RunningBroker
@@ -262,6 +268,33 @@ def test_partitions_that_are_only_checked_are_not_added(client: RawClient) -> No
         ("few2", errors.InvalidRequest.code),
     ]
     assert len(metadata(client, "few").partitions) == 1
+
+
+def test_who_waits_too_long_is_told_and_the_change_goes_on(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client, broker.client() as other:
+        create_topic(client, "slow")
+        controller = broker.server.broker.controller
+        delete_logs = controller.delete_logs
+        begun, may_go_on = threading.Event(), asyncio.Event()
+
+        async def delete_slowly(topics: Sequence[TopicImage]) -> None:
+            begun.set()
+            await may_go_on.wait()
+            await delete_logs(topics)
+
+        controller.delete_logs = delete_slowly
+        states = [DeleteTopicState(name="slow")]
+        client.send("DeleteTopics", 6, DeleteTopicsRequest(topics=states, timeout_ms=60_000))
+        assert begun.wait(60)
+        topics = [CreatableTopic(name="late", num_partitions=1, replication_factor=1)]
+        [late] = other.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=20)).topics
+        assert late.error_code == errors.RequestTimedOut.code
+        broker.loop.call_soon_threadsafe(may_go_on.set)
+        # Changes are made in order: when this one is refused, the one before is done.
+        [again] = other.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=60_000)).topics
+        assert again.error_code == errors.TopicAlreadyExists.code
+        [deleted] = decode_response(api_for_name("DeleteTopics"), 6, client.receive_frame()).body.responses
+        assert (deleted.name, deleted.error_code) == ("slow", 0)
 
 
 def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
 from barnabas.errors import NONE, KafkaError
 from barnabas.model import TopicPartition
@@ -30,9 +31,8 @@ async def handle(
     }
     may_change = request.allow_replication_factor_change
     try:
-        errors = await broker.controller.alter_reassignments(
-            targets, allow_replication_factor_change=may_change
-        )
+        change = broker.controller.alter_reassignments(targets, allow_replication_factor_change=may_change)
+        errors = await within(request.timeout_ms, change)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=may_change, error_code=error.code, error_message=str(error)

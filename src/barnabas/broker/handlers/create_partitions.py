@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
 from barnabas.coordination.image import TopicImage
 from barnabas.coordination.topic_creation import NewPartitions
@@ -22,9 +23,10 @@ async def handle(
 ) -> CreatePartitionsResponse:
     results: list[TopicImage | KafkaError]
     try:
-        results = await broker.controller.create_partitions(
+        creation = broker.controller.create_partitions(
             [_new_partitions(topic) for topic in request.topics], validate_only=request.validate_only
         )
+        results = await within(request.timeout_ms, creation)
     except KafkaError as error:
         results = [error] * len(request.topics)
     await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
 from barnabas.config.describe import describe_topic
 from barnabas.coordination.topic_creation import NewTopic, Planned, PlannedTopic
@@ -28,9 +29,10 @@ _FIRST_VERSION_WITH_CONFIGS: Final = 5
 async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
     results: list[Planned]
     try:
-        results = await broker.controller.create_topics(
+        creation = broker.controller.create_topics(
             [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
         )
+        results = await within(request.timeout_ms, creation)
     except KafkaError as error:
         results = [error] * len(request.topics)
     # Whoever is told that a topic is there may use it at once.

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.errors import (
@@ -35,7 +36,8 @@ async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsReques
     refused, topics = _sort_out(broker.image, request)
     errors: dict[str, KafkaError | None]
     try:
-        errors = await broker.controller.delete_topics([topic.name for topic in topics])
+        deletion = broker.controller.delete_topics([topic.name for topic in topics])
+        errors = await within(request.timeout_ms, deletion)
     except KafkaError as error:
         errors = {topic.name: error for topic in topics}
     return DeleteTopicsResponse(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
 from barnabas.coordination.partition_changes import ElectionType
 from barnabas.errors import NONE, ElectionNotNeeded, InvalidRequest, KafkaError
@@ -32,7 +33,8 @@ async def handle(broker: Broker, exchange: Exchange, request: ElectLeadersReques
     failure = None
     errors: dict[TopicPartition, KafkaError | None]
     try:
-        errors = await broker.controller.elect_leaders(wanted, _election_type(request.election_type))
+        election = broker.controller.elect_leaders(wanted, _election_type(request.election_type))
+        errors = await within(request.timeout_ms, election)
     except KafkaError as error:
         failure = error
         # Who asked for all partitions is told once.
