@@ -141,6 +141,29 @@ def test_a_damaged_transaction_index_is_made_anew() -> None:
     assert disk.content()[path(0, ".txnindex")] == intact
 
 
+def test_a_segment_that_an_old_broker_filled_beyond_its_indexes_is_split() -> None:
+    disk = Disk()
+    disk.fs.make_dirs(DIRECTORY)
+    far = 5 << 31
+    offsets = [0, 1, far, far + 7]
+    write(disk, path(0, ".log"), b"".join(batch(b"value", offset=offset, epoch=2) for offset in offsets))
+    log = disk.open(clean_shutdown=True)
+    assert all_offsets(log) == offsets
+    assert log.segments.base_offsets == [0, far]
+    assert log.leader_epochs == [(2, 0)]
+    assert [name for name in disk.names() if name.endswith((".cleaned", ".swap", ".deleted"))] == []
+    append(log, b"value", leader_epoch=3)
+    log.close()
+    assert all_offsets(disk.open(clean_shutdown=True)) == [*offsets, far + 8]
+
+
+def test_what_a_segment_cannot_hold_is_damage_in_what_was_not_flushed() -> None:
+    disk, _ = filled()
+    disk.fs = disk.fs.kill()
+    disk.fs.open(path(6, ".log"), WRITE).pwrite((1 << 40).to_bytes(8, "big"), SIZE_BYTES)
+    assert all_offsets(disk.open()) == list(range(7))
+
+
 def test_an_index_without_a_log_file_is_removed() -> None:
     disk, log = filled()
     log.close()

@@ -43,7 +43,8 @@ from barnabas.log.names import (
 )
 from barnabas.log.producer_replay import rebuild_producer_state, replay_recovered_batch
 from barnabas.log.producer_state import ProducerState
-from barnabas.log.segment import Segment
+from barnabas.log.replacement import split_overflowed, swap_in
+from barnabas.log.segment import Segment, SegmentOffsetOverflow
 from barnabas.log.segments import Segments
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.records.header import BatchHeader
@@ -252,21 +253,42 @@ class Loader:
                     has_offset_index=self._has(base_offset, OFFSET_INDEX_SUFFIX),
                     has_time_index=self._has(base_offset, TIME_INDEX_SUFFIX),
                 )
+                self._segments.append(segment)
             except CorruptIndex as error:
                 logger.warning("segment %s must be recovered: %s", segment.path, error)
                 # Those that are not flushed are recovered later, in order: here the ones before may yet be damaged.
-                if base_offset < first_unflushed:
-                    self._recover(segment)
-            self._segments.append(segment)
+                if base_offset >= first_unflushed:
+                    self._segments.append(segment)
+                else:
+                    self._recover_flushed(segment)
 
     def _has(self, base_offset: int, kind: str) -> bool:
         return segment_file(base_offset, kind) in self._names
+
+    def _recover_flushed(self, segment: Segment) -> None:
+        """Rebuilds the indexes of a segment; one that an old broker filled beyond their reach becomes several."""
+        try:
+            self._recover(segment)
+        except SegmentOffsetOverflow as overflow:
+            logger.warning("segment %s is split: %s", segment.path, overflow)
+        else:
+            self._segments.append(segment)
+            return
+        parts = split_overflowed(segment, self._create_cleaned)
+        swap_in(self._fs, self._directory, parts, [segment], lambda: None)
+        segment.delete()
+        for part in parts:
+            self._recover(part)
+            self._segments.append(part)
+
+    def _create_cleaned(self, base_offset: int) -> Segment:
+        return self._factory.create(self._directory, base_offset, self._config, CLEANED_SUFFIX)
 
     def _recover_unflushed(self) -> None:
         segments = Segments(self._segments)
         unflushed = segments.holding(self._recovery_point, _OFFSET_MAX)
         for done, segment in enumerate(unflushed):
-            truncated_bytes = self._recover(segment)
+            truncated_bytes = self._recover(segment, cut_on_overflow=True)
             following = unflushed[done + 1 :]
             if following and self._gapless and not truncated_bytes:
                 # The end of the segment may have been lost where no batch was cut in two.
@@ -282,8 +304,11 @@ class Loader:
             if not following:
                 break
 
-    def _recover(self, segment: Segment) -> int:
-        """Checks the segment and rebuilds its indexes, with the producers' state as it was at its base offset."""
+    def _recover(self, segment: Segment, *, cut_on_overflow: bool = False) -> int:
+        """Checks the segment and rebuilds its indexes, with the producers' state as it was at its base offset.
+
+        An offset beyond the reach of the indexes is taken for damage where that is likelier: in what was not flushed.
+        """
         producers = self._producer_state()
         segments = Segments(self._segments)
         self._rebuild(producers, segments, self._log_start_offset, segment.base_offset, False)
@@ -294,7 +319,7 @@ class Loader:
                     self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 replay_recovered_batch(producers, segment, header, data, position)
 
-        truncated_bytes = segment.recover(on_batch)
+        truncated_bytes = segment.recover(on_batch, cut_on_overflow=cut_on_overflow)
         # The next segment's recovery begins with this one's end.
         producers.take_snapshot()
         self._is_changed = True

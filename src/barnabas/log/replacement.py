@@ -39,3 +39,16 @@ def swap_in(
     for segment in new:
         segment.change_state("")
     fs.sync_dir(directory)
+
+
+def split_overflowed(segment: Segment, create_cleaned: Callable[[int], Segment]) -> list[Segment]:
+    """Copies the batches of a segment whose offsets are too far apart for its indexes into as many as it takes."""
+    parts: list[Segment] = []
+    for _, header, data, at in segment.whole_batches():
+        if not parts or not parts[-1].can_append_offset(header.last_offset) or parts[-1].index_is_full:
+            # The first one keeps the name, so that it takes the place of the old segment.
+            parts.append(create_cleaned(header.base_offset if parts else segment.base_offset))
+        parts[-1].append(data[at : at + header.size_bytes], [header])
+    for part in parts:
+        part.become_inactive()
+    return parts
