@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from barnabas.errors import KafkaStorageError
-from barnabas.log.file_system import CREATE, DiskFile
+from barnabas.log.file_system import CREATE, READ, DiskFile
 from barnabas.primitives.file_slice import FileSlice
+from tests.log.test_file_system import leads_to
 
 
 def test_a_slice_reads_its_part(tmp_path: Path) -> None:
@@ -27,15 +27,15 @@ def test_a_slice_of_a_file_that_was_cut_tells(tmp_path: Path) -> None:
         part.read()
 
 
-def test_a_slice_keeps_a_deleted_file_open(tmp_path: Path) -> None:
+def test_a_slice_keeps_its_file_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    file = DiskFile(str(path), CREATE)
-    file.pwrite(b"0123456789", 0)
+    path.write_bytes(b"0123456789")
+    file = DiskFile(str(path), READ)
     part = FileSlice(file, 0, 10)
     descriptor = file.fileno()
     del file
-    path.unlink()
+    assert leads_to(descriptor, path)
+    path.rename(tmp_path / "b")
     assert part.read() == b"0123456789"
     del part
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+    assert not leads_to(descriptor, tmp_path / "b")
