@@ -233,6 +233,14 @@ def test_the_next_offset_is_read_from_the_end(fs: SimulatedFileSystem) -> None:
     assert open_segment(fs, 100).read_next_offset() == 295
 
 
+@pytest.mark.parametrize("position", [1, 146, 147, 500, 1 << 30])
+def test_the_next_offset_is_right_though_the_index_is_wrong(fs: SimulatedFileSystem, position: int) -> None:
+    segment = filled(fs, 20)
+    segment.offset_index.append(400, position)
+    segment.close()
+    assert open_segment(fs, 100).read_next_offset() == 295
+
+
 def test_the_wait_for_a_roll_goes_by_timestamps(fs: SimulatedFileSystem) -> None:
     clock = ManualClock()
     segment = create_segment(fs, clock=clock)

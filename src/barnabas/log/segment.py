@@ -304,9 +304,14 @@ class Segment:
         return None
 
     def read_next_offset(self) -> Offset:
-        """The offset after the last one. It is found from the last index entry on."""
+        """The offset after the last one. It is found from the last index entry on, if the log agrees with that."""
+        indexed_offset = self.offset_index.last_offset
+        start_position = self.offset_index.position_for(indexed_offset)
+        if start_position and not self._has_batch(start_position, indexed_offset):
+            logger.warning("index %s is wrong: all of the segment is read", self.offset_index.path)
+            start_position = 0
         next_offset = self.base_offset
-        for _, header in self.batches(self.offset_index.position_for(self.offset_index.last_offset)):
+        for _, header in self.batches(start_position):
             next_offset = header.next_offset
         return Offset(next_offset)
 
@@ -492,6 +497,14 @@ class Segment:
         if end_position is not None:
             end = min(end, end_position)
         return scan(self._log.reading(), self.path, start_position, end, whole)
+
+    def _has_batch(self, position: int, last_offset: int) -> bool:
+        try:
+            for _, header in self.batches(position):
+                return header.last_offset == last_offset
+        except CorruptRecord:
+            pass
+        return False
 
     def _load_timestamps(self) -> None:
         last = self.time_index.last_entry
