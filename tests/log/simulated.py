@@ -426,10 +426,12 @@ class SimulatedFileSystem:
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         self.step("remove", path)
+        if missing_ok and not self.exists(path):
+            return
         directory, name = self._parent("remove", path)
         if name in directory.entries:
             self._change(_Change((directory, name), None))
-        elif not missing_ok:
+        else:
             raise storage_failure("remove", path, errno.ENOENT)
 
     def remove_tree(self, path: str) -> None:

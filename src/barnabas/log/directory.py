@@ -30,7 +30,7 @@ from barnabas.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from barnabas.log.file_system import CREATE, File, FileSystem, StorageFailure
+from barnabas.log.file_system import CREATE, File, FileSystem, StorageFailure, storage_failure
 from barnabas.model import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ class DirectoryLock:
                 fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 raise self._in_use() from None
+            except OSError as error:
+                raise storage_failure("lock", self._path, error.errno) from error
             _locked_here.add(self._key)
             self._file = file
 
@@ -89,10 +91,11 @@ class LogDirectory:
         self._failure_guard = threading.Lock()
         self.meta: MetaProperties | None = None
 
-    def open(self) -> None:
+    def open(self, *, locks: bool = True) -> None:
         """Makes the directory if it is not there, locks it, and reads whose it is."""
         self.fs.make_dirs(self.path)
-        self._lock = DirectoryLock(self.fs, self.path)
+        if locks:
+            self._lock = DirectoryLock(self.fs, self.path)
         self.meta = read_meta_properties(self.fs, self.file(names.META_PROPERTIES))
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ A partition is deleted in two steps: its directory is renamed to `…-delete` at
 can be made again, and removed after `file.delete.delay.ms`, when readers have let go. It is moved to another directory
 by a second log, `…-future`, which catches up with the first and takes its place.
 
-Any thread may call; what is called reads and writes files, so it does not belong on an event loop. The registry's lock
-is never held while a log is being used: a log that fails reports here with its own lock held.
+Any thread may call; what is called reads and writes files, so it does not belong on an event loop. A log that fails
+reports here with its own lock held, so that taking a directory offline takes no lock at all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
 from typing import Final
@@ -61,7 +62,9 @@ class LogManager:
         settings: ManagerSettings | None = None,
         rng: Random | None = None,
         on_offline: OnOffline = lambda _directory, _partitions: None,
+        locks: bool = True,
     ) -> None:
+        """`on_offline` is called in whichever thread has met the failure; `locks` is for disks that are not real."""
         self.settings = ManagerSettings() if settings is None else settings
         self.directories = [LogDirectory(fs, path, self._take_offline) for path in directories]
         self._fs = fs
@@ -70,7 +73,9 @@ class LogManager:
         self._config_of = config_of
         self._rng = Random() if rng is None else rng
         self._on_offline = on_offline
-        self._lock = threading.Lock()
+        self._locks = locks
+        # Held while logs are made, moved and deleted, which takes time; never by whoever reports a failure.
+        self._changing = threading.RLock()
         self._current: dict[TopicPartition, PartitionLog] = {}
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._by_path = {directory.path: directory for directory in self.directories}
@@ -88,12 +93,11 @@ class LogManager:
         try:
             for directory in self.directories:
                 try:
-                    directory.open()
+                    directory.open(locks=self._locks)
                     opened.append(directory)
                 except StorageFailure as failure:
                     directory.fail(failure)
-            for directory in opened:
-                self._load(directory, on_progress)
+            self._load_all(opened, on_progress)
             if not self.live_directories():
                 raise KafkaStorageError(
                     f"none of the log directories can be used: {', '.join(each.path for each in self.directories)}"
@@ -101,6 +105,16 @@ class LogManager:
         except BaseException:
             self._release_all()
             raise
+
+    def _load_all(self, directories: Sequence[LogDirectory], on_progress: OnProgress) -> None:
+        if len(directories) <= 1:
+            for directory in directories:
+                self._load(directory, on_progress)
+            return
+        # Directories are disks, more often than not, which work beside each other.
+        with ThreadPoolExecutor(len(directories), thread_name_prefix="log-loading") as pool:
+            for future in [pool.submit(self._load, directory, on_progress) for directory in directories]:
+                future.result()
 
     def _load(self, directory: LogDirectory, on_progress: OnProgress) -> None:
         try:
@@ -122,7 +136,7 @@ class LogManager:
             self._take_offline(directory)
 
     def _register(self, registry: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
-        with self._lock:
+        with self._changing:
             other = registry.get(log.topic_partition)
             if other is not None:
                 raise DuplicateLog(
@@ -193,6 +207,12 @@ class LogManager:
 
         A partition that is not new may be in a directory that is offline: then it is not made again elsewhere.
         """
+        with self._changing:
+            return self._get_or_create(partition, topic_id, is_new, directory)
+
+    def _get_or_create(
+        self, partition: TopicPartition, topic_id: bytes | None, is_new: bool, directory: str | None
+    ) -> PartitionLog:
         existing = self._current.get(partition)
         if existing is not None:
             if topic_id is not None:
@@ -221,11 +241,14 @@ class LogManager:
 
     def create_future(self, partition: TopicPartition, directory: str) -> PartitionLog:
         """A second log for the partition, in the directory that it is to move to."""
+        with self._changing:
+            return self._create_future(partition, self.directory(directory))
+
+    def _create_future(self, partition: TopicPartition, target: LogDirectory) -> PartitionLog:
         source = self._required(partition)
-        target = self.directory(directory)
         if target.is_offline:
-            raise KafkaStorageError(f"{directory} is offline")
-        assert self.directory_of(source) is not target, (partition, directory)
+            raise KafkaStorageError(f"{target.path} is offline")
+        assert self.directory_of(source) is not target, (partition, target)
         existing = self._future.get(partition)
         if existing is not None:
             if self.directory_of(existing) is target:
@@ -244,9 +267,7 @@ class LogManager:
 
     def copy_to_future(self, partition: TopicPartition) -> bool:
         """Copies the next records to the future log; true when it has all of them."""
-        source, future = self._required(partition), self._future.get(partition)
-        if future is None:
-            raise KafkaStorageError(f"there is no future log of {partition}")
+        source, future = self._required(partition), self._required(partition, is_future=True)
         if future.log_end_offset < source.log_start_offset:
             future.truncate_fully_and_start_at(source.log_start_offset)
         result = source.read(future.log_end_offset, COPY_BYTES, Isolation.LOG_END, min_one_message=True)
@@ -257,16 +278,17 @@ class LogManager:
 
     def replace_with_future(self, partition: TopicPartition) -> PartitionLog:
         """The future log, which has caught up, takes the place of the current one, which is deleted."""
-        source, future = self._required(partition), self._future.get(partition)
-        if future is None:
-            raise KafkaStorageError(f"there is no future log of {partition}")
+        with self._changing:
+            return self._replace_with_future(partition)
+
+    def _replace_with_future(self, partition: TopicPartition) -> PartitionLog:
+        source, future = self._required(partition), self._required(partition, is_future=True)
         with self.cleaner.paused(partition):
             future.flush()
             future.rename_dir(names.partition_dir(partition))
             future.update_high_watermark(source.high_watermark)
-            with self._lock:
-                del self._future[partition]
-                self._current[partition] = future
+            del self._future[partition]
+            self._current[partition] = future
             source_directory, target_directory = self.directory_of(source), self.directory_of(future)
             self.cleaner.move_checkpoint(source_directory, target_directory, partition)
             # From here on a crash finds the moved log, and perhaps the old one too: its mark must be on the disk first.
@@ -280,9 +302,11 @@ class LogManager:
 
     def delete(self, partition: TopicPartition, *, is_future: bool = False) -> None:
         """Marks the log for deletion; it is gone at once, and its files after a while."""
-        registry = self._future if is_future else self._current
-        with self._lock:
-            log = registry.pop(partition, None)
+        with self._changing:
+            self._delete(partition, is_future)
+
+    def _delete(self, partition: TopicPartition, is_future: bool) -> None:
+        log = (self._future if is_future else self._current).pop(partition, None)
         if log is None:
             offline = [directory.path for directory in self.directories if directory.is_offline]
             if offline:
