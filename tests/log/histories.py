@@ -65,6 +65,8 @@ class History:
         self.state = ModelState()
         # The state before the step that is under way: a crash in the middle may leave either.
         self.previous = self.state
+        # What a kill in the middle of a step left in the page cache alone: a power cut may bring back what was before.
+        self.undone: list[ModelState] = []
         # Where the log ever started: what was let go of and came back with a crash has lost its epochs.
         self.highest_start = 0
         self.scheduler = DeferredScheduler()
@@ -147,6 +149,7 @@ class History:
     def flush(self) -> None:
         self.log.flush()
         self.state = self.state.flushed()
+        self.undone = []
 
     def roll(self) -> None:
         self.log.roll()
@@ -297,9 +300,10 @@ class History:
 
     def _note_flush(self) -> None:
         """Takes the log's word for what is flushed: that is what is put to the test."""
-        self.state = replace(
-            self.state, flushed_offset=max(self.state.flushed_offset, int(self.log.recovery_point))
-        )
+        recovery_point = int(self.log.recovery_point)
+        if recovery_point > self.state.flushed_offset:
+            self.state = replace(self.state, flushed_offset=recovery_point)
+            self.undone = []
 
     def _note_start(self) -> None:
         self.state = replace(self.state, start_offset=int(self.log.log_start_offset))
@@ -350,7 +354,12 @@ class History:
             self._open_and_checkpoint()
         self.fs.crash_after(1 << 60)
         found = batches_of(self.log)
-        explained = [self.state] + ([self.previous] if is_in_step else [])
+        explained = [self.state, *([self.previous] if is_in_step else [])]
+        if is_kill:
+            self.undone += explained if is_in_step else []
+        else:
+            explained += self.undone
+            self.undone = []
         if is_kill:
             assert any(state.is_exactly(found) for state in explained) or is_in_step, (
                 f"a kill lost something: {self._difference(found)}"
@@ -408,6 +417,9 @@ class History:
     def _check_indexes(self) -> None:
         for segment in self.log.segments.all:
             batches = dict(segment.batches())
+            # A segment whose deletion had begun may come back without its time index.
+            if batches and max(h.last_offset for h in batches.values()) >= self.highest_start:
+                assert segment.max_timestamp == max(h.max_timestamp for h in batches.values()), segment
             for entry in segment.offset_index.entries():
                 assert batches[entry.position].last_offset == entry.offset, (segment, entry)
             for time_entry in segment.time_index.entries():
@@ -438,8 +450,7 @@ class History:
         """As Kafka searches: only in the first segment that has a timestamp as large."""
         for segment in self.log.segments.all:
             batches = list(segment.whole_batches())
-            latest = max((header.max_timestamp for _, header, _, _ in batches), default=segment.modified_ms())
-            if latest < timestamp:
+            if segment.largest_timestamp < timestamp:
                 continue
             for _, header, data, at in batches:
                 for record in decode_batch(data, at, header=header):

@@ -267,19 +267,23 @@ class Loader:
 
     def _recover_flushed(self, segment: Segment) -> None:
         """Rebuilds the indexes of a segment; one that an old broker filled beyond their reach becomes several."""
+        recovered = [segment]
         try:
             self._recover(segment)
         except SegmentOffsetOverflow as overflow:
             logger.warning("segment %s is split: %s", segment.path, overflow)
+            recovered = split_overflowed(segment, self._create_cleaned)
+            swap_in(self._fs, self._directory, recovered, [segment], lambda: None)
+            segment.delete()
+            for part in recovered:
+                self._recover(part)
+                self._segments.append(part)
         else:
             self._segments.append(segment)
-            return
-        parts = split_overflowed(segment, self._create_cleaned)
-        swap_in(self._fs, self._directory, parts, [segment], lambda: None)
-        segment.delete()
-        for part in parts:
-            self._recover(part)
-            self._segments.append(part)
+        # No later flush looks at segments before the recovery point.
+        for each in recovered:
+            each.flush()
+        self._fs.sync_dir(self._directory)
 
     def _create_cleaned(self, base_offset: int) -> Segment:
         return self._factory.create(self._directory, base_offset, self._config, CLEANED_SUFFIX)
