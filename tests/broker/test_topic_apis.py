@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from barnabas import errors
-from barnabas.coordination.image import TopicImage
+from barnabas.clock import ManualClock
+from barnabas.coordination.image import QuotaEntity, TopicImage
 from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -295,6 +297,47 @@ def test_who_waits_too_long_is_told_and_the_change_goes_on(tmp_path: Path) -> No
         assert again.error_code == errors.TopicAlreadyExists.code
         [deleted] = decode_response(api_for_name("DeleteTopics"), 6, client.receive_frame()).body.responses
         assert (deleted.name, deleted.error_code) == ("slow", 0)
+
+
+def test_who_changes_too_much_is_refused_or_slowed_down(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as running:
+        broker = running.server.broker
+        # The time stands still, so that nothing of the rate is forgotten meanwhile.
+        broker.clock = ManualClock()
+        quota: QuotaEntity = (None, "<default>", None)
+        limits = {"controller_mutation_rate": 0.1}
+        running.call(lambda: broker.controller.alter_quotas({quota: lambda current: limits}))
+        with running.client("first") as client:
+            # Ten partitions in ten seconds are ten times too many; they are made, since the rate was low before.
+            create_topic(client, "first", partitions=10)
+
+        def refused(api: str, version: int, request: Message) -> tuple[int, int]:
+            # A client that is told to wait is not read from: each has a connection of its own.
+            with running.client("first") as client:
+                response = client.ask(api, version, request)
+            answers = getattr(
+                response, {"CreateTopics": "topics", "DeleteTopics": "responses"}.get(api, "results")
+            )
+            [answer] = answers
+            return answer.error_code, response.throttle_time_ms
+
+        topic = CreatableTopic(name="second", num_partitions=1, replication_factor=1)
+        create_one = CreateTopicsRequest(topics=[topic])
+        grow = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="first", count=11, assignments=None)]
+        )
+        drop = DeleteTopicsRequest(topic_names=["first"])
+        exceeded = errors.ThrottlingQuotaExceeded.code
+        assert refused("CreateTopics", 7, create_one) == (exceeded, 90_000)
+        assert refused("CreatePartitions", 3, grow) == (exceeded, 90_000)
+        assert refused("DeleteTopics", 5, drop) == (exceeded, 90_000)
+        with running.client("other") as other:
+            assert metadata(other, "second").error_code == errors.UnknownTopicOrPartition.code
+            # Each client id has a rate of its own.
+            create_topic(other, "others")
+        assert refused("CreateTopics", 5, create_one) == (0, 100_000)
+        assert refused("CreatePartitions", 2, grow) == (0, 110_000)
+        assert refused("DeleteTopics", 4, drop) == (0, 220_000)
 
 
 def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -1,10 +1,16 @@
-"""CreatePartitions, versions 0 to 3: the count is what the topic is to have in all. All versions mean the same."""
+"""CreatePartitions, versions 0 to 3: the count is what the topic is to have in all.
+
+- From version 3 a client above its quota of changes is refused.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.coordination.image import TopicImage
 from barnabas.coordination.topic_creation import NewPartitions
 from barnabas.errors import NONE, KafkaError
@@ -17,19 +23,31 @@ from barnabas.protocol.messages.create_partitions_response import (
     CreatePartitionsTopicResult,
 )
 
+_FIRST_VERSION_WITH_QUOTA_ERROR: Final = 3
+
 
 async def handle(
     broker: Broker, exchange: Exchange, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
+    quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
+    before = {
+        topic.name: len(image.partitions)
+        for topic in request.topics
+        if (image := broker.image.topics.get(topic.name)) is not None
+    }
     results: list[TopicImage | KafkaError]
     try:
+        quota.check()
         creation = broker.controller.create_partitions(
             [_new_partitions(topic) for topic in request.topics], validate_only=request.validate_only
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
         results = [error] * len(request.topics)
-    await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))
+    if not request.validate_only:
+        grown = [each for each in results if isinstance(each, TopicImage)]
+        quota.count(sum(len(each.partitions) - before.get(each.name, 0) for each in grown))
+        await broker.replicas.opened(each.name for each in grown)
     # A name that is there twice is answered once.
     answers = {
         asked.name: CreatePartitionsTopicResult(

@@ -3,6 +3,7 @@
 - Counts of -1 ask for the broker's defaults (clients do so from version 4); with assignments both have to be -1.
 - From version 1 topics may be checked only, and an error has a message.
 - From version 5 the answer has the counts and all settings of each topic, from version 7 its id.
+- From version 6 a client above its quota of changes is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.config.describe import describe_topic
 from barnabas.coordination.topic_creation import NewTopic, Planned, PlannedTopic
 from barnabas.errors import KafkaError
@@ -24,19 +26,26 @@ from barnabas.protocol.messages.create_topics_response import (
 )
 
 _FIRST_VERSION_WITH_CONFIGS: Final = 5
+_FIRST_VERSION_WITH_QUOTA_ERROR: Final = 6
 
 
 async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[Planned]
     try:
+        quota.check()
         creation = broker.controller.create_topics(
             [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
         results = [error] * len(request.topics)
+    created = (
+        [] if request.validate_only else [each.topic for each in results if isinstance(each, PlannedTopic)]
+    )
+    quota.count(sum(len(topic.partitions) for topic in created))
     # Whoever is told that a topic is there may use it at once.
-    await broker.replicas.opened(each.topic.name for each in results if isinstance(each, PlannedTopic))
+    await broker.replicas.opened(topic.name for topic in created)
     # Whoever has created a topic may use it at once.
     await broker.replicas.opened(topic.name for topic in request.topics)
     answers: dict[str, CreatableTopicResult] = {}

@@ -4,6 +4,7 @@
 - A topic that is asked for twice is not deleted: INVALID_REQUEST.
 - Where topics cannot be deleted (`delete.topic.enable=false`) version 3 and later say TOPIC_DELETION_DISABLED, older
   ones INVALID_REQUEST.
+- From version 5 a client above its quota of changes is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.deadlines import within
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.errors import (
     NONE,
@@ -28,18 +30,22 @@ from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
+_FIRST_VERSION_WITH_QUOTA_ERROR: Final = 5
 
 
 async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if not broker.config.delete_topic_enable:
         return _disabled(exchange, request)
     refused, topics = _sort_out(broker.image, request)
+    quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     errors: dict[str, KafkaError | None]
     try:
+        quota.check()
         deletion = broker.controller.delete_topics([topic.name for topic in topics])
         errors = await within(request.timeout_ms, deletion)
     except KafkaError as error:
         errors = {topic.name: error for topic in topics}
+    quota.count(sum(len(topic.partitions) for topic in topics if errors[topic.name] is None))
     return DeleteTopicsResponse(
         responses=[*refused, *(_result(topic.name, topic.id, errors[topic.name]) for topic in topics)]
     )
