@@ -20,6 +20,7 @@ TABLES: dict[str, tuple[str, str]] = {
     "records": ("bench.records", "records decoded, encoded and turned into columns"),
     "log": ("bench.log", "append, read, recover"),
     "cleaner": ("bench.cleaner", "compaction"),
+    "log_manager": ("bench.log_manager", "10,000 partitions reopened"),
 }
 
 
