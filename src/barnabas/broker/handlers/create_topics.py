@@ -46,8 +46,6 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
     quota.count(sum(len(topic.partitions) for topic in created))
     # Whoever is told that a topic is there may use it at once.
     await broker.replicas.opened(topic.name for topic in created)
-    # Whoever has created a topic may use it at once.
-    await broker.replicas.opened(topic.name for topic in request.topics)
     answers: dict[str, CreatableTopicResult] = {}
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for asked, result in zip(request.topics, results, strict=True):
