@@ -258,11 +258,14 @@ class Controller:
 
     async def _exclusively(self, change: Coroutine[Any, Any, T]) -> T:
         async def run() -> T:
-            async with self._lock:
-                if self._is_closed:
-                    change.close()
-                    raise NotController("the broker is stopping")
-                return await change
+            try:
+                async with self._lock:
+                    if self._is_closed:
+                        raise NotController("the broker is stopping")
+                    return await change
+            finally:
+                # Without effect after its end; without it, one that never had its turn would be complained about.
+                change.close()
 
         return await asyncio.shield(asyncio.ensure_future(run()))
 
