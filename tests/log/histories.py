@@ -251,6 +251,7 @@ class History:
         found = batches_of(self.log)
         assert self.state.is_exactly(found), "a clean stop changed the log"
         self._check(found)
+        self._forget_lost_producers()
 
     # What the steps are made of.
 

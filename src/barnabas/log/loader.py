@@ -24,7 +24,7 @@ from random import Random
 from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.epoch_cache import EpochCache
-from barnabas.log.file_system import TEMPORARY_SUFFIX, FileSystem
+from barnabas.log.file_system import TEMPORARY_SUFFIX, WRITE, FileSystem
 from barnabas.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -145,6 +145,7 @@ class Loader:
         self._names: dict[str, SegmentFileName] = {}
         self._segments: list[Segment] = []
         self._is_changed = not clean_shutdown
+        self._has_removed = False
 
     def load(self) -> LoadedLog:
         self._list_files()
@@ -154,6 +155,9 @@ class Loader:
         if not self._clean_shutdown:
             self._recover_unflushed()
         log_end_offset = self._settle_end()
+        if self._has_removed:
+            # Nor must a segment come back.
+            self._fs.sync_dir(self._directory)
         segments = Segments(self._segments)
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
         self._epochs.truncate_from_end(log_end_offset)
@@ -183,7 +187,7 @@ class Loader:
     def _remove(self, name: str) -> None:
         del self._names[name]
         self._fs.remove(f"{self._directory}/{name}", missing_ok=True)
-        self._is_changed = True
+        self._is_changed = self._has_removed = True
 
     def _in_state(self, state: str) -> list[tuple[str, SegmentFileName]]:
         return [(name, parsed) for name, parsed in self._names.items() if parsed.state == state]
@@ -293,6 +297,9 @@ class Loader:
         unflushed = segments.holding(self._recovery_point, _OFFSET_MAX)
         for done, segment in enumerate(unflushed):
             truncated_bytes = self._recover(segment, cut_on_overflow=True)
+            # The process before may have cut the file, or begun to: what it cut off must not come back behind records
+            # that are about to be appended.
+            self._fs.open(segment.path, WRITE).sync()
             following = unflushed[done + 1 :]
             if following and self._gapless and not truncated_bytes:
                 # The end of the segment may have been lost where no batch was cut in two.
