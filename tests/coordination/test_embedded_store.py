@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -22,12 +24,15 @@ from barnabas.coordination.store import (
     Delete,
     MultiFailed,
     NodeExists,
+    Operation,
     SessionState,
     SetData,
     Stat,
+    Store,
     StoreError,
     StoreUnavailable,
     WatchEvent,
+    child_path,
     ensure_path,
 )
 from tests.coordination.engines import PATIENCE_S, Recorder, run
@@ -77,6 +82,48 @@ def test_everything_but_ephemeral_nodes_is_there_after_reopening(tmp_path: Path)
         assert await session.create("/a/n", mode=CreateMode.PERSISTENT_SEQUENTIAL) == "/a/n0000000003"
 
     with_store(tmp_path, read)
+
+
+async def whole_tree(store: Store, path: str = "/") -> dict[str, tuple[bytes, Stat]]:
+    data, stat = await store.get(path)
+    nodes = {path: (data, stat)}
+    for name in (await store.children(path))[0]:
+        nodes.update(await whole_tree(store, child_path(path, name)))
+    return nodes
+
+
+def random_operation(rng: random.Random) -> Operation:
+    path = "".join(f"/{rng.choice('abc')}" for _ in range(rng.randint(1, 3)))
+    match rng.randrange(5):
+        case 0 | 1:
+            return Create(path, rng.randbytes(rng.randrange(4)), rng.choice(list(CreateMode)))
+        case 2:
+            return SetData(path, rng.randbytes(rng.randrange(4)))
+        case _:
+            return Delete(path)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_histories_are_read_back_as_they_were(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    before: dict[str, tuple[bytes, Stat]] = {}
+
+    async def one_life(store: EmbeddedStore) -> None:
+        sessions = [await store.connect() for _ in range(2)]
+        assert not before or await whole_tree(sessions[0]) == before
+        for _ in range(40):
+            operations = [random_operation(rng) for _ in range(rng.choice((1, 1, 3)))]
+            # Refusals are part of the history: they must leave no trace either.
+            with contextlib.suppress(MultiFailed):
+                await rng.choice(sessions).multi(operations)
+        await sessions[0].close()
+        await sessions[1].close()
+        before.clear()
+        before.update(await whole_tree(await store.connect()))
+
+    for _ in range(4):
+        with_store(tmp_path, one_life)
+    assert len(before) > 5
 
 
 def test_zxids_and_session_ids_rise_over_reopening(tmp_path: Path) -> None:
