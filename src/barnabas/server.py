@@ -22,10 +22,12 @@ from typing import Final
 from barnabas import __version__
 from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
+from barnabas.broker.config_updates import ConfigUpdates, effective_config
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.figures import register_figures
 from barnabas.broker.image_follower import ImageFollower
+from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.loop_timer import LoopTimer
 from barnabas.broker.maintenance import CleanerThread, start_maintenance
 from barnabas.broker.producer_ids import ProducerIds
@@ -112,13 +114,14 @@ class Server:
             clean_stop=is_clean,
         )
         self._open.push_async_callback(controller.close)
+        config = controller.config = effective_config(config, controller.image, broker_id)
 
         manager = LogManager(
             directories,
             fs=self._fs,
             clock=self._clock,
             scheduler=background,
-            config_of=lambda topic: config.topic_config(controller.image.topic_config(topic)),
+            config_of=lambda topic: controller.config.topic_config(controller.image.topic_config(topic)),
             settings=_manager_settings(config),
             rng=self._rng,
             # A directory may fail in any thread.
@@ -144,15 +147,29 @@ class Server:
         for directory in manager.live_directories():
             if directory.meta is None:
                 directory.write_meta(identity)
+
+        def use(changed: BrokerConfig) -> None:
+            connections.change_limits(_limits(changed))
+            manager.settings = _manager_settings(changed)
+
+        use(config)
         quotas = Quotas()
-        await ImageFollower(controller, replicas, manager, quotas).begin()
+        updates = ConfigUpdates(controller, replicas, manager, self._tasks, use)
+        mover = LogDirMover(
+            manager,
+            replicas,
+            self._tasks,
+            lambda: controller.config.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+        self._open.push_async_callback(self._tasks.stop)
+        await ImageFollower(controller, replicas, manager, quotas, updates, mover).begin()
 
         broker = Broker(
-            config=config,
             clock=self._clock,
             metrics=self._metrics,
             controller=controller,
             log_manager=manager,
+            log_dir_mover=mover,
             replicas=replicas,
             fetch_sessions=FetchSessions(
                 max_sessions=config.max_incremental_fetch_session_cache_slots, rng=self._rng
@@ -162,7 +179,6 @@ class Server:
             tasks=self._tasks,
         )
         self.broker = broker
-        self._open.push_async_callback(self._tasks.stop)
         start_maintenance(manager, background)
         if config.log_cleaner_enable:
             cleaner = CleanerThread(manager, self._clock)

@@ -15,6 +15,7 @@ from barnabas.coordination.image import MetadataImage
 from barnabas.metrics.registry import Registry
 
 if TYPE_CHECKING:
+    from barnabas.broker.log_dir_mover import LogDirMover
     from barnabas.coordination.controller import Controller
     from barnabas.log.manager import LogManager
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 class Broker:
     __slots__ = (
         "clock",
-        "config",
         "controller",
         "fetch_sessions",
+        "log_dir_mover",
         "log_manager",
         "metrics",
         "producer_ids",
@@ -36,27 +37,32 @@ class Broker:
     def __init__(
         self,
         *,
-        config: BrokerConfig,
         clock: Clock,
         metrics: Registry,
         controller: Controller,
         log_manager: LogManager,
+        log_dir_mover: LogDirMover,
         replicas: ReplicaManager,
         fetch_sessions: FetchSessions,
         quotas: Quotas,
         producer_ids: ProducerIds,
         tasks: Tasks,
     ) -> None:
-        self.config = config
         self.clock = clock
         self.metrics = metrics
         self.controller = controller
         self.log_manager = log_manager
+        self.log_dir_mover = log_dir_mover
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
         self.quotas = quotas
         self.producer_ids = producer_ids
         self.tasks = tasks
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Some settings change at run time: take the configuration anew for each request."""
+        return self.controller.config
 
     @property
     def image(self) -> MetadataImage:

@@ -1,4 +1,4 @@
-"""Has partitions, logs and quotas follow what the controller decides."""
+"""Has partitions, logs, settings and quotas follow what the controller decides."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from barnabas.broker.config_updates import ConfigUpdates
+from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.quotas import QuotaEntity, Quotas
 from barnabas.broker.replica_manager import ReplicaManager, changed_topics
 from barnabas.coordination.controller import Controller, FoundPartition
@@ -18,12 +20,20 @@ log = logging.getLogger(__name__)
 
 class ImageFollower:
     def __init__(
-        self, controller: Controller, replicas: ReplicaManager, manager: LogManager, quotas: Quotas
+        self,
+        controller: Controller,
+        replicas: ReplicaManager,
+        manager: LogManager,
+        quotas: Quotas,
+        config_updates: ConfigUpdates,
+        mover: LogDirMover,
     ) -> None:
         self._controller = controller
         self._replicas = replicas
         self._manager = manager
         self._quotas = quotas
+        self._config_updates = config_updates
+        self._mover = mover
 
     async def begin(self) -> None:
         """Brings together what the store says and what lies in the directories, and follows from then on."""
@@ -35,6 +45,7 @@ class ImageFollower:
         self._controller.add_listener(self._on_image)
         self._controller.delete_logs = self._delete_logs
         await self._controller.resume_deletions()
+        await self._mover.resume()
 
     async def _adopt_unknown_logs(self) -> None:
         known = self._controller.image.topics
@@ -60,6 +71,7 @@ class ImageFollower:
         changed, gone = changed_topics(before, after)
         self._replicas.remove(gone)
         self._replicas.apply(changed)
+        self._config_updates.apply(before, after)
         if before.client_quotas is not after.client_quotas:
             self._apply_quotas(after)
 
@@ -75,6 +87,7 @@ class ImageFollower:
         partitions = [
             TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions))
         ]
+        await self._mover.cancel(partitions)
 
         def delete() -> None:
             for partition in partitions:

@@ -20,7 +20,7 @@ PACE_INTERVAL_S: Final = 0.3
 class Pace:
     """Holds the cleaner to a number of bytes a second, and lets the event loop run between any two batches."""
 
-    def __init__(self, bytes_per_second: float, stopping: threading.Event) -> None:
+    def __init__(self, bytes_per_second: Callable[[], float], stopping: threading.Event) -> None:
         self._bytes_per_second = bytes_per_second
         self._stopping = stopping
         self._since_s = time.monotonic()
@@ -35,7 +35,7 @@ class Pace:
         elapsed_s = time.monotonic() - self._since_s
         if elapsed_s < PACE_INTERVAL_S:
             return
-        behind_s = self._bytes / self._bytes_per_second - elapsed_s
+        behind_s = self._bytes / self._bytes_per_second() - elapsed_s
         if behind_s > 0:
             self._stopping.wait(behind_s)
         self._since_s = time.monotonic()
@@ -59,21 +59,21 @@ class CleanerThread:
         self._thread.join()
 
     def _run(self) -> None:
-        settings = self._manager.settings
-        pace = Pace(settings.log_cleaner_io_max_bytes_per_second, self._stopping)
+        manager = self._manager
+        pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping)
         cleaner: Cleaner | None = None
-        while not self._stopping.wait(settings.log_cleaner_backoff_ms / 1_000):
-            if cleaner is None:
-                if not any(log.config.compact for log in self._manager.logs()):
+        size: tuple[int, float] | None = None
+        while not self._stopping.wait(manager.settings.log_cleaner_backoff_ms / 1_000):
+            # These settings may change at run time.
+            settings = manager.settings
+            wanted = (settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
+            if cleaner is None or size != wanted:
+                if not any(log.config.compact for log in manager.logs()):
                     continue
-                cleaner = Cleaner(
-                    OffsetMap(
-                        settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor
-                    ),
-                    self._clock,
-                )
+                size = wanted
+                cleaner = Cleaner(OffsetMap(*wanted), self._clock)
             while not self._stopping.is_set():
-                if self._manager.cleaner.clean_next(cleaner, pace.on_bytes) is None:
+                if manager.cleaner.clean_next(cleaner, pace.on_bytes) is None:
                     break
 
 

@@ -83,7 +83,18 @@ class ReplicaManager:
                 if partition.log is None and key not in self._opening:
                     unopened.append(partition)
         for start in range(0, len(unopened), LOGS_OPENED_AT_ONCE):
-            self._begin_opening(unopened[start : start + LOGS_OPENED_AT_ONCE])
+            self._begin_opening(unopened[start : start + LOGS_OPENED_AT_ONCE], self._open_log)
+
+    def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
+        """Has another log take the place of a partition's, which nobody can use until that is open."""
+        assert partition.topic_partition not in self._opening, partition.topic_partition
+        partition.log = None
+        return self._begin_opening([partition], open_log)
+
+    def is_opening(self, topics: Iterable[str]) -> bool:
+        """Whether a log of these topics is still being made or opened."""
+        names = set(topics)
+        return any(key.topic in names for key in self._opening)
 
     async def opened(self, topics: Iterable[str]) -> None:
         """Returns when no log of these topics is still being made or opened, whether that went well or not."""
@@ -92,8 +103,8 @@ class ReplicaManager:
         if pending:
             await asyncio.wait(pending)
 
-    def _begin_opening(self, partitions: list[Partition]) -> None:
-        opening = self._loop.run_in_executor(self._executor, self._open_logs, partitions)
+    def _begin_opening(self, partitions: list[Partition], open_log: OpenLog) -> asyncio.Future[None]:
+        opening = self._loop.run_in_executor(self._executor, _open_logs, partitions, open_log)
 
         def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
             logs = [None] * len(partitions) if finished.cancelled() else finished.result()
@@ -112,18 +123,7 @@ class ReplicaManager:
         for partition in partitions:
             self._opening[partition.topic_partition] = waiter
         opening.add_done_callback(done)
-
-    def _open_logs(self, partitions: list[Partition]) -> list[PartitionLog | None]:
-        logs: list[PartitionLog | None] = []
-        for partition in partitions:
-            try:
-                logs.append(
-                    self._open_log(partition.topic_partition, partition.topic_id, partition.leader_epoch)
-                )
-            except KafkaError as error:
-                log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
-                logs.append(None)
-        return logs
+        return waiter
 
     def remove(self, topics: Iterable[TopicImage]) -> list[TopicPartition]:
         """Forgets topics that are gone; whoever waits for one of their partitions finds out now."""
@@ -161,6 +161,17 @@ class ReplicaManager:
             self.waiting_produces.check_and_complete(key)
             self.waiting_fetches.check_and_complete(key)
             self.waiting_deletions.check_and_complete(key)
+
+
+def _open_logs(partitions: list[Partition], open_log: OpenLog) -> list[PartitionLog | None]:
+    logs: list[PartitionLog | None] = []
+    for partition in partitions:
+        try:
+            logs.append(open_log(partition.topic_partition, partition.topic_id, partition.leader_epoch))
+        except KafkaError as error:
+            log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
+            logs.append(None)
+    return logs
 
 
 def changed_topics(before: MetadataImage, after: MetadataImage) -> tuple[list[TopicImage], list[TopicImage]]:

@@ -85,6 +85,7 @@ class BrokerConfig:
     producer_purgatory_purge_interval_requests: int
     quota_window_num: int
     quota_window_size_seconds: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_high_watermark_checkpoint_interval_ms: int
     request_timeout_ms: int
     reserved_broker_max_id: int

@@ -78,6 +78,13 @@ OUR_DEFAULTS: Final[dict[str, Value]] = {
     "node.id": -1,
 }
 
+# Bytes a second. A file does not set them: tools that move partitions do, and take them away afterwards.
+REPLICATION_QUOTAS: Final = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+
 OUR_SETTINGS: Final = (
     # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
@@ -130,6 +137,9 @@ def broker_settings() -> dict[str, BrokerSetting]:
     settings = {name: _broker_setting(name, *row) for name, row in rows.items()}
     for setting in OUR_SETTINGS:
         settings[setting.name] = BrokerSetting(setting, setting, UpdateMode.READ_ONLY, (), internal=False)
+    for name in REPLICATION_QUOTAS:
+        setting = Setting(name, SettingType.LONG, LONG_MAX, ">=0")
+        settings[name] = BrokerSetting(setting, setting, UpdateMode.CLUSTER_WIDE, (), internal=True)
     return settings
 
 

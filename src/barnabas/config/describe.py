@@ -23,6 +23,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
 # Codes of the protocol; 0 stands for a type that is not known.
@@ -97,7 +98,7 @@ def describe_broker(broker: BrokerConfig) -> Iterator[ConfigEntry]:
         if not row.internal:
             yield _broker_entry(broker, name)
     for name in {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}:
-        if name not in table:
+        if name not in table or table[name].internal:
             yield _broker_entry(broker, name)
 
 

@@ -72,6 +72,12 @@ class Connections:
     def is_full(self) -> bool:
         return len(self._open) >= self.limits.max_connections
 
+    def change_limits(self, limits: ConnectionLimits) -> None:
+        """Those who are connected stay; whoever waits is let in if there is room now."""
+        self.limits = limits
+        for listener in self._listeners:
+            listener.accept_again()
+
     def bind(self, host: str, port: int) -> Listener:
         """Takes the address; `Listener.open` begins to accept. An empty host is every address of the machine."""
         listener = Listener(self, _bound_socket(host, port, self.limits))

@@ -1,0 +1,183 @@
+"""DescribeConfigs, versions 0 to 4: settings with their values and where these come from.
+
+- Version 0 tells only whether a value is the default; version 1 tells its source, and all other values it could have
+  (synonyms) to whom asks; version 3 its type, and what the setting takes to whom asks for documentation.
+- Null or no keys ask for all settings of a resource. Names that it does not have are left out.
+- The broker with the empty name stands for what was set at run time for all brokers.
+- A resource of a type that nobody knows makes the request invalid as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.config_loggers import logger_levels
+from barnabas.broker.config_resources import ResourceType, check_broker_name
+from barnabas.broker.exchange import Exchange
+from barnabas.config.broker_settings import broker_settings
+from barnabas.config.definition import Setting, to_text
+from barnabas.config.describe import (
+    TYPE_CODES,
+    UNKNOWN_TYPE,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from barnabas.config.log_config import TOPIC_SETTINGS
+from barnabas.coordination.topic_names import check_topic_name
+from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from barnabas.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+# Settings of a group, and the broker's that fill in for them.
+GROUP_SETTINGS: Final = {
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+}
+
+
+def handle(broker: Broker, exchange: Exchange, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    for each in request.resources:
+        if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
+            error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
+            return DescribeConfigsResponse(results=[_failure(each, error) for each in request.resources])
+    return DescribeConfigsResponse(results=[_result(broker, request, each) for each in request.resources])
+
+
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        entries = _DESCRIBERS[ResourceType(resource.resource_type)](broker, resource.resource_name)
+        wanted = frozenset(resource.configuration_keys or ())
+        configs = [_answer(entry, request) for entry in entries if not wanted or entry.name in wanted]
+    except KafkaError as error:
+        return _failure(resource, error)
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _failure(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _topic(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    check_topic_name(name)
+    image = broker.image
+    if name not in image.topics:
+        raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+    return describe_topic(broker.config, image.topic_config(name))
+
+
+def _broker(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        return describe_cluster_default(broker.config)
+    check_broker_name(name, broker.replicas.broker_id)
+    return describe_broker(broker.config)
+
+
+def _broker_logger(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        raise InvalidRequest("Broker id must not be empty")
+    check_broker_name(name, broker.replicas.broker_id)
+    return [
+        _plain_entry(logger, level, UNKNOWN_TYPE, source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)
+        for logger, level in logger_levels().items()
+    ]
+
+
+def _client_metrics(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    """There are no subscriptions to metrics of clients, and what is not there has no settings."""
+    if not name:
+        raise InvalidRequest("Client metrics subscription name must not be empty")
+    return ()
+
+
+def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    """A group has no settings of its own yet: they are the broker's."""
+    if not name:
+        raise InvalidRequest("Group name must not be empty")
+    entries = []
+    for setting, filling_in in GROUP_SETTINGS.items():
+        value = to_text(broker.config.values[filling_in])
+        type_code = TYPE_CODES[broker_settings()[filling_in].setting.type]
+        synonym = ConfigSynonym(name=setting, value=value, source=ConfigSource.DEFAULT_CONFIG)
+        entries.append(_plain_entry(setting, value, type_code, synonyms=(synonym,)))
+    return entries
+
+
+def _plain_entry(
+    name: str,
+    value: str | None,
+    type_code: int,
+    *,
+    source: ConfigSource = ConfigSource.DEFAULT_CONFIG,
+    synonyms: tuple[ConfigSynonym, ...] = (),
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=source,
+        read_only=False,
+        is_sensitive=False,
+        type_code=type_code,
+        synonyms=synonyms,
+    )
+
+
+_DESCRIBERS: Final[dict[ResourceType, Callable[[Broker, str], Iterable[ConfigEntry]]]] = {
+    ResourceType.TOPIC: _topic,
+    ResourceType.BROKER: _broker,
+    ResourceType.BROKER_LOGGER: _broker_logger,
+    ResourceType.CLIENT_METRICS: _client_metrics,
+    ResourceType.GROUP: _group,
+}
+
+
+def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.type_code,
+        documentation=_documentation(entry.name) if request.include_documentation else None,
+    )
+
+
+def _documentation(name: str) -> str | None:
+    """What the setting takes."""
+    setting: Setting | None = TOPIC_SETTINGS.get(name)
+    if setting is None and (row := broker_settings().get(GROUP_SETTINGS.get(name, name))) is not None:
+        setting = row.setting
+    return None if setting is None else setting.describe_allowed()
