@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from typing import Final
 
 V3: Final = "3.9.1"
 V4: Final = "4.3.1"
+JAVA_MIN: Final = 17
 
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "peers"
 # A JVM on a busy machine of two cores: these bound a wait, they are not what is expected.
@@ -51,6 +53,14 @@ def jars(version: str) -> Path:
             raise PeerUnavailable(
                 f"{program} is not on the PATH; Java 17 and Maven are needed for a real Kafka"
             )
+    told = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+    ).stderr
+    major = re.search(r'version "(\d+)', told)
+    if major is None or int(major[1]) < JAVA_MIN:
+        raise PeerUnavailable(
+            f"Java {JAVA_MIN} or newer is needed for a real Kafka, and here is: {told[:80]!r}"
+        )
     folder = CACHE / f"kafka-{version}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"kafka-{version}.lock").open("w") as lock:
@@ -100,7 +110,7 @@ def run_tool(version: str, main_class: str, *arguments: str, stdin: str = "") ->
 
 def dump_log_segments(files: Sequence[Path], *options: str) -> str:
     names = ",".join(str(file) for file in files)
-    return run_tool(V4, "kafka.tools.DumpLogSegments", "--files", names, *options)
+    return run_tool(V4, "org.apache.kafka.tools.DumpLogSegments", "--files", names, *options)
 
 
 def _free_port() -> int:
@@ -158,14 +168,13 @@ class Broker:
         self._port = port
         self._zookeeper_port = zookeeper_port
 
-    def create_topics(self, topics: dict[str, tuple[str | None, int]]) -> None:
+    def create_topics(self, topics: dict[str, tuple[str, int]]) -> None:
         """Tells the controller of topics whose partitions lie in the broker's directory: name -> (id, partitions)."""
         commands = []
         for name, (topic_id, count) in topics.items():
             assignment = ",".join(f'"{partition}":[{self._broker_id}]' for partition in range(count))
-            identity = "" if topic_id is None else f'"topic_id":"{topic_id}",'
             commands.append(
-                f'create /brokers/topics/{name} {{"partitions":{{{assignment}}},{identity}'
+                f'create /brokers/topics/{name} {{"partitions":{{{assignment}}},"topic_id":"{topic_id}",'
                 '"adding_replicas":{},"removing_replicas":{},"version":3}'
             )
         _zookeeper_shell(self._zookeeper_port, commands)

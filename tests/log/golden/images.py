@@ -63,20 +63,6 @@ class Image:
             for partition, content in entry["partitions"].items()
         }
 
-    def dumps(self, kind: str) -> dict[str, list[str]]:
-        """Lines of Kafka's DumpLogSegments by file, without those files on which the tool failed."""
-        files: dict[str, list[str]] = {}
-        name = ""
-        for line in (self.folder / f"dump-{kind}.txt").read_text().splitlines():
-            if line.startswith("Dumping "):
-                name = line.removeprefix("Dumping ")
-                files[name] = []
-            elif line.startswith("(the tool failed"):
-                files.pop(name)
-            elif name in files:
-                files[name].append(line)
-        return files
-
 
 def fingerprint(path: Path) -> list[object]:
     return fingerprint_of(path.read_bytes())
