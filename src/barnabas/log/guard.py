@@ -34,6 +34,11 @@ class Guard:
         self._lock.acquire()
         if self.reason:
             self._lock.release()
+            self.check()
+
+    def check(self) -> None:
+        """Raises KafkaStorageError if the log is barred."""
+        if self.reason:
             raise KafkaStorageError(f"the log of {self._where} is not in use: {self.reason}")
 
     def __exit__(
@@ -59,10 +64,12 @@ class Guard:
         self.reason = self.reason or reason
 
     def schedule(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
-        """Has the action run later; a storage failure in it bars the log too."""
+        """Has the action run later, unless the log is barred by then; a storage failure in it bars the log too."""
         self._scheduler.schedule(name, partial(self._run, action), delay_ms)
 
     def _run(self, action: Callable[[], None]) -> None:
+        if self.reason:
+            return
         try:
             action()
         except StorageFailure as failure:

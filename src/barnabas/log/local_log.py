@@ -1,7 +1,7 @@
 """The segments of a partition's log on disk: appending, rolling, flushing, truncating and removing them.
 
 What the records mean, who may see them and who wrote them, partition_log.py knows, which also holds the lock: one
-thread at a time changes something here. Another may `flush` meanwhile, but for a truncation, which waits for it.
+thread at a time changes something here. Another may `flush` meanwhile; what cannot bear that waits for it.
 """
 
 from __future__ import annotations
@@ -204,19 +204,26 @@ class LocalLog:
         directory = os.path.join(parent, name)
         if directory == self.directory:
             return
-        self._fs.rename(self.directory, directory)
-        self._fs.sync_dir(parent)
-        self.directory = directory
-        for segment in self.segments.all:
-            segment.relocate(directory)
+        with self._flush_lock:
+            self._fs.rename(self.directory, directory)
+            self._fs.sync_dir(parent)
+            self.directory = directory
+            for segment in self.segments.all:
+                segment.relocate(directory)
 
     def close(self) -> None:
-        for segment in self.segments.all:
-            segment.close()
+        with self._flush_lock:
+            for segment in self.segments.all:
+                segment.close()
 
     def release(self) -> None:
         for segment in self.segments.all:
             segment.release()
+
+    def delete(self) -> None:
+        with self._flush_lock:
+            self.release()
+            self._fs.remove_tree(self.directory)
 
     def _remove_from_end(self, segments: list[Segment]) -> None:
         # The last one first, each for good before the next: the log must not have a hole after a crash.

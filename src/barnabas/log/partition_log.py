@@ -413,12 +413,12 @@ class PartitionLog(LogView):
 
     def flush(self) -> None:
         """Returns once all that was appended before is on the disk; then the recovery point is behind it."""
-        if not self._guard.reason:
-            try:
-                self._local.flush()
-            except StorageFailure as failure:
-                self._guard.fail(failure)
-                raise
+        self._guard.check()
+        try:
+            self._local.flush()
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
 
     def truncate_to(self, offset: int) -> bool:
         """Removes the batches that hold the offset or later ones; false if there are none. It is on the disk on return.
@@ -569,6 +569,5 @@ class PartitionLog(LogView):
     def delete(self) -> None:
         """Removes the directory with all that is in it."""
         with self._guard:
-            self._local.release()
-            self._fs.remove_tree(self._local.directory)
+            self._local.delete()
             self._guard.bar("it has been deleted")
