@@ -47,6 +47,7 @@ GROUP_SETTINGS: Final = {
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
 }
+_FIRST_VERSION_WITH_SOURCES: Final = 1
 
 
 def handle(broker: Broker, exchange: Exchange, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -54,7 +55,12 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeConfigsRequest) 
         if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
             error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
             return DescribeConfigsResponse(results=[_failure(each, error) for each in request.resources])
-    return DescribeConfigsResponse(results=[_result(broker, request, each) for each in request.resources])
+    response = DescribeConfigsResponse(results=[_result(broker, request, each) for each in request.resources])
+    if exchange.version < _FIRST_VERSION_WITH_SOURCES:
+        for result in response.results:
+            for config in result.configs:
+                config.is_default = config.config_source == ConfigSource.DEFAULT_CONFIG
+    return response
 
 
 def _result(
@@ -161,7 +167,6 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[
