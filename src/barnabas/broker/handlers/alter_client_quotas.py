@@ -46,6 +46,8 @@ CLIENT_KEYS: Final[Mapping[str, int | None]] = {
 }
 IP_KEYS: Final[Mapping[str, int | None]] = {CONNECTION_CREATION_RATE: (1 << 31) - 1}
 _FRACTION: Final = 1e-6
+# The store has a node for each name: these stand for something else there.
+_UNUSABLE_NAMES: Final = frozenset({DEFAULT, ".", ".."})
 
 # An entity as it was sent, to answer with.
 Sides = tuple[tuple[str, str | None], ...]
@@ -105,8 +107,8 @@ async def _entity(sides: Sides) -> QuotaEntity:
             raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise InvalidRequest(f"Empty {kind} not supported")
-        if name == DEFAULT:
-            raise InvalidRequest(f"The default {kind} is the one with no name, not {DEFAULT}")
+        if name in _UNUSABLE_NAMES:
+            raise InvalidRequest(f"A {kind} named {name} cannot have a quota")
         by_type[kind] = DEFAULT if name is None else name
     ip = by_type.get("ip")
     if ip is not None:
