@@ -204,6 +204,17 @@ def test_each_topic_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
+def test_a_request_for_more_than_there_may_be_is_refused_as_a_whole(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for new in ([NewTopic("wide", 9_999), NewTopic("small", 2)], [NewTopic("none", 0)] * 10_001):
+            results = await cluster.controller.create_topics(new)
+            assert len(results) == len(new)
+            assert all(isinstance(each, PolicyViolation) for each in results)
+        assert cluster.controller.image.topics == {}
+
+    run(scenario, tmp_path)
+
+
 def test_a_topic_that_is_only_checked_is_not_created(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         tree = await cluster.tree()

@@ -91,10 +91,11 @@ class TopicPlanner:
         return planned
 
     def _partition_count(self, new: NewTopic) -> int:
+        """What a topic counts for: at least one, so that a request has a bound whatever it asks for."""
         if new.assignments:
             return len(new.assignments)
         return (
-            self._config.num_partitions if new.num_partitions == DEFAULT_COUNT else max(new.num_partitions, 0)
+            self._config.num_partitions if new.num_partitions == DEFAULT_COUNT else max(new.num_partitions, 1)
         )
 
     def _plan(self, new: NewTopic) -> PlannedTopic:
