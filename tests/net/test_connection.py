@@ -18,24 +18,9 @@ from barnabas.errors import InvalidRequest
 from barnabas.net.connection import Connection, FrameHandler
 from barnabas.net.listener import CannotListen, ConnectionLimits, Connections, Listener
 from barnabas.primitives.file_slice import FileSlice
+from tests.net.plain_file import PlainFile
 
 WAIT_S = 30
-
-
-class PlainFile:
-    """An open file as the log has them: closed with the last reference."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR)
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def pread(self, size_bytes: int, position: int) -> bytes:
-        return os.pread(self._descriptor, size_bytes, position)
-
-    def __del__(self) -> None:
-        os.close(self._descriptor)
 
 
 def frame(payload: bytes) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.net import page_cache
+from tests.net.plain_file import PlainFile
 
 
 @pytest.mark.parametrize(
@@ -14,15 +15,12 @@ from barnabas.net import page_cache
 def test_what_was_just_read_is_cached(tmp_path: Path, probe: page_cache.Probe) -> None:
     path = tmp_path / "file"
     path.write_bytes(os.urandom(300_000))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        page_cache.read_ahead(descriptor, 0, 300_000)
-        assert probe(descriptor, 0, 300_000)
-        assert probe(descriptor, 4_095, 2)
-        assert probe(descriptor, 299_999, 1)
-        page_cache.read_ahead(descriptor, 290_000, 1 << 30)
-    finally:
-        os.close(descriptor)
+    file = PlainFile(path)
+    page_cache.read_ahead(file, 0, 300_000)
+    assert probe(file.fileno(), 0, 300_000)
+    assert probe(file.fileno(), 4_095, 2)
+    assert probe(file.fileno(), 299_999, 1)
+    page_cache.read_ahead(file, 290_000, 1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -31,16 +29,13 @@ def test_what_was_just_read_is_cached(tmp_path: Path, probe: page_cache.Probe) -
 def test_what_was_dropped_is_not_cached(tmp_path: Path, probe: page_cache.Probe) -> None:
     path = tmp_path / "file"
     path.write_bytes(os.urandom(300_000))
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        if page_cache.always_cached is page_cache.choose_probe() or probe(descriptor, 0, 300_000):
-            pytest.skip("this file system keeps its pages whatever it is told, so there is nothing to see")
-        page_cache.read_ahead(descriptor, 0, 300_000)
-        assert probe(descriptor, 0, 300_000)
-    finally:
-        os.close(descriptor)
+    file = PlainFile(path)
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if page_cache.always_cached is page_cache.choose_probe() or probe(file.fileno(), 0, 300_000):
+        pytest.skip("this file system keeps its pages whatever it is told, so there is nothing to see")
+    page_cache.read_ahead(file, 0, 300_000)
+    assert probe(file.fileno(), 0, 300_000)
 
 
 @pytest.mark.parametrize(

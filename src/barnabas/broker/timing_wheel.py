@@ -104,6 +104,7 @@ class Wheel:
         self.buckets = [Bucket() for _ in range(wheel_size)]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
     """Runs tasks when their time has come. The owner calls `advance` when `next_due_ms` says so."""
 

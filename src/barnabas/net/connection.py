@@ -236,7 +236,7 @@ class Connection:
         self._is_cold = True
         self._watch_writing(False)
         reading = self._loop.run_in_executor(
-            self._executor, read_ahead, cold.part.file.fileno(), cold.position, cold.count
+            self._executor, read_ahead, cold.part.file, cold.position, cold.count
         )
 
         def warmed(_: object) -> None:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.net.channel import MAX_PARTS_AT_ONCE, Channel
 from barnabas.primitives.file_slice import FileSlice
 
@@ -20,10 +22,12 @@ Part = bytes | bytearray | memoryview | FileSlice
 IsCached = Callable[[int, int, int], bool]
 
 
+@mypyc_attr(native_class=False)
 class FileEndedEarly(OSError):
     """A file was cut while a slice of it was being sent: what the reply promised cannot be kept."""
 
 
+@mypyc_attr(native_class=False)
 class ColdRange(Exception):
     """The next bytes to be sent are not in memory. Somebody else has to read them first."""
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.primitives.file_slice import OpenFile
+
 PROBE_STEP_BYTES: Final = 64 * 1024
 CACHESTAT: Final = 451  # The number is the same on every architecture.
 
@@ -76,11 +78,11 @@ def choose_probe() -> Probe:
     return _cachestat_probe() or probed_by_reading
 
 
-def read_ahead(descriptor: int, position: int, count: int) -> None:
+def read_ahead(file: OpenFile, position: int, count: int) -> None:
     """Brings a range into the page cache. It waits for the disk: call it off the loop."""
     end = position + count
     while position < end:
-        data = os.pread(descriptor, min(end - position, 256 * 1024), position)
+        data = file.pread(min(end - position, 256 * 1024), position)
         if not data:
             return
         position += len(data)

@@ -1,0 +1,256 @@
+"""Raw load for a broker of any make: frames that were built once, sent over plain sockets.
+
+The clients of real life would be what is measured otherwise. Only correlation ids change from one request to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.model import Offset
+from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.requests import decode_response, encode_request
+from barnabas.records.builder import BatchBuilder
+
+TIMEOUT_S: Final = 60
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 11
+IN_FLIGHT: Final = 5
+
+
+def connect(port: int) -> socket.socket:
+    connected = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def frame(api: str, version: int, body: Message) -> bytes:
+    request = encode_request(api_for_name(api), version, 1, "bench", body)
+    return struct.pack(">i", len(request)) + request
+
+
+def read_exactly(connected: socket.socket, size: int, buffer: bytearray) -> memoryview:
+    view = memoryview(buffer)[:size]
+    received = 0
+    while received < size:
+        count = connected.recv_into(view[received:])
+        if count == 0:
+            raise ConnectionError("the broker has closed the connection")
+        received += count
+    return view
+
+
+def read_frame(connected: socket.socket, buffer: bytearray) -> memoryview:
+    (size,) = struct.unpack(">i", read_exactly(connected, 4, buffer))
+    return read_exactly(connected, size, buffer)
+
+
+def ask(connected: socket.socket, api: str, version: int, body: Message) -> Any:
+    connected.sendall(frame(api, version, body))
+    return decode_response(api_for_name(api), version, bytes(read_frame(connected, bytearray(1 << 22)))).body
+
+
+def create_topic(port: int, name: str, partitions: int = 1) -> None:
+    with connect(port) as connected:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        [answer] = ask(
+            connected, "CreateTopics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        ).topics
+        assert answer.error_code in (0, 36), answer
+        # A broker may have promised the topic and not made it yet.
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            found = ask(connected, "Metadata", 4, MetadataRequest(topics=None)).topics
+            for each in found:
+                if each.name == name and all(p.error_code == 0 for p in each.partitions):
+                    return
+            time.sleep(0.05)
+    raise TimeoutError(f"topic {name} is not there after {TIMEOUT_S} s")
+
+
+def batch_of(size_bytes: int) -> bytes:
+    """A batch of about this size, of records of 1,000 bytes."""
+    builder = BatchBuilder(base_offset=Offset(0))
+    count = max(1, size_bytes // 1_024)
+    value = os.urandom(max(1, size_bytes // count - 20))
+    for index in range(count):
+        builder.append(1_700_000_000_000 + index, None, value)  # type: ignore[arg-type]
+    return bytes(builder.build())
+
+
+def produce_frame(topic: str, batch: bytes, partition: int = 0) -> bytes:
+    data = [PartitionProduceData(index=partition, records=batch)]
+    body = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    return frame("Produce", PRODUCE_VERSION, body)
+
+
+def check_produced(answer: memoryview) -> None:
+    response = decode_response(api_for_name("Produce"), PRODUCE_VERSION, bytes(answer)).body
+    error_code = response.responses[0].partition_responses[0].error_code
+    assert error_code == 0, f"the broker answered error {error_code}"
+
+
+def produce_for(port: int, topic: str, batch: bytes, duration_s: float, partition: int = 0) -> int:
+    """How many requests were answered in that time, with IN_FLIGHT of them always on their way."""
+    request = produce_frame(topic, batch, partition)
+    buffer = bytearray(1 << 16)
+    answered = 0
+    with connect(port) as connected:
+        connected.sendall(request * IN_FLIGHT)
+        end_s = time.perf_counter() + duration_s
+        while time.perf_counter() < end_s:
+            # Answers come in bunches: as many as have come are read and followed by as many requests.
+            check = read_frame(connected, buffer)
+            if answered == 0:
+                check_produced(check)
+            count = 1 + _more_answers(connected, buffer)
+            answered += count
+            connected.sendall(request * count)
+        for _ in range(IN_FLIGHT):
+            read_frame(connected, buffer)
+            answered += 1
+    return answered
+
+
+def _more_answers(connected: socket.socket, buffer: bytearray) -> int:
+    count = 0
+    while count < IN_FLIGHT - 1:
+        try:
+            head = connected.recv(4, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return count
+        if len(head) < 4:
+            return count
+        read_frame(connected, buffer)
+        count += 1
+    return count
+
+
+def produce_latencies(port: int, topic: str, batch: bytes, count: int) -> list[float]:
+    """Seconds from sending a request to its answer, one request at a time."""
+    request = produce_frame(topic, batch)
+    buffer = bytearray(1 << 16)
+    latencies = []
+    with connect(port) as connected:
+        for _ in range(count):
+            start = time.perf_counter()
+            connected.sendall(request)
+            read_frame(connected, buffer)
+            latencies.append(time.perf_counter() - start)
+    return latencies
+
+
+def fetch_frame(
+    topic: str, offset: int, max_bytes: int, *, partition: int = 0, max_wait_ms: int = 500
+) -> bytes:
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    body = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=topic, partitions=[asked])],
+    )
+    return frame("Fetch", FETCH_VERSION, body)
+
+
+def fetch_for(port: int, topic: str, max_bytes: int, duration_s: float) -> int:
+    """How many bytes came, the same first ones over and over: all from memory, and nothing but sending."""
+    request = fetch_frame(topic, 0, max_bytes)
+    buffer = bytearray(max_bytes + (1 << 16))
+    received = 0
+    with connect(port) as connected:
+        end_s = time.perf_counter() + duration_s
+        connected.sendall(request)
+        while time.perf_counter() < end_s:
+            received += len(read_frame(connected, buffer))
+            connected.sendall(request)
+        read_frame(connected, buffer)
+    return received
+
+
+def consume_for(port: int, topic: str, partition: int, max_bytes: int, duration_s: float) -> int:
+    """How many bytes of records came to a consumer that follows a partition from its beginning."""
+    buffer = bytearray(max_bytes + (1 << 16))
+    received = 0
+    offset = 0
+    with connect(port) as connected:
+        end_s = time.perf_counter() + duration_s
+        while time.perf_counter() < end_s:
+            connected.sendall(fetch_frame(topic, offset, max_bytes, partition=partition, max_wait_ms=100))
+            answer = read_frame(connected, buffer)
+            records = _records_of(answer, topic)
+            received += len(records)
+            offset = _next_offset(records, offset)
+    return received
+
+
+def _records_of(answer: memoryview, topic: str) -> memoryview:
+    # Correlation id, throttle time, error, session id, one topic with its name, one partition and its number.
+    position = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
+    error_code, _, _, _, aborted = struct.unpack_from(">hqqqi", answer, position)
+    assert error_code == 0, f"the broker answered error {error_code}"
+    position += 30 + 16 * max(aborted, 0) + 4
+    (size,) = struct.unpack_from(">i", answer, position)
+    return answer[position + 4 : position + 4 + size]
+
+
+def _next_offset(records: memoryview, offset: int) -> int:
+    position = 0
+    while position + 61 <= len(records):
+        base_offset, length = struct.unpack_from(">qi", records, position)
+        if position + 12 + length > len(records):
+            break
+        (last_delta,) = struct.unpack_from(">i", records, position + 23)
+        offset = base_offset + last_delta + 1
+        position += 12 + length
+    return offset
+
+
+def in_threads(workers: list[Callable[[], int]]) -> list[int]:
+    """Runs workers at once; what they do is mostly waiting in the kernel."""
+    results = [0] * len(workers)
+    failures: list[BaseException] = []
+
+    def run(index: int) -> None:
+        try:
+            results[index] = workers[index]()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(workers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1_000
+    raise LookupError(f"the system does not tell the memory of process {pid}")
