@@ -155,6 +155,7 @@ class LocalLog:
         with self._flush_lock:
             self._forget_bounds()
             removed = [segment for segment in self.segments.all if segment.base_offset > offset]
+            self.segments = self.segments.without(removed)
             self._remove_from_end(removed)
             active = self.segments.active
             active.truncate_to(offset)
@@ -166,6 +167,7 @@ class LocalLog:
     def truncate_fully_and_start_at(self, offset: int) -> list[Segment]:
         with self._flush_lock:
             self._forget_bounds()
+            # There is an active segment at any time: readers go on in the old ones until the new one is there.
             removed = list(self.segments.all)
             self._remove_from_end(removed)
             segment = self._factory.create(self.directory, offset, self.config)
@@ -228,7 +230,6 @@ class LocalLog:
     def _remove_from_end(self, segments: list[Segment]) -> None:
         # The last one first, each for good before the next: the log must not have a hole after a crash.
         for segment in reversed(segments):
-            self.segments = self.segments.without([segment])
             segment.change_state(DELETED_SUFFIX)
             self._fs.sync_dir(self.directory)
         self._delete_later(segments)

@@ -77,7 +77,7 @@ def read_into(
     min_one_message: bool,
 ) -> None:
     """Finds the records from the offset on; a segment whose last records are gone leads on to the next one."""
-    index = segments.floor_index(offset)
+    index = max(segments.floor_index(offset), 0)
     while index < len(segments.all):
         segment = segments.all[index]
         if segment.base_offset > bound.segment_base_offset:
