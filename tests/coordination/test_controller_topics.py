@@ -21,6 +21,7 @@ from barnabas.errors import (
     InvalidTopicException,
     KafkaError,
     KafkaStorageError,
+    LeaderNotAvailable,
     NotController,
     PolicyViolation,
     TopicAlreadyExists,
@@ -344,6 +345,9 @@ def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> 
         (again,) = await cluster.controller.create_topics([NewTopic("orders")])
         assert isinstance(again, TopicAlreadyExists)
         assert str(again) == "Topic 'orders' is marked for deletion."
+        # Whoever uses it comes again later.
+        used = await cluster.controller.auto_create_topics(["orders"])
+        assert isinstance(used["orders"], LeaderNotAvailable)
 
         controller = await cluster.restart()
         assert controller.image.topics == {}
@@ -464,6 +468,8 @@ def test_a_controller_that_was_replaced_changes_nothing(tmp_path: Path) -> None:
         tree = await cluster.tree()
         with pytest.raises(NotController, match="another controller has taken over"):
             await cluster.controller.create_topics([NewTopic("orders")])
+        failed = await cluster.controller.auto_create_topics(["orders"])
+        assert isinstance(failed["orders"], NotController)
         assert cluster.controller.image.topics == {}
         assert await cluster.tree() == tree
 

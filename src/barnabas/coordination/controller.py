@@ -69,7 +69,9 @@ from barnabas.errors import (
     InvalidRequest,
     KafkaError,
     KafkaStorageError,
+    LeaderNotAvailable,
     NotController,
+    TopicAlreadyExists,
     UnknownServerError,
     UnknownTopicOrPartition,
 )
@@ -308,9 +310,18 @@ class Controller:
         missing = [name for name in names if name not in self.image.topics]
         count = len(self.image.brokers)
         new = [automatic_topic(name, self.config, count) for name in missing]
-        results = await self._create_topics(new, validate_only=False)
-        outcome = zip(missing, results, strict=True)
-        return {name: result for name, result in outcome if isinstance(result, KafkaError)}
+        results: Sequence[Planned]
+        try:
+            results = await self._create_topics(new, validate_only=False)
+        except KafkaError as error:
+            results = [error] * len(new)
+        failed: dict[str, KafkaError] = {}
+        for name, result in zip(missing, results, strict=True):
+            if isinstance(result, TopicAlreadyExists):
+                failed[name] = LeaderNotAvailable(str(result))
+            elif isinstance(result, KafkaError):
+                failed[name] = result
+        return failed
 
     async def _delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
         topics = [self.image.topics[name] for name in names if name in self.image.topics]
