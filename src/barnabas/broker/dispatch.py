@@ -13,7 +13,7 @@ from barnabas.broker.routes import ROUTES, Route
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.net.connection import Connection
 from barnabas.protocol.apis import Api
-from barnabas.protocol.codec import decode
+from barnabas.protocol.codec import decode_prefix
 from barnabas.protocol.requests import decode_request_header
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,8 @@ class Dispatcher:
             handle = endpoint.handle = endpoint.route.load()
             endpoint.request_class = api.request_class()
         assert endpoint.request_class is not None
-        request = decode(endpoint.request_class, frame, version, position)
+        # Bytes behind a request are left alone, as in Apache Kafka: librdkafka's Metadata for all topics has three.
+        request, _ = decode_prefix(endpoint.request_class, frame, version, position)
         response = handle(self._broker, exchange, request)
         if type(response) is CoroutineType:
             self._broker.tasks.start(_respond_later(exchange, response))

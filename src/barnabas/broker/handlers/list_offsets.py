@@ -4,6 +4,7 @@
 - Special times: latest -1, earliest -2, max timestamp -3 (version 7), earliest local -4 (8), latest tiered -5 (9),
   earliest pending upload -6 (11). A consumer sees no further than the high watermark, with read_committed (version 2)
   no further than the last stable offset.
+- From version 4 the answer tells the leader epoch of what was found.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from barnabas.protocol.messages.list_offsets_response import (
 
 _CONSUMER: Final = -1
 _READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_EPOCH: Final = 4
 _FIRST_VERSION_OF: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
@@ -87,7 +89,8 @@ def _find(
         )
     if timestamp == LATEST_TIMESTAMP:
         answer.offset = end_offset
-        answer.leader_epoch = partition.leader_epoch
+        if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
+            answer.leader_epoch = partition.leader_epoch
         return
     found = log.offset_for_timestamp(timestamp)
     if found is None or (
@@ -96,7 +99,8 @@ def _find(
         return
     answer.timestamp = found.timestamp
     answer.offset = found.offset
-    answer.leader_epoch = found.leader_epoch
+    if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
+        answer.leader_epoch = found.leader_epoch
 
 
 def _old_style(
