@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PACE_INTERVAL_S: Final = 1.0
+PACE_INTERVAL_S: Final = 0.25
 _UNIQUE_ID_LENGTH: Final = 32
 
 
