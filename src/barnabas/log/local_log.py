@@ -109,6 +109,8 @@ class LocalLog:
             # A segment before the recovery point is not looked at after a crash: its trimmed indexes must be there.
             if flushes_first or self.recovery_point >= self.end.offset:
                 self.flush()
+            # Recovery can tell that a segment has lost its end, but not that there was one.
+            self._sync_directory()
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.adding(segment)
         self._directory_is_dirty = True
@@ -128,9 +130,7 @@ class LocalLog:
             end_offset = self.end.offset
             for segment in self.segments.holding(self.recovery_point, end_offset + 1):
                 segment.flush()
-            if self._directory_is_dirty:
-                self._directory_is_dirty = False
-                self._fs.sync_dir(self.directory)
+            self._sync_directory()
             self.recovery_point = max(self.recovery_point, end_offset)
             self.last_flush_ms = self._clock.now_ms()
 
@@ -233,6 +233,11 @@ class LocalLog:
             segment.change_state(DELETED_SUFFIX)
             self._fs.sync_dir(self.directory)
         self._delete_later(segments)
+
+    def _sync_directory(self) -> None:
+        if self._directory_is_dirty:
+            self._directory_is_dirty = False
+            self._fs.sync_dir(self.directory)
 
     def _delete_later(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
