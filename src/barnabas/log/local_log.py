@@ -30,7 +30,8 @@ class LocalLog:
     __slots__ = (
         "_bounds",
         "_clock",
-        "_directory_is_dirty",
+        "_directory_changes",
+        "_directory_changes_synced",
         "_factory",
         "_flush_lock",
         "_fs",
@@ -62,7 +63,8 @@ class LocalLog:
         self._fs: FileSystem = factory.fs
         self._clock = factory.clock
         self._scheduler = scheduler
-        self._directory_is_dirty = loaded.is_changed
+        self._directory_changes = int(loaded.is_changed)
+        self._directory_changes_synced = 0
         self._flush_lock = threading.Lock()
         self._bounds: list[OffsetBound] = []
         active = self.segments.active
@@ -113,7 +115,7 @@ class LocalLog:
             self._sync_directory()
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.adding(segment)
-        self._directory_is_dirty = True
+        self._directory_changes += 1
         self._set_end(self.end.offset)
         logger.debug("rolled %s", segment.path)
         return segment
@@ -136,7 +138,7 @@ class LocalLog:
 
     def note_new_file(self) -> None:
         """The next flush makes sure that a file which is about to be made is found again."""
-        self._directory_is_dirty = True
+        self._directory_changes += 1
 
     def bound_of(self, offset: int) -> OffsetBound:
         """Where an offset stands, for a reader who must not read beyond it. The last two asked for are remembered."""
@@ -160,7 +162,7 @@ class LocalLog:
             active = self.segments.active
             active.truncate_to(offset)
             active.flush()
-            self._directory_is_dirty = True
+            self._directory_changes += 1
             self._set_end(active.read_next_offset())
         return removed
 
@@ -183,7 +185,7 @@ class LocalLog:
         self.segments = self.segments.without(segments)
         for segment in segments:
             segment.change_state(DELETED_SUFFIX)
-        self._directory_is_dirty = True
+        self._directory_changes += 1
         self._delete_later(segments)
 
     def replace(self, new: Sequence[Segment], old: Sequence[Segment]) -> list[Segment]:
@@ -235,9 +237,10 @@ class LocalLog:
         self._delete_later(segments)
 
     def _sync_directory(self) -> None:
-        if self._directory_is_dirty:
-            self._directory_is_dirty = False
+        changes = self._directory_changes
+        if changes > self._directory_changes_synced:
             self._fs.sync_dir(self.directory)
+            self._directory_changes_synced = changes
 
     def _delete_later(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
