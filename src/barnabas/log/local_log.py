@@ -137,7 +137,7 @@ class LocalLog:
             self.last_flush_ms = self._clock.now_ms()
 
     def note_new_file(self) -> None:
-        """The next flush makes sure that a file which is about to be made is found again."""
+        """Has the next flush make sure that a file which has just been made is found again."""
         self._directory_changes += 1
 
     def bound_of(self, offset: int) -> OffsetBound:

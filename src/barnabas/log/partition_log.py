@@ -296,9 +296,10 @@ class PartitionLog(LogView):
         for update in changes.updates.values():
             producers.apply(update)
         for completed in changes.completed:
-            if completed.is_aborted and not segment.transaction_index.exists:
-                self._local.note_new_file()
+            had_index = segment.transaction_index.exists
             note_aborted(segment, producers, completed)
+            if segment.transaction_index.exists and not had_index:
+                self._local.note_new_file()
             producers.complete(completed)
         for producer_id in changes.ended_verifications:
             producers.end_verification(producer_id)
