@@ -50,7 +50,6 @@ from barnabas.log.names import (
     PARTITION_METADATA,
     parse_partition_dir,
 )
-from barnabas.log.producer_entry import ActiveProducer
 from barnabas.log.producer_replay import note_aborted, rebuild_producer_state
 from barnabas.log.producer_state import NO_GUARD, PRODUCER_ID_EXPIRATION_MS, ProducerState
 from barnabas.log.retention import expired_segments
@@ -61,9 +60,6 @@ from barnabas.model import (
     NO_OFFSET,
     LeaderEpoch,
     Offset,
-    ProducerEpoch,
-    ProducerId,
-    TimestampMs,
     TopicPartition,
 )
 from barnabas.records.analyze import analyze_records
@@ -84,7 +80,6 @@ class PartitionLog(LogView):
         "_fs",
         "_gapless",
         "_policy",
-        "_producers",
         "_validate_fully",
         "_verifies_transactions",
     )
@@ -106,9 +101,8 @@ class PartitionLog(LogView):
         validate_fully: bool,
     ) -> None:
         """Use `open`."""
-        super().__init__(topic_partition, clock, local, guard, epochs, log_start_offset, topic_id)
+        super().__init__(topic_partition, clock, local, guard, epochs, producers, log_start_offset, topic_id)
         self._fs = fs
-        self._producers = producers
         self._gapless = gapless
         self._verifies_transactions = verifies_transactions
         self._validate_fully = validate_fully
@@ -510,28 +504,9 @@ class PartitionLog(LogView):
                     f" not to {id_to_text(topic_id)}"
                 )
 
-    def active_producers(self) -> list[ActiveProducer]:
-        with self._guard:
-            return [
-                ActiveProducer(
-                    producer_id=ProducerId(entry.producer_id),
-                    producer_epoch=ProducerEpoch(entry.producer_epoch),
-                    last_sequence=entry.last_sequence,
-                    last_offset=Offset(entry.last_data_offset),
-                    last_timestamp=TimestampMs(entry.last_timestamp),
-                    coordinator_epoch=entry.coordinator_epoch,
-                    current_txn_start_offset=Offset(entry.current_txn_first_offset),
-                )
-                for entry in self._producers.producers.values()
-            ]
-
     def remove_expired_producers(self) -> None:
         with self._guard:
             self._producers.remove_expired(self._clock.now_ms())
-
-    def has_late_transaction(self, max_transaction_timeout_ms: int) -> bool:
-        with self._guard:
-            return self._producers.has_late_transaction(self._clock.now_ms(), max_transaction_timeout_ms)
 
     def start_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> int:
         """A guard for the first batch of a transaction that the coordinator is asked about; 0 if none is needed."""

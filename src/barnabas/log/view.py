@@ -1,6 +1,6 @@
 """What can be asked of a partition's log: its offsets, its records, and where they stand.
 
-Reads take no lock: they work on the list of segments and the end of the log as they were at one moment.
+Reads of records take no lock: they work on the list of segments and the end of the log as they were at one moment.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ from barnabas.log.file_system import StorageFailure
 from barnabas.log.guard import Guard
 from barnabas.log.local_log import LocalLog
 from barnabas.log.offsets import TimestampAndOffset, find_offset, offsets_before
+from barnabas.log.producer_entry import ActiveProducer
+from barnabas.log.producer_state import ProducerState
 from barnabas.log.read import Isolation, LogReadResult, aborted_transactions, collect_aborted, read_into
 from barnabas.log.segments import Segments
 from barnabas.log.transaction_index import AbortedTransaction
-from barnabas.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
+from barnabas.model import (
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 
 
 class LogView:
@@ -30,6 +40,7 @@ class LogView:
         "_high_watermark",
         "_local",
         "_log_start_offset",
+        "_producers",
         "_topic_id",
         "topic_partition",
     )
@@ -41,6 +52,7 @@ class LogView:
         local: LocalLog,
         guard: Guard,
         epochs: EpochCache,
+        producers: ProducerState,
         log_start_offset: int,
         topic_id: bytes | None,
     ) -> None:
@@ -49,6 +61,7 @@ class LogView:
         self._local = local
         self._guard = guard
         self._epochs = epochs
+        self._producers = producers
         self._topic_id = topic_id
         self._log_start_offset: int = log_start_offset
         self._high_watermark: int = log_start_offset
@@ -180,6 +193,25 @@ class LogView:
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
         """Where the largest known epoch that is not above the given one ends."""
         return self._epochs.end_offset_for(epoch, self._local.end.offset)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        with self._guard:
+            return [
+                ActiveProducer(
+                    producer_id=ProducerId(entry.producer_id),
+                    producer_epoch=ProducerEpoch(entry.producer_epoch),
+                    last_sequence=entry.last_sequence,
+                    last_offset=Offset(entry.last_data_offset),
+                    last_timestamp=TimestampMs(entry.last_timestamp),
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=Offset(entry.current_txn_first_offset),
+                )
+                for entry in self._producers.producers.values()
+            ]
+
+    def has_late_transaction(self, max_transaction_timeout_ms: int) -> bool:
+        with self._guard:
+            return self._producers.has_late_transaction(self._clock.now_ms(), max_transaction_timeout_ms)
 
     def __repr__(self) -> str:
         return (
