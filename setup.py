@@ -50,7 +50,7 @@ HOT_MODULES: list[str] = [
     "log/sparse_index.py",
     "log/time_index.py",
     "log/view.py",
-    "metrics/registry.py",
+    "metrics/instruments.py",
     "model.py",
     "net/channel.py",
     "net/connection.py",

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.metrics import registry
-from barnabas.metrics.registry import Histogram, Registry
+from barnabas.metrics.instruments import Histogram
+from barnabas.metrics.registry import Registry
 
 
 def test_the_text_that_prometheus_reads() -> None:

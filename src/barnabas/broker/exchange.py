@@ -9,7 +9,7 @@ from typing import Final
 from barnabas.broker.quotas import REQUEST_PERCENTAGE, Quotas
 from barnabas.broker.rates import WINDOW_MS
 from barnabas.clock import Clock
-from barnabas.metrics.registry import Counter, Histogram
+from barnabas.metrics.instruments import Counter, Histogram
 from barnabas.net.connection import Connection
 from barnabas.net.outbox import Part
 from barnabas.protocol.apis import Api

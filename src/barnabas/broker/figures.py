@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.log.partition_log import PartitionLog
-from barnabas.metrics.registry import Histogram
+from barnabas.metrics.instruments import Histogram
 from barnabas.net.listener import Connections
 
 LAG_INTERVAL_S: Final = 1.0

@@ -8,9 +8,10 @@ Names are those of Kafka's own metrics as Prometheus users know them: `kafka_ser
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
+
+from barnabas.metrics.instruments import Counter, Histogram
 
 # Upper bounds in seconds, from a tenth of a millisecond to ten seconds: wide enough for a fetch that waits.
 DURATION_BOUNDS_S: Final = (
@@ -35,54 +36,6 @@ SIZE_BOUNDS_BYTES: Final = tuple(float(4**power) for power in range(3, 15))
 
 # A label may come from a client (a topic's name): what asks for more series than this is counted together.
 MAX_SERIES_A_FAMILY: Final = 20_000
-
-
-class Counter:
-    """A figure that only grows. Whoever counts adds to `value`."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-
-class Histogram:
-    """How often a figure fell below each of its bounds."""
-
-    __slots__ = ("_bounds", "_counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...] = DURATION_BOUNDS_S) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    @property
-    def count(self) -> int:
-        return sum(self._counts)
-
-    def quantile(self, fraction: float) -> float:
-        """The upper bound of the bucket in which that fraction of all figures is reached; 0 if there are none."""
-        wanted = fraction * self.count
-        seen = 0
-        for bound, count in zip((*self._bounds, self._bounds[-1]), self._counts, strict=True):
-            seen += count
-            if count and seen >= wanted:
-                return bound
-        return 0.0
-
-    def samples(self) -> Iterable[tuple[str, str, float]]:
-        """Suffix, extra label and figure of each line."""
-        cumulative = 0
-        for bound, count in zip(self._bounds, self._counts, strict=False):
-            cumulative += count
-            yield "_bucket", f'le="{bound:g}"', cumulative
-        yield "_bucket", 'le="+Inf"', self.count
-        yield "_sum", "", self.total
-        yield "_count", "", self.count
 
 
 Reading = Callable[[], float | Iterable[tuple[Mapping[str, str], float]]]

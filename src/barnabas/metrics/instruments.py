@@ -1,0 +1,54 @@
+"""What is counted on the hot path: an attribute to which an integer is added, a list in which one is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+
+class Counter:
+    """A figure that only grows. Whoever counts adds to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Histogram:
+    """How often a figure fell below each of its bounds."""
+
+    __slots__ = ("_bounds", "_counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def quantile(self, fraction: float) -> float:
+        """The upper bound of the bucket in which that fraction of all figures is reached; 0 if there are none."""
+        wanted = fraction * self.count
+        seen = 0
+        for bound, count in zip((*self._bounds, self._bounds[-1]), self._counts, strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return bound
+        return 0.0
+
+    def samples(self) -> Iterable[tuple[str, str, float]]:
+        """Suffix, extra label and figure of each line."""
+        cumulative = 0
+        for bound, count in zip(self._bounds, self._counts, strict=False):
+            cumulative += count
+            yield "_bucket", f'le="{bound:g}"', cumulative
+        yield "_bucket", 'le="+Inf"', self.count
+        yield "_sum", "", self.total
+        yield "_count", "", self.count
