@@ -121,6 +121,9 @@ def test_what_cannot_be_described(client: RawClient, kind: int, name: str, code:
 def test_groups_have_the_brokers_settings_and_subscriptions_none(client: RawClient) -> None:
     entries = describe(client, GROUP, "readers", include_synonyms=True)
     assert entries["consumer.session.timeout.ms"].value == "45000"
+    assert [(each.name, each.source) for each in entries["consumer.session.timeout.ms"].synonyms] == [
+        ("group.consumer.session.timeout.ms", DEFAULT_CONFIG)
+    ]
     assert entries["consumer.heartbeat.interval.ms"].config_source == DEFAULT_CONFIG
     assert describe(client, CLIENT_METRICS, "subscription") == {}
 

@@ -178,8 +178,9 @@ def test_filters_that_mean_nothing(
         ({"ip": "::1"}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
         ({"user": "u"}, {"producer_byte_rate": 0.0}, "must be greater than 0"),
         ({"user": "u"}, {"request_percentage": float("nan")}, "must be greater than 0"),
-        ({"user": "u"}, {"request_percentage": float("inf")}, "too large"),
-        ({"user": "u"}, {"producer_byte_rate": 1e30}, "too large"),
+        ({"user": "u"}, {"request_percentage": float("inf")}, "too large for a DOUBLE"),
+        ({"user": "u"}, {"producer_byte_rate": 1e30}, "too large for a LONG"),
+        ({"ip": "::1"}, {"connection_creation_rate": 2.0**31}, "too large for an INT"),
         ({"user": "u"}, {"producer_byte_rate": 1.5}, "cannot be a fractional value"),
     ],
 )
@@ -198,7 +199,7 @@ def test_an_entity_or_a_key_that_is_named_twice_is_not_changed(client: RawClient
     twice = entry({"user": "u"}, {"producer_byte_rate": 1.0})
     [(_, code, message)] = alter(client, twice, twice)
     assert code == errors.InvalidRequest.code
-    assert "Ignoring duplicate entity" in str(message)
+    assert message == "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"
     repeated = entry({"user": "u"}, {"producer_byte_rate": 1.0})
     repeated.ops = repeated.ops * 2
     [(_, code, message)] = alter(client, repeated)

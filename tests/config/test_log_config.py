@@ -78,7 +78,7 @@ def test_a_bad_value_names_the_setting_the_value_and_what_is_allowed(
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UnknownSetting, match=r"segment\.byte'"):
+    with pytest.raises(UnknownSetting, match=r"segment\.byte$"):
         LogConfig.from_properties({"segment.byte": "1"})
 
 

@@ -133,7 +133,7 @@ REFUSED: list[tuple[NewTopic, type[KafkaError], str]] = [
         "Null value not supported for topic configs: retention.ms,segment.bytes",
     ),
     (NewTopic("t", configs={"retention.ms": "soon"}), InvalidConfig, "retention.ms: 'soon' is not allowed"),
-    (NewTopic("t", configs={"no.such": "1"}), InvalidConfig, "there is no topic setting 'no.such'"),
+    (NewTopic("t", configs={"no.such": "1"}), InvalidConfig, "Unknown topic config name: no.such"),
     (
         NewTopic("t", 1, assignments=[(0, [0])]),
         InvalidRequest,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.config_loggers import change_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
-from barnabas.config.broker_config import validate_dynamic
+from barnabas.config.broker_config import BrokerConfig, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
@@ -27,6 +27,15 @@ from barnabas.errors import InvalidConfig, InvalidRequest, KafkaError
 _LISTENER_SETTINGS: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 # Kafka opens and closes listeners at run time; here they are those of the start.
 _FIXED_SETTINGS: Final = frozenset({"listeners", "listener.security.protocol.map"})
+# Pools of threads grow and shrink by half or double at once.
+_THREADS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
 
 
 class Operation(IntEnum):
@@ -36,6 +45,10 @@ class Operation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
 
 
 class Change(NamedTuple):
@@ -124,7 +137,10 @@ def _check_topic(name: str) -> None:
 
 def _edit_topic(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
     after = _changed(
-        resource, current, TOPIC_SETTINGS.get, "Can't {operation} to key {name} because its type is not LIST."
+        resource,
+        current,
+        TOPIC_SETTINGS.get,
+        "Can't {operation.name} to key {name} because its type is not LIST.",
     )
     config = LogConfig.from_properties(after, defaults=broker.config.log_defaults)
     if config.remote_storage_enable:
@@ -137,7 +153,10 @@ def _edit_topic(broker: Broker, resource: ResourceChange, current: Mapping[str, 
 
 def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
     after = _changed(
-        resource, current, _broker_setting, "Config value {operation} is not allowed for config key: {name}"
+        resource,
+        current,
+        _broker_setting,
+        "Config value {operation.word} is not allowed for config key: {name}",
     )
     per_broker = bool(resource.name)
     config = broker.config
@@ -151,13 +170,30 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
             if name in _FIXED_SETTINGS:
                 raise InvalidConfig(f"{name} cannot be changed at run time")
         validate_dynamic(after, per_broker=per_broker)
-        config.with_dynamic(
+        changed = config.with_dynamic(
             default=config.dynamic_default if per_broker else after,
             broker=after if per_broker else config.dynamic_broker,
         )
+        _check_threads(config, changed)
     except InvalidConfig as error:
         raise InvalidRequest(str(error)) from error
     return after
+
+
+def _check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
+    for name in _THREADS:
+        old, new = before.values[name], after.values[name]
+        assert isinstance(old, int)
+        assert isinstance(new, int)
+        if new == old:
+            continue
+        what = f"Dynamic thread count update validation failed for {name}={new}"
+        if new < 1:
+            raise InvalidConfig(f"{what}, value should be at least 1")
+        if new < old // 2:
+            raise InvalidConfig(f"{what}, value should be at least half the current value {old}")
+        if new > old * 2:
+            raise InvalidConfig(f"{what}, value should not be greater than double the current value {old}")
 
 
 def _broker_setting(name: str) -> Setting | None:
@@ -182,8 +218,10 @@ def _changed(
             after[name] = value
             continue
         setting = setting_of(name)
-        if setting is None or setting.type is not SettingType.LIST:
-            raise InvalidConfig(no_list.format(operation=Operation(operation).name, name=name))
+        if setting is None:
+            raise InvalidConfig(f"Unknown config name: {name}")
+        if setting.type is not SettingType.LIST:
+            raise InvalidConfig(no_list.format(operation=Operation(operation), name=name))
         text = after[name] if name in after else to_text(setting.default) or ""
         items = [item for item in text.split(",") if item]
         for item in value.split(","):

@@ -163,7 +163,7 @@ class LogConfig:
 def topic_setting(name: str) -> Setting:
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
-        raise UnknownSetting(f"there is no topic setting {name!r}")
+        raise UnknownSetting(f"Unknown topic config name: {name}")
     return setting
 
 

@@ -7,8 +7,8 @@ named twice is not changed at all; Kafka refuses it too, after having changed it
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -37,14 +37,16 @@ from barnabas.protocol.messages.alter_client_quotas_response import AlterClientQ
 from barnabas.protocol.messages.alter_client_quotas_response import EntityData as AnsweredEntity
 from barnabas.protocol.messages.alter_client_quotas_response import EntryData as AnsweredEntry
 
-# Quotas by key: the largest whole number that they take, None for those that take fractions.
-CLIENT_KEYS: Final[Mapping[str, int | None]] = {
-    PRODUCER_BYTE_RATE: (1 << 63) - 1,
-    CONSUMER_BYTE_RATE: (1 << 63) - 1,
-    REQUEST_PERCENTAGE: None,
-    CONTROLLER_MUTATION_RATE: None,
+DOUBLE: Final = "a DOUBLE"
+# The largest value of each type; all but one take whole numbers only.
+LARGEST: Final = {"an INT": (1 << 31) - 1, "a LONG": (1 << 63) - 1, DOUBLE: sys.float_info.max}
+CLIENT_KEYS: Final = {
+    PRODUCER_BYTE_RATE: "a LONG",
+    CONSUMER_BYTE_RATE: "a LONG",
+    REQUEST_PERCENTAGE: DOUBLE,
+    CONTROLLER_MUTATION_RATE: DOUBLE,
 }
-IP_KEYS: Final[Mapping[str, int | None]] = {CONNECTION_CREATION_RATE: (1 << 31) - 1}
+IP_KEYS: Final = {CONNECTION_CREATION_RATE: "an INT"}
 _FRACTION: Final = 1e-6
 # The store has a node for each name: these stand for something else there.
 _UNUSABLE_NAMES: Final = frozenset({DEFAULT, ".", ".."})
@@ -95,7 +97,8 @@ def _sides(entity: Sequence[EntityData]) -> Sides:
 
 
 def _shown(sides: Sides) -> str:
-    return f"ClientQuotaEntity(entries={dict(sides)})"
+    names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in sides)
+    return f"ClientQuotaEntity(entries={{{names}}})"
 
 
 async def _entity(sides: Sides) -> QuotaEntity:
@@ -142,15 +145,15 @@ def _checked_operations(entry: EntryData, sides: Sides, *, is_ip: bool) -> list[
     return entry.ops
 
 
-def _check_value(key: str, value: float, keys: Mapping[str, int | None]) -> None:
+def _check_value(key: str, value: float, keys: Mapping[str, str]) -> None:
     if key not in keys:
         raise InvalidRequest(f"Invalid configuration key {key}")
     if not value > 0:
         raise InvalidRequest(f"Quota {key} must be greater than 0")
-    largest = keys[key]
-    if math.isinf(value) or (largest is not None and value > largest):
-        raise InvalidRequest(f"Proposed value for {key} is too large.")
-    if largest is not None and value % 1 > _FRACTION:
+    kind = keys[key]
+    if value > LARGEST[kind]:
+        raise InvalidRequest(f"Proposed value for {key} is too large for {kind}.")
+    if kind != DOUBLE and value % 1 > _FRACTION:
         raise InvalidRequest(f"{key} cannot be a fractional value.")
 
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.broker import Broker
@@ -17,13 +18,10 @@ from barnabas.broker.config_loggers import logger_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
 from barnabas.broker.exchange import Exchange
 from barnabas.config.broker_settings import broker_settings
-from barnabas.config.definition import Setting, to_text
 from barnabas.config.describe import (
-    TYPE_CODES,
     UNKNOWN_TYPE,
     ConfigEntry,
     ConfigSource,
-    ConfigSynonym,
     describe_broker,
     describe_cluster_default,
     describe_topic,
@@ -42,10 +40,11 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
-# Settings of a group, and the broker's that fill in for them.
+# Settings of the broker, and those of a group that they fill in for.
 GROUP_SETTINGS: Final = {
-    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "group.consumer.assignment.interval.ms": "consumer.assignment.interval.ms",
+    "group.consumer.heartbeat.interval.ms": "consumer.heartbeat.interval.ms",
+    "group.consumer.session.timeout.ms": "consumer.session.timeout.ms",
 }
 _FIRST_VERSION_WITH_SOURCES: Final = 1
 
@@ -109,7 +108,15 @@ def _broker_logger(broker: Broker, name: str) -> Iterable[ConfigEntry]:
         raise InvalidRequest("Broker id must not be empty")
     check_broker_name(name, broker.replicas.broker_id)
     return [
-        _plain_entry(logger, level, UNKNOWN_TYPE, source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)
+        ConfigEntry(
+            name=logger,
+            value=level,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+            read_only=False,
+            is_sensitive=False,
+            type_code=UNKNOWN_TYPE,
+            synonyms=(),
+        )
         for logger, level in logger_levels().items()
     ]
 
@@ -125,32 +132,11 @@ def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:
     """A group has no settings of its own yet: they are the broker's."""
     if not name:
         raise InvalidRequest("Group name must not be empty")
-    entries = []
-    for setting, filling_in in GROUP_SETTINGS.items():
-        value = to_text(broker.config.values[filling_in])
-        type_code = TYPE_CODES[broker_settings()[filling_in].setting.type]
-        synonym = ConfigSynonym(name=setting, value=value, source=ConfigSource.DEFAULT_CONFIG)
-        entries.append(_plain_entry(setting, value, type_code, synonyms=(synonym,)))
-    return entries
-
-
-def _plain_entry(
-    name: str,
-    value: str | None,
-    type_code: int,
-    *,
-    source: ConfigSource = ConfigSource.DEFAULT_CONFIG,
-    synonyms: tuple[ConfigSynonym, ...] = (),
-) -> ConfigEntry:
-    return ConfigEntry(
-        name=name,
-        value=value,
-        source=source,
-        read_only=False,
-        is_sensitive=False,
-        type_code=type_code,
-        synonyms=synonyms,
-    )
+    return [
+        replace(entry, name=GROUP_SETTINGS[entry.name], read_only=False)
+        for entry in describe_broker(broker.config)
+        if entry.name in GROUP_SETTINGS
+    ]
 
 
 _DESCRIBERS: Final[dict[ResourceType, Callable[[Broker, str], Iterable[ConfigEntry]]]] = {
@@ -182,7 +168,6 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 def _documentation(name: str) -> str | None:
     """What the setting takes."""
-    setting: Setting | None = TOPIC_SETTINGS.get(name)
-    if setting is None and (row := broker_settings().get(GROUP_SETTINGS.get(name, name))) is not None:
-        setting = row.setting
+    row = broker_settings().get(name) or broker_settings().get(f"group.{name}")
+    setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
     return None if setting is None else setting.describe_allowed()
