@@ -6,10 +6,12 @@ recovered several at a time: reading files and computing checksums run beside ea
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -83,19 +85,21 @@ def load_directory(
         "%s: opening %d logs after %s", directory.path, len(found), "a clean stop" if is_clean else "a crash"
     )
     loading = _Loading(directory, open_log, is_clean, len(found), on_progress, loaded)
-    if is_clean or threads == 1:
-        for name, parsed in found:
-            loading.load(name, parsed)
-        return loaded
-    with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-        futures = [pool.submit(loading.load, name, parsed) for name, parsed in found]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with _without_collections():
+        loading.load_all(found, 1 if is_clean else threads)
     return loaded
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """What is made while logs are opened stays: looking through it for garbage would cost a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _partition_dirs(
@@ -144,6 +148,20 @@ class _Loading:
         self._log_start_offsets = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = directory.read_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT)
         self._cleaned: set[TopicPartition] = set(directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT))
+
+    def load_all(self, found: list[tuple[str, names.PartitionDirName]], threads: int) -> None:
+        if threads == 1:
+            for name, parsed in found:
+                self.load(name, parsed)
+            return
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+            futures = [pool.submit(self.load, name, parsed) for name, parsed in found]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def load(self, name: str, parsed: names.PartitionDirName) -> None:
         partition = parsed.partition
