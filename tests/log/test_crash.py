@@ -5,6 +5,7 @@ BARNABAS_CRASH_HISTORIES sets how many histories are tried, BARNABAS_CRASH_SEED 
 
 from __future__ import annotations
 
+import logging
 import os
 
 import pytest
@@ -16,6 +17,12 @@ HISTORIES = int(os.environ.get("BARNABAS_CRASH_HISTORIES", "1000"))
 FIRST_SEED = int(os.environ.get("BARNABAS_CRASH_SEED", "0"))
 # In as many parts as let several workers share them.
 PARTS = 10
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of recoveries have thousands of warnings; only of a history that runs alone are they worth keeping."""
+    caplog.set_level(logging.DEBUG if HISTORIES == 1 else logging.ERROR, logger="barnabas.log")
 
 
 def run(seed: int) -> None:
