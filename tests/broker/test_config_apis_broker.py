@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas import errors
+from barnabas.broker.maintenance import Pace
+from barnabas.log.cleaner import CleaningAborted
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from tests.broker.config_requests import (
@@ -229,3 +232,21 @@ def test_levels_that_cannot_be(
     # AlterConfigs is older than levels.
     assert alter(client, BROKER_LOGGER, ID, {"root": "INFO"})[0] == errors.InvalidRequest.code
     assert describe_result(client, BROKER_LOGGER, "4").error_code == errors.InvalidRequest.code
+
+
+def test_a_cleaner_that_may_not_read_goes_on_when_it_may() -> None:
+    bounds = [0.0, float("inf")]
+    asked: list[float] = []
+
+    def bytes_per_second() -> float:
+        asked.append(bounds[min(len(asked), 1)])
+        return asked[-1]
+
+    pace = Pace(bytes_per_second, threading.Event())
+    while not asked:
+        pace.on_bytes(1 << 40)
+    assert asked == bounds
+    stopping = threading.Event()
+    stopping.set()
+    with pytest.raises(CleaningAborted):
+        Pace(bytes_per_second, stopping).on_bytes(1)

@@ -32,14 +32,17 @@ class Pace:
         # Compiled code holds the interpreter's lock: whoever waits for it gets it here.
         time.sleep(0)
         self._bytes += size_bytes
-        elapsed_s = time.monotonic() - self._since_s
-        if elapsed_s < PACE_INTERVAL_S:
+        if time.monotonic() - self._since_s < PACE_INTERVAL_S:
             return
-        behind_s = self._bytes / self._bytes_per_second() - elapsed_s
-        if behind_s > 0:
-            self._stopping.wait(behind_s)
+        while (behind_s := self._behind_s()) > 0:
+            if self._stopping.wait(min(behind_s, PACE_INTERVAL_S)):
+                raise CleaningAborted
         self._since_s = time.monotonic()
         self._bytes = 0
+
+    def _behind_s(self) -> float:
+        """The bound may change while there is something to wait for; a bound of nothing is nearly that."""
+        return self._bytes / max(self._bytes_per_second(), 1.0) - (time.monotonic() - self._since_s)
 
 
 class CleanerThread:
