@@ -8,7 +8,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Final
 
 from barnabas.clock import SystemClock
@@ -207,8 +206,7 @@ def _best(*contenders: Timed) -> list[float]:
     best = [float("inf")] * len(contenders)
     for _ in range(ROUNDS):
         for index, contender in enumerate(contenders):
-            with ExitStack() as stack:
-                directory = stack.enter_context(tempfile.TemporaryDirectory())
+            with tempfile.TemporaryDirectory() as directory:
                 gc.collect()
                 best[index] = min(best[index], contender(directory))
     return best
