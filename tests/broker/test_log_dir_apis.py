@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from barnabas import errors
+from barnabas.log import names
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -270,8 +271,8 @@ def test_a_slow_move_is_seen_stopped_and_cut_short_by_deletion(
     assert move(client, slow, target) == 0
     assert move(client, slow, source) == 0
     assert list(found(client, slow)) == [source]
-    names = [DeleteTopicState(name="doomed")]
-    answer = client.ask("DeleteTopics", 6, DeleteTopicsRequest(topics=names, timeout_ms=30_000))
+    doomed_topics = [DeleteTopicState(name="doomed")]
+    answer = client.ask("DeleteTopics", 6, DeleteTopicsRequest(topics=doomed_topics, timeout_ms=30_000))
     assert answer.responses[0].error_code == 0
     assert found(client, doomed) == {}
     until(lambda: not [name for path in directories for name in os.listdir(path) if "doomed" in name])
@@ -338,3 +339,27 @@ def test_a_directory_that_has_failed(tmp_path: Path) -> None:
         assert move(client, lost, directories[0]) == errors.KafkaStorageError.code
         assert move(client, kept, directories[1]) == errors.KafkaStorageError.code
         assert produce(client, "t", batch(b"x"), partition=kept.partition).error_code == 0
+
+
+def test_a_copy_does_not_keep_what_a_crash_has_taken_from_its_original(tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    at = TopicPartition("crashed", 0)
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "crashed")
+        for _ in range(3):
+            produce(client, "crashed", batch(b"x" * 900_000))
+        incremental(client, BROKER, "0", (MOVES_BOUND, SET, "1"))
+        source = place(client, at)
+        target = other(directories, source)
+        assert move(client, at, target) == 0
+        until(lambda: found(client, at)[target].partition_size > 0)
+    for path in directories:
+        os.remove(os.path.join(path, names.CLEAN_SHUTDOWN))
+        os.remove(os.path.join(path, names.RECOVERY_POINT_CHECKPOINT))
+    os.truncate(os.path.join(source, str(at), names.segment_file(0, names.LOG_SUFFIX)), 0)
+    with two_directories(directories) as broker, broker.client() as client:
+        assert {each.partition_size for each in found(client, at).values()} == {0}
+        produce_until_stored(client, "crashed", batch(b"new"))
+        incremental(client, BROKER, "0", (MOVES_BOUND, DELETE, None))
+        wait_for_move(client, at, target)
+        assert everything(client, "crashed", 1) == [b"new"]
