@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.log.checkpoints import MetaProperties, write_meta_properties, write_offsets, write_topic_id
+from barnabas.log.checkpoints import (
+    MetaProperties,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+    write_topic_id,
+)
 from barnabas.log.dump import Row, UnknownFileKind, dump_file
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.model import Offset, TimestampMs, TopicPartition
@@ -43,6 +49,14 @@ def test_small_files(tmp_path: Path) -> None:
     epochs = tmp_path / "leader-epoch-checkpoint"
     epochs.write_text("0\n1\n4 100\n")
     assert dump(epochs) == [{"leader_epoch": 4, "start_offset": 100}]
+
+
+def test_clean_shutdown(tmp_path: Path) -> None:
+    file = tmp_path / ".kafka_cleanshutdown"
+    write_clean_shutdown(FS, str(file), 12)
+    assert dump(file) == [{"broker_epoch": 12}]
+    file.write_text("")
+    assert dump(file) == [{"broker_epoch": -1}]
 
 
 def test_records_of_a_log(tmp_path: Path) -> None:

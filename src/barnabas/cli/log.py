@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +28,7 @@ def log() -> None:
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 def dump(files: tuple[str, ...], with_records: bool, as_json: bool) -> None:
     """Print what FILES say: .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata,
-    meta.properties.
+    meta.properties, .kafka_cleanshutdown.
 
     Exits with 1 if a file is damaged.
     """
@@ -98,20 +99,18 @@ def records(directory: str, topic: str | None, partition: int | None, isolation:
     inspection = _inspect(directory, None)
     for chosen in inspection.partitions(topic, partition):
         for header, record in inspection.records(chosen, level):
-            click.echo(
-                _json(
-                    {
-                        "topic": chosen.topic,
-                        "partition": chosen.partition,
-                        "offset": record.offset,
-                        "timestamp": record.timestamp,
-                        "timestamp_type": header.timestamp_type.label,
-                        "key": _hex(record.key),
-                        "value": _hex(record.value),
-                        "headers": [[name, _hex(value)] for name, value in record.headers],
-                    }
-                )
-            )
+            row = {
+                "topic": chosen.topic,
+                "partition": chosen.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestamp_type": header.timestamp_type.label,
+                "key": _hex(record.key),
+                "value": _hex(record.value),
+                "headers": [[name, _hex(value)] for name, value in record.headers],
+            }
+            # click.echo would flush each line.
+            sys.stdout.write(_json(row) + "\n")
 
 
 @log.command()

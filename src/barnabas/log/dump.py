@@ -37,6 +37,9 @@ class UnknownFileKind(KafkaStorageError):
 def dump_file(fs: FileSystem, path: str, *, with_records: bool = False) -> Iterator[Row]:
     name = os.path.basename(path)
     parsed = names.parse_segment_file(name)
+    if name == names.CLEAN_SHUTDOWN:
+        # That the file is there is what counts: it has no bad content.
+        return iter([{"broker_epoch": checkpoints.read_clean_shutdown(fs, path)}])
     if parsed is None:
         rows = _TEXT_FILES.get(name)
         if rows is None:
