@@ -83,6 +83,8 @@ class LogManager:
         self._incomplete: set[str] = set()
         self.cleaner = CleanerManager(clock, self._logs_with_directories)
         self._is_closed = False
+        # Partitions of which there is a log that waits for its deletion.
+        self._marked: set[TopicPartition] = set()
 
     def open(self, on_progress: OnProgress = lambda _: None) -> None:
         """Locks the directories and opens every log in them.
@@ -98,6 +100,7 @@ class LogManager:
                 except StorageFailure as failure:
                     directory.fail(failure)
             self._load_all(opened, on_progress)
+            self._promote()
             if not self.live_directories():
                 raise KafkaStorageError(
                     f"none of the log directories can be used: {', '.join(each.path for each in self.directories)}"
@@ -126,14 +129,25 @@ class LogManager:
             return
         if not loaded.is_complete:
             self._incomplete.add(directory.path)
-        if self.settings.removes_deleted:
-            for path in loaded.deleted:
+        for path in loaded.deleted:
+            self._marked.add(names.parse_partition_dir(os.path.basename(path)).partition)
+            if self.settings.removes_deleted:
                 self._remove_later(path)
         for registry, logs in ((self._current, loaded.current), (self._future, loaded.future)):
             for log in logs:
                 self._register(registry, log)
         if directory.is_offline:
             self._take_offline(directory)
+
+    def _promote(self) -> None:
+        """Puts copies in place whose originals were marked for deletion just before a crash."""
+        if len(self.live_directories()) < len(self.directories):
+            return
+        for partition, future in list(self._future.items()):
+            if partition in self._marked and partition not in self._current:
+                future.rename_dir(names.partition_dir(partition))
+                self._current[partition] = self._future.pop(partition)
+        self._marked.clear()
 
     def _register(self, registry: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
         with self._changing:
@@ -285,16 +299,20 @@ class LogManager:
         source, future = self._required(partition), self._required(partition, is_future=True)
         with self.cleaner.paused(partition):
             future.flush()
-            future.rename_dir(names.partition_dir(partition))
-            future.update_high_watermark(source.high_watermark)
-            del self._future[partition]
-            self._current[partition] = future
             source_directory, target_directory = self.directory_of(source), self.directory_of(future)
-            self.cleaner.move_checkpoint(source_directory, target_directory, partition)
-            # From here on a crash finds the moved log, and perhaps the old one too: its mark must be on the disk first.
+            # The old log goes first: of two a person would have to choose, and a copy alone is found by `_promote`.
             source.rename_dir(
                 names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
             )
+            try:
+                future.rename_dir(names.partition_dir(partition))
+            except KafkaStorageError:
+                source.rename_dir(names.partition_dir(partition))
+                raise
+            future.update_high_watermark(source.high_watermark)
+            del self._future[partition]
+            self._current[partition] = future
+            self.cleaner.move_checkpoint(source_directory, target_directory, partition)
             self._remove_later(source.directory, source)
         for directory in (target_directory, source_directory):
             self.checkpoint(directory)
