@@ -1,4 +1,8 @@
-"""A partition log beside what the machine can do without one: appending, locating a record, recovering."""
+"""A partition log beside what the machine can do without one: appending, locating a record, recovering.
+
+All is measured in processor time of the one thread that does it, kernel included: the files stay in the page cache, and
+what else runs on the machine counts for neither side.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,9 @@ Timed = Callable[[str], float]
 
 
 def run() -> bool:
-    table = Table("Partition log, on one core", ("", "barnabas", "bare loop", "share", "target", ""))
+    table = Table(
+        "Partition log, on one core, by processor time", ("", "barnabas", "bare loop", "share", "target", "")
+    )
     met = [
         _appends(table),
         _small_appends(table),
@@ -88,10 +94,10 @@ def _idempotent_appends(table: Table) -> bool:
 
     def append(directory: str) -> float:
         log = _open(directory)
-        start = time.perf_counter()
+        start = time.thread_time()
         for batch in batches:
             log.append_as_leader(batch, leader_epoch=1)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     (ours,) = _best(append)
     table.add("the same, idempotent", f"{SMALL_APPENDS / ours:,.0f}/s", "", "", "", "")
@@ -108,10 +114,10 @@ def _locate(table: Table) -> bool:
         offsets = [rng.randrange(log.log_end_offset) for _ in range(READS)]
 
         def read(_: str) -> float:
-            start = time.perf_counter()
+            start = time.thread_time()
             for offset in offsets:
                 log.read(offset, BIG_BYTES, Isolation.LOG_END)
-            return (time.perf_counter() - start) / READS
+            return (time.thread_time() - start) / READS
 
         (ours,) = _best(read)
     met = ours <= LOCATE_S_MAX
@@ -136,9 +142,9 @@ def _recover(table: Table) -> bool:
         log.close()
 
         def recover(_: str) -> float:
-            start = time.perf_counter()
+            start = time.thread_time()
             assert _open(directory).size_bytes == size_bytes
-            return time.perf_counter() - start
+            return time.thread_time() - start
 
         (ours,) = _best(recover)
     rate = size_bytes / ours
@@ -157,10 +163,10 @@ def _recover(table: Table) -> bool:
 def _append(batch: bytes, count: int) -> Timed:
     def append(directory: str) -> float:
         log = _open(directory)
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(count):
             log.append_as_leader(batch, leader_epoch=1)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     return append
 
@@ -169,11 +175,11 @@ def _write(batch: bytes, count: int) -> Timed:
     def write(directory: str) -> float:
         descriptor = os.open(f"{directory}/bare", os.O_RDWR | os.O_CREAT)
         try:
-            start = time.perf_counter()
+            start = time.thread_time()
             for _ in range(count):
                 crc32c(batch)
                 os.write(descriptor, batch)
-            return time.perf_counter() - start
+            return time.thread_time() - start
         finally:
             os.close(descriptor)
 
