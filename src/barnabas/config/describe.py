@@ -96,10 +96,10 @@ def describe_broker(broker: BrokerConfig) -> Iterator[ConfigEntry]:
     table = broker_settings()
     for name, row in table.items():
         if not row.internal:
-            yield _broker_entry(broker, name)
+            yield describe_broker_setting(broker, name)
     for name in {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}:
         if name not in table or table[name].internal:
-            yield _broker_entry(broker, name)
+            yield describe_broker_setting(broker, name)
 
 
 def describe_cluster_default(broker: BrokerConfig) -> Iterator[ConfigEntry]:
@@ -119,7 +119,8 @@ def describe_cluster_default(broker: BrokerConfig) -> Iterator[ConfigEntry]:
         )
 
 
-def _broker_entry(broker: BrokerConfig, name: str) -> ConfigEntry:
+def describe_broker_setting(broker: BrokerConfig, name: str) -> ConfigEntry:
+    """One setting of this broker."""
     sensitive = _is_sensitive(name)
     synonyms = tuple(_broker_synonyms(broker, name))
     value = synonyms[0].value if synonyms else None

@@ -23,6 +23,7 @@ from barnabas.config.describe import (
     ConfigEntry,
     ConfigSource,
     describe_broker,
+    describe_broker_setting,
     describe_cluster_default,
     describe_topic,
 )
@@ -40,11 +41,11 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
-# Settings of the broker, and those of a group that they fill in for.
+# Settings of a group, and the broker's that fill in for them.
 GROUP_SETTINGS: Final = {
-    "group.consumer.assignment.interval.ms": "consumer.assignment.interval.ms",
-    "group.consumer.heartbeat.interval.ms": "consumer.heartbeat.interval.ms",
-    "group.consumer.session.timeout.ms": "consumer.session.timeout.ms",
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
 }
 _FIRST_VERSION_WITH_SOURCES: Final = 1
 
@@ -133,9 +134,8 @@ def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:
     if not name:
         raise InvalidRequest("Group name must not be empty")
     return [
-        replace(entry, name=GROUP_SETTINGS[entry.name], read_only=False)
-        for entry in describe_broker(broker.config)
-        if entry.name in GROUP_SETTINGS
+        replace(describe_broker_setting(broker.config, filling_in), name=setting, read_only=False)
+        for setting, filling_in in GROUP_SETTINGS.items()
     ]
 
 
@@ -168,6 +168,6 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 def _documentation(name: str) -> str | None:
     """What the setting takes."""
-    row = broker_settings().get(name) or broker_settings().get(f"group.{name}")
+    row = broker_settings().get(GROUP_SETTINGS.get(name, name))
     setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
     return None if setting is None else setting.describe_allowed()
