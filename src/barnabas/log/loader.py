@@ -156,7 +156,7 @@ class Loader:
             self._recover_unflushed()
         log_end_offset = self._settle_end()
         if self._has_removed:
-            # Nor must a segment come back.
+            # What the process before removed, or began to, must not come back beside what is about to be written.
             self._fs.sync_dir(self._directory)
         segments = Segments(self._segments)
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
@@ -296,18 +296,19 @@ class Loader:
         segments = Segments(self._segments)
         unflushed = segments.holding(self._recovery_point, _OFFSET_MAX)
         for done, segment in enumerate(unflushed):
-            truncated_bytes = self._recover(segment, cut_on_overflow=True)
-            # The process before may have cut the file, or begun to: what it cut off must not come back behind records
-            # that are about to be appended.
+            is_cut = self._recover(segment, cut_on_overflow=True) > 0
+            # The process before may have cut the file: what it cut off must not come back behind what is appended.
             self._fs.open(segment.path, WRITE).sync()
             following = unflushed[done + 1 :]
-            if following and self._gapless and not truncated_bytes:
+            if following and self._gapless and not is_cut:
                 # The end of the segment may have been lost where no batch was cut in two.
                 end_offset = segment.read_next_offset()
-                if end_offset < following[0].base_offset:
-                    logger.warning("segment %s has lost what followed offset %d", segment.path, end_offset)
-                    truncated_bytes = 1
-            if truncated_bytes:
+                is_cut = end_offset < following[0].base_offset
+                if is_cut:
+                    logger.warning(
+                        "segment %s has lost what followed offset %d", segment.path, end_offset - 1
+                    )
+            if is_cut:
                 self._remove_segments(following)
                 following = []
             if self._on_segment_recovered is not None:
