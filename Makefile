@@ -14,8 +14,8 @@ help: ## what can be made
 setup: ## make .venv with everything in it, compiled where there is a C compiler
 	@tools/install
 
-run: setup ## what there is to run so far: the command line's help
-	@$(BIN)/barnabas $(or $(ARGS),--help)
+run: setup ## a broker in the foreground: port 9092, data in ./barnabas-data
+	@exec $(BIN)/barnabas start $(ARGS)
 
 test: setup ## the whole suite compiled, then the fast tests uncompiled
 	@mkdir -p build
