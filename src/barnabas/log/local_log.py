@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
@@ -25,6 +25,9 @@ from barnabas.records.header import BatchHeader
 
 logger = logging.getLogger(__name__)
 
+# Gets the nanoseconds that a flush has taken, in the thread that flushed.
+OnFlush = Callable[[int], None]
+
 
 class LocalLog:
     __slots__ = (
@@ -36,7 +39,10 @@ class LocalLog:
         "_flush_lock",
         "_fs",
         "_max_segment_ms",
+        "_on_flush",
         "_scheduler",
+        "_seals_begun",
+        "_seals_done",
         "config",
         "directory",
         "end",
@@ -54,6 +60,7 @@ class LocalLog:
         loaded: LoadedLog,
         factory: SegmentFactory,
         scheduler: Scheduler,
+        on_flush: OnFlush | None = None,
     ) -> None:
         self.directory = directory
         self.segments: Segments = loaded.segments
@@ -63,9 +70,12 @@ class LocalLog:
         self._fs: FileSystem = factory.fs
         self._clock = factory.clock
         self._scheduler = scheduler
+        self._on_flush = on_flush
         self._directory_changes = int(loaded.is_changed)
         self._directory_changes_synced = 0
         self._flush_lock = threading.Lock()
+        self._seals_begun = 0
+        self._seals_done = 0
         self._bounds: list[OffsetBound] = []
         active = self.segments.active
         self.end = OffsetBound(loaded.log_end_offset, active.base_offset, active.size_bytes)
@@ -107,7 +117,9 @@ class LocalLog:
             self.segments = self.segments.replacing([active], [segment])
             active.release()
         else:
+            self._seals_begun += 1
             active.become_inactive()
+            self._seals_done += 1
             # A segment before the recovery point is not looked at after a crash: its trimmed indexes must be there.
             if flushes_first or self.recovery_point >= self.end.offset:
                 self.flush()
@@ -129,12 +141,21 @@ class LocalLog:
     def flush(self) -> None:
         """Returns once all that was appended before is on the disk."""
         with self._flush_lock:
-            end_offset = self.end.offset
-            for segment in self.segments.holding(self.recovery_point, end_offset + 1):
+            started_ns = self._clock.monotonic_ns()
+            seals = self._seals_begun
+            is_sealing = seals != self._seals_done
+            segments = self.segments
+            flushed_offset = self.end.offset
+            for segment in segments.holding(self.recovery_point, flushed_offset + 1):
                 segment.flush()
             self._sync_directory()
-            self.recovery_point = max(self.recovery_point, end_offset)
+            if is_sealing or seals != self._seals_begun:
+                # The last segment was sealed meanwhile: its indexes may have been trimmed after they were synced.
+                flushed_offset = segments.active.base_offset
+            self.recovery_point = max(self.recovery_point, flushed_offset)
             self.last_flush_ms = self._clock.now_ms()
+            if self._on_flush is not None:
+                self._on_flush(self._clock.monotonic_ns() - started_ns)
 
     def note_new_file(self) -> None:
         """Has the next flush make sure that a file which has just been made is found again."""
