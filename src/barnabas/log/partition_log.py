@@ -43,7 +43,7 @@ from barnabas.log.epoch_cache import EpochCache
 from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile, StorageFailure
 from barnabas.log.guard import Guard, OnStorageFailure
 from barnabas.log.loader import Loader, OnSegmentRecovered, SegmentFactory
-from barnabas.log.local_log import LocalLog
+from barnabas.log.local_log import LocalLog, OnFlush
 from barnabas.log.names import (
     CLEANED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -128,6 +128,7 @@ class PartitionLog(LogView):
         verifies_transactions: bool = False,
         validate_fully: bool = False,
         on_failure: OnStorageFailure | None = None,
+        on_flush: OnFlush | None = None,
         on_segment_recovered: OnSegmentRecovered | None = None,
     ) -> PartitionLog:
         """Opens the log in the directory, which is made if it is not there, and recovers it if need be.
@@ -158,7 +159,7 @@ class PartitionLog(LogView):
             topic_partition,
             fs=fs,
             clock=clock,
-            local=LocalLog(directory, config, loaded, factory, guard),
+            local=LocalLog(directory, config, loaded, factory, guard, on_flush),
             guard=guard,
             epochs=epochs,
             producers=loaded.producers,
