@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -186,7 +186,9 @@ class Broker:
 
 
 @contextlib.contextmanager
-def broker_on(log_dir: Path, folder: Path, broker_id: int, cluster_id: str) -> Iterator[Broker]:
+def broker_on(
+    log_dir: Path, folder: Path, broker_id: int, cluster_id: str, settings: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
     """Kafka 3.9.1 with its own ZooKeeper, on a log directory that somebody else has written."""
     libraries = jars(V3)
     zookeeper_port, port = _free_port(), _free_port()
@@ -207,6 +209,7 @@ def broker_on(log_dir: Path, folder: Path, broker_id: int, cluster_id: str) -> I
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        **(settings or {}),
     }
     (folder / "server.properties").write_text(
         "".join(f"{name}={value}\n" for name, value in properties.items())
