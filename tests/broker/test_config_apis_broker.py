@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import errors
+from barnabas.broker import config_updates
 from barnabas.broker.maintenance import Pace
 from barnabas.log.cleaner import CleaningAborted
 from barnabas.model import TopicPartition
@@ -105,14 +106,17 @@ def test_defaults_of_topics_reach_open_logs(broker: RunningBroker, client: RawCl
     assert produce(client, "defaults", large).error_code == 0
 
 
-def test_many_topics_follow_in_turns(broker: RunningBroker, client: RawClient) -> None:
-    names = [f"many-{index}" for index in range(150)]
+def test_many_topics_follow_in_turns(
+    broker: RunningBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_updates, "TOPICS_AT_ONCE", 3)
+    names = [f"many-{index}" for index in range(20)]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     answer = client.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
     assert {each.error_code for each in answer.topics} == {0}
     assert incremental(client, BROKER, "", ("log.segment.bytes", SET, "123456")) == (0, None)
     # Requests are answered between the turns; this many are more than there are topics left.
-    for _ in range(200):
+    for _ in range(50):
         describe(client, BROKER, "")
     manager = broker.server.broker.log_manager
     logs = [manager.log(TopicPartition(name, 0)) for name in names]

@@ -206,7 +206,7 @@ def test_a_move_under_load_loses_nothing(
     thread.start()
     try:
         until(lambda: len(sent) > 20)
-        for _ in range(4):
+        for _ in range(2):
             target = other(directories, place(client, at))
             assert move(client, at, target) == 0
             wait_for_move(client, at, target)
