@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.clock import Clock
-from barnabas.errors import KafkaError, KafkaStorageError
+from barnabas.errors import KafkaStorageError
 from barnabas.log import names
 from barnabas.log.cleaner import Cleaned, Cleaner, CleaningAborted, OnBytes
 from barnabas.log.directory import LogDirectory
@@ -162,8 +162,9 @@ class CleanerManager:
         except KafkaStorageError as error:
             logger.info("the cleaning of %s ended: %s", partition, error)
             return None
-        except KafkaError as error:
-            logger.error("%s cannot be cleaned: %s", partition, error)
+        except Exception as error:
+            # Damaged bytes, most likely. Other logs can be cleaned all the same.
+            logger.error("%s cannot be cleaned", partition, exc_info=error)
             self._uncleanable.add(partition)
             return None
         finally:

@@ -85,6 +85,9 @@ class ManagerTasks:
             action()
         except KafkaError as error:
             logger.error("%s: %s", name, error)
+        except Exception:
+            # Whatever went wrong, the next time it may go well.
+            logger.exception("%s failed", name)
         self._scheduler.schedule(name, partial(self._run, name, action, interval_ms), interval_ms)
 
     def _clean(self) -> None:
