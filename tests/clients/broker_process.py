@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -36,6 +37,8 @@ class BrokerProcess:
         self.directory = directory
         self.port = free_port()
         self.overrides = dict(overrides or {})
+        # Resource limits by their number, as setrlimit takes them.
+        self.limits: dict[int, int] = {}
         self.log_file = directory.with_name(f"{directory.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,8 +79,16 @@ class BrokerProcess:
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=self._set_limits if self.limits else None,
             )
+
+    def _set_limits(self) -> None:
+        for number, limit in self.limits.items():
+            resource.setrlimit(number, (limit, limit))
 
     def start(self) -> None:
         self.begin_start()

@@ -2,13 +2,15 @@
 
 A listener accepts a few connections a turn. When the broker has as many connections as it may, nobody is accepted until
 one goes, as in Apache Kafka; an address that has its share is accepted and closed at once. Connections on which nothing
-has moved for too long are closed.
+has moved for too long are closed. Connections never take the last of the process's file descriptors: a log that cannot
+open a file is worse than a client that has to wait.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import resource
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
@@ -29,6 +31,8 @@ BACKLOG: Final = 128
 PAUSE_AFTER_EXHAUSTION_S: Final = 0.5
 EXHAUSTION: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 SYSTEM_DEFAULT: Final = -1
+# Of all descriptors that the process may have, one in so many is for files alone.
+DESCRIPTORS_PER_FILE: Final = 4
 
 
 class CannotListen(OSError):
@@ -60,6 +64,9 @@ class Connections:
         self._count_by_address: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        # The system gives the lowest descriptor that is free: a high one tells that few are left.
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.last_descriptor = descriptors - descriptors // DESCRIPTORS_PER_FILE
         self._probe: Probe | None = None
         self._reaper: TimerHandle | None = None
         self.accepted = 0
@@ -209,9 +216,11 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTION:
                     continue  # The peer has gone before it was accepted.
-                log.error("no connection can be accepted: %s; trying again in half a second", error.strerror)
-                self._stop_accepting()
-                self._pause = self._loop.call_later(PAUSE_AFTER_EXHAUSTION_S, self._end_pause)
+                self._pause_accepting(error.strerror or str(error))
+                return
+            if connected.fileno() > self._connections.last_descriptor:
+                connected.close()
+                self._pause_accepting("the file descriptors that are left are for the logs (ulimit -n)")
                 return
             try:
                 self._connections.admit(
@@ -223,6 +232,11 @@ class Listener:
                 )
             except OSError:
                 connected.close()  # The peer has gone while its socket was set up.
+
+    def _pause_accepting(self, reason: str) -> None:
+        log.error("no connection can be accepted: %s; trying again in half a second", reason)
+        self._stop_accepting()
+        self._pause = self._loop.call_later(PAUSE_AFTER_EXHAUSTION_S, self._end_pause)
 
     def _end_pause(self) -> None:
         self._pause = None
