@@ -16,6 +16,7 @@ from barnabas.log.directory import DirectoryInUse
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.inspection import Inspection
 from barnabas.log.manager import LogManager
+from barnabas.log.names import BadDirectoryName
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.read import Isolation
 from barnabas.log.scheduler import InlineScheduler
@@ -162,6 +163,15 @@ def test_recover(tmp_path: Path) -> None:
     assert file.read_bytes() == whole
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert run("verify", tmp_path).exit_code == 0
+
+
+def test_directory_of_one_partition(tmp_path: Path) -> None:
+    directory = partition(tmp_path)
+    assert [row["offset"] for row in lines(run("records", directory))] == [0]
+    assert run("describe", directory).stdout.startswith("topic-0\n")
+    with pytest.raises(BadDirectoryName, match="what is recovered is the log directory"):
+        run("recover", directory)
+    assert sorted(path.suffix for path in directory.iterdir()) == [".index", ".log", ".timeindex"]
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

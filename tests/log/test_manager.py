@@ -368,12 +368,12 @@ def test_reopened_logs_hold_few_files(tmp_path: Path) -> None:
         pytest.skip("needs /proc to count open files")
     manager = real_manager(tmp_path)
     manager.open()
-    for number in range(100):
+    for number in range(30):
         manager.get_or_create(TopicPartition("t", number), None, is_new=True)
     manager.close()
     before = len(list(descriptors.iterdir()))
     manager = real_manager(tmp_path)
     manager.open()
-    assert len(manager.logs()) == 100
+    assert len(manager.logs()) == 30
     assert len(list(descriptors.iterdir())) <= before + 5
     manager.close()

@@ -38,10 +38,24 @@ READ_BYTES: Final = 1 << 20
 OPEN_ATTEMPTS: Final = 10
 
 
+def is_partition_directory(fs: FileSystem, path: str) -> bool:
+    """Whether the path is the directory of a partition, and not one that holds many."""
+    try:
+        names.parse_partition_dir(os.path.basename(path))
+    except names.BadDirectoryName:
+        return False
+    return any(name.endswith(names.LOG_SUFFIX) for name in fs.list_dir(path))
+
+
 class Inspection:
     """One log directory, as it is at some moment."""
 
     def __init__(self, fs: FileSystem, directory: str, at_ms: int) -> None:
+        """The directory may be that of one partition: then it alone is looked at."""
+        self._only: TopicPartition | None = None
+        if is_partition_directory(fs, directory):
+            directory, name = os.path.split(directory)
+            self._only = names.parse_partition_dir(name).partition
         self._fs = fs
         self._directory = directory
         self._at_ms = at_ms
@@ -61,7 +75,9 @@ class Inspection:
                 logger.warning("%s", error)
                 continue
             chosen = parsed.partition
-            if parsed.mark or (topic is None and chosen.topic == METADATA_TOPIC):
+            if parsed.mark or (topic is None and self._only is None and chosen.topic == METADATA_TOPIC):
+                continue
+            if self._only not in (None, chosen):
                 continue
             if topic in (None, chosen.topic) and partition in (None, chosen.partition):
                 found.append(chosen)

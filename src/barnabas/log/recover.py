@@ -8,10 +8,11 @@ from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.directory_config import infer_log_configs
 from barnabas.log.file_system import FileSystem
+from barnabas.log.inspection import is_partition_directory
 from barnabas.log.manager import LogManager
 from barnabas.log.manager_loading import OnProgress
 from barnabas.log.manager_settings import ManagerSettings
-from barnabas.log.names import parse_partition_dir
+from barnabas.log.names import BadDirectoryName, parse_partition_dir
 from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.verify import partition_directories
 
@@ -24,6 +25,10 @@ def recover_directory(
     Nothing is retained or compacted, and partitions that wait for their deletion still wait. Raises DirectoryInUse if
     a broker runs on the directory.
     """
+    if is_partition_directory(fs, directory):
+        raise BadDirectoryName(
+            f"{directory} is the directory of one partition: what is recovered is the log directory that holds it"
+        )
     topics: dict[str, list[str]] = {}
     for name in partition_directories(fs, directory):
         topic = parse_partition_dir(name).partition.topic
