@@ -25,7 +25,7 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.figures import register_figures
+from barnabas.broker.figures import FlushTimes, register_figures
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.loop_timer import LoopTimer
@@ -124,6 +124,7 @@ class Server:
             config_of=lambda topic: controller.config.topic_config(controller.image.topic_config(topic)),
             settings=_manager_settings(config),
             rng=self._rng,
+            on_flush=FlushTimes(self._metrics).observe,
             # A directory may fail in any thread.
             on_offline=lambda directory, partitions: _call(
                 loop, partial(replicas.take_offline, directory.path, partitions)

@@ -11,9 +11,11 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import ApiFigures, ClientSession, Exchange
 from barnabas.broker.routes import ROUTES, Route
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
 from barnabas.protocol.apis import Api
 from barnabas.protocol.codec import decode_prefix
+from barnabas.protocol.message import field_names
 from barnabas.protocol.requests import decode_request_header
 
 log = logging.getLogger(__name__)
@@ -26,9 +28,11 @@ async def _respond_later(exchange: Exchange, coming: Coroutine[Any, Any, Any]) -
     try:
         response = await coming
     except KafkaError as error:
+        exchange.figures.errors.value += 1
         exchange.connection.close(f"{exchange.api.name}: {error.name}: {error}")
         return
     except Exception:
+        exchange.figures.errors.value += 1
         log.exception("connection from %s closed: %s failed", exchange.connection.peer, exchange.api.name)
         exchange.connection.close()
         return
@@ -83,14 +87,24 @@ class Dispatcher:
             self._broker.quotas,
         )
         endpoint.figures.requests.value += 1
-        endpoint.figures.request_bytes.value += len(frame)
+        endpoint.figures.request_bytes.observe(len(frame))
+        try:
+            self._answer(endpoint, exchange, frame, position)
+        except Exception:
+            # Whatever it is, the connection ends by it.
+            endpoint.figures.errors.value += 1
+            raise
+
+    def _answer(self, endpoint: Endpoint, exchange: Exchange, frame: bytes, position: int) -> None:
+        version = exchange.version
         if not endpoint.first_version <= version <= endpoint.last_version:
             self._refuse_version(endpoint, exchange)
             return
         handle = endpoint.handle
         if handle is None:
             handle = endpoint.handle = endpoint.route.load()
-            endpoint.request_class = api.request_class()
+            endpoint.request_class = endpoint.api.request_class()
+            endpoint.figures.tells_error = "error_code" in field_names(endpoint.api.response_class()())
         assert endpoint.request_class is not None
         # Bytes behind a request are left alone, as in Apache Kafka: librdkafka's Metadata for all topics has three.
         request, _ = decode_prefix(endpoint.request_class, frame, version, position)
@@ -110,6 +124,7 @@ class Dispatcher:
         from barnabas.broker.handlers.api_versions import unsupported_version
 
         exchange.version = 0
+        exchange.figures.errors.value += 1
         exchange.respond(unsupported_version())
 
 
@@ -119,9 +134,13 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
     name = "kafka_network_requestmetrics_"
     requests = metrics.counter(name + "requests_total", "Requests received.", "request")
     errors = metrics.counter(
-        name + "errors_total", "Requests answered with an error of their own.", "request"
+        name + "errors_total",
+        "Requests that failed as a whole: with an error of their own, or the end of the connection.",
+        "request",
     )
-    request_bytes = metrics.counter(name + "requestbytes_total", "Bytes of requests.", "request")
+    request_bytes = metrics.histogram(
+        name + "requestbytes", "Sizes of requests.", "request", bounds=SIZE_BOUNDS_BYTES
+    )
     response_bytes = metrics.counter(name + "responsebytes_total", "Bytes of responses.", "request")
     times = metrics.histogram(
         name + "totaltime_seconds", "Time from the arrival of a request to its response.", "request"

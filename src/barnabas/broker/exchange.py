@@ -9,6 +9,7 @@ from typing import Final
 from barnabas.broker.quotas import REQUEST_PERCENTAGE, Quotas
 from barnabas.broker.rates import WINDOW_MS
 from barnabas.clock import Clock
+from barnabas.errors import NONE
 from barnabas.metrics.instruments import Counter, Histogram
 from barnabas.net.connection import Connection
 from barnabas.net.outbox import Part
@@ -40,13 +41,13 @@ class ClientSession:
 class ApiFigures:
     """What is counted for each API."""
 
-    __slots__ = ("errors", "request_bytes", "requests", "response_bytes", "times_s")
+    __slots__ = ("errors", "request_bytes", "requests", "response_bytes", "tells_error", "times_s")
 
     def __init__(
         self,
         requests: Counter,
         errors: Counter,
-        request_bytes: Counter,
+        request_bytes: Histogram,
         response_bytes: Counter,
         times_s: Histogram,
     ) -> None:
@@ -55,6 +56,8 @@ class ApiFigures:
         self.request_bytes = request_bytes
         self.response_bytes = response_bytes
         self.times_s = times_s
+        # Whether an answer has an error of the whole request: known once the type of the answer is loaded.
+        self.tells_error = False
 
 
 class Exchange:
@@ -121,6 +124,8 @@ class Exchange:
             )
 
     def respond(self, body: Message) -> None:
+        if self.figures.tells_error and getattr(body, "error_code", NONE) != NONE:
+            self.figures.errors.value += 1
         self.throttle_for_time()
         if self.throttle_ms and hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = self.throttle_ms

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from barnabas.broker import topic_figures
 from barnabas.broker.broker import Broker
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metrics.instruments import Histogram
+from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
 
 LAG_INTERVAL_S: Final = 1.0
+
+
+class FlushTimes:
+    """How long flushes of logs take and, by their count, how often there are any. Logs are flushed in any thread."""
+
+    def __init__(self, metrics: Registry) -> None:
+        self._lock = threading.Lock()
+        self._times_s = metrics.histogram(
+            "kafka_log_logflushstats_logflushtime_seconds", "Time that a flush of a partition's log takes."
+        ).labels()
+
+    def observe(self, duration_ns: int) -> None:
+        with self._lock:
+            self._times_s.observe(duration_ns / 1e9)
 
 
 def register_figures(broker: Broker, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
@@ -21,12 +38,12 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
     metrics.gauge(
         "kafka_server_socketservermetrics_connection_count", "Open connections.", lambda: len(connections)
     )
-    metrics.gauge(
+    metrics.total(
         "kafka_server_socketservermetrics_connection_creation_total",
         "Connections accepted.",
         lambda: connections.accepted,
     )
-    metrics.gauge(
+    metrics.total(
         "kafka_server_socketservermetrics_connection_refused_total",
         "Connections refused because their address had its share.",
         lambda: connections.refused,
@@ -79,6 +96,12 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
     )
     for name, help_text, read in readings:
         metrics.gauge(f"kafka_log_log_{name}", help_text, partial(_of_each_log, broker, read))
+    for name, help_text in topic_figures.FIGURES.items():
+        metrics.total(
+            f"kafka_server_brokertopicmetrics_{name.replace('_', '')}_total",
+            help_text,
+            partial(replicas.topic_figures.readings, name),
+        )
     lag = metrics.histogram(
         "barnabas_eventloop_lag_seconds", "How late the event loop was for a timer."
     ).labels()

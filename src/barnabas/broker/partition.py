@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.broker.topic_figures import TopicFigures
 from barnabas.coordination.image import PartitionImage
 from barnabas.errors import (
     FencedLeaderEpoch,
+    KafkaError,
     KafkaStorageError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -31,6 +33,7 @@ class Partition:
     __slots__ = (
         "_broker_id",
         "_on_change",
+        "figures",
         "in_sync",
         "is_leader",
         "is_offline",
@@ -48,12 +51,14 @@ class Partition:
         topic_id: bytes,
         broker_id: BrokerId,
         on_change: Callable[[Partition], None],
+        figures: TopicFigures,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self._broker_id = broker_id
         # Called when a waiting produce, fetch or deletion may have got what it waits for.
         self._on_change = on_change
+        self.figures = figures
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
         self.is_offline = False
@@ -106,6 +111,20 @@ class Partition:
         return log
 
     def append(self, records: Data, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+        figures = self.figures
+        figures.total_produce_requests += 1
+        try:
+            info = self._append(records, acks, origin)
+        except KafkaError as error:
+            figures.count_failed_produce(error, len(records))
+            raise
+        figures.bytes_in += len(records)
+        figures.messages_in += info.last_offset - info.first_offset + 1
+        if info.converted_count:
+            figures.produce_message_conversions += info.converted_count
+        return info
+
+    def _append(self, records: Data, acks: int, origin: AppendOrigin) -> AppendInfo:
         log = self.leader_log()
         # A topic with fewer replicas than min.insync.replicas asks for all that it has.
         if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):

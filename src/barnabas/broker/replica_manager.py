@@ -15,6 +15,7 @@ from typing import Final
 from barnabas.broker.partition import Partition
 from barnabas.broker.purgatory import Purgatory
 from barnabas.broker.timing_wheel import Timer
+from barnabas.broker.topic_figures import BrokerTopicFigures
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.log.partition_log import PartitionLog
@@ -45,6 +46,7 @@ class ReplicaManager:
         self.waiting_fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
         self.waiting_produces = Purgatory(timer, purge_interval=produce_purge_interval)
         self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
+        self.topic_figures = BrokerTopicFigures()
         self._loop = loop
         self._open_log = open_log
         self._executor = executor
@@ -77,7 +79,8 @@ class ReplicaManager:
                 key = TopicPartition(topic.name, index)
                 partition = self._partitions.get(key)
                 if partition is None or partition.topic_id != topic.id:
-                    partition = Partition(key, topic.id, self.broker_id, self._note_change)
+                    figures = self.topic_figures.of(topic.name)
+                    partition = Partition(key, topic.id, self.broker_id, self._note_change, figures)
                     self._partitions[key] = partition
                 partition.apply(image)
                 if partition.log is None and key not in self._opening:
@@ -129,6 +132,7 @@ class ReplicaManager:
         """Forgets topics that are gone; whoever waits for one of their partitions finds out now."""
         removed = []
         for topic in topics:
+            self.topic_figures.remove(topic.name)
             for index in range(len(topic.partitions)):
                 key = TopicPartition(topic.name, index)
                 partition = self._partitions.get(key)

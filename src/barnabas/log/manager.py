@@ -32,6 +32,7 @@ from barnabas.log.checkpoints import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.log.cleaner_manager import CleanerManager
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import FileSystem, StorageFailure
+from barnabas.log.local_log import OnFlush
 from barnabas.log.manager_loading import OnProgress, load_directory
 from barnabas.log.manager_settings import ManagerSettings
 from barnabas.log.partition_log import PartitionLog
@@ -62,6 +63,7 @@ class LogManager:
         settings: ManagerSettings | None = None,
         rng: Random | None = None,
         on_offline: OnOffline = lambda _directory, _partitions: None,
+        on_flush: OnFlush | None = None,
         locks: bool = True,
     ) -> None:
         """`on_offline` is called in whichever thread has met the failure; `locks` is for disks that are not real."""
@@ -73,6 +75,7 @@ class LogManager:
         self._config_of = config_of
         self._rng = Random() if rng is None else rng
         self._on_offline = on_offline
+        self._on_flush = on_flush
         self._locks = locks
         # Held while logs are made, moved and deleted, which takes time; never by whoever reports a failure.
         self._changing = threading.RLock()
@@ -187,6 +190,7 @@ class LogManager:
             producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
             validate_fully=self.settings.validate_fully,
             on_failure=directory.fail,
+            on_flush=self._on_flush,
             on_segment_recovered=on_segment_recovered,
         )
 

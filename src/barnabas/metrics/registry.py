@@ -112,7 +112,11 @@ class Gauge:
             yield f"{self.name}{_label_text(tuple(labels), tuple(labels.values()))} {_number(figure)}"
 
 
-FamilyT = TypeVar("FamilyT", CounterFamily, HistogramFamily, Gauge)
+class Total(Gauge):
+    """A figure that only grows and is counted elsewhere: looked up like a gauge, and a counter for who reads it."""
+
+
+FamilyT = TypeVar("FamilyT", CounterFamily, HistogramFamily, Gauge, Total)
 
 
 class Registry:
@@ -130,6 +134,9 @@ class Registry:
     def gauge(self, name: str, help_text: str, reading: Reading) -> Gauge:
         return self._add(Gauge(name, help_text, reading))
 
+    def total(self, name: str, help_text: str, reading: Reading) -> Total:
+        return self._add(Total(name, help_text, reading))
+
     def render(self) -> str:
         """Everything, in the text exposition format 0.0.4."""
         lines: list[str] = []
@@ -145,7 +152,12 @@ class Registry:
         return family
 
 
-_TYPE_NAMES: Final = {CounterFamily: "counter", HistogramFamily: "histogram", Gauge: "gauge"}
+_TYPE_NAMES: Final = {
+    CounterFamily: "counter",
+    HistogramFamily: "histogram",
+    Gauge: "gauge",
+    Total: "counter",
+}
 
 
 def _number(figure: float) -> str:

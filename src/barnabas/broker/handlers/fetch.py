@@ -19,6 +19,7 @@ from barnabas.broker.fetch_sessions import FetchContext, FetchTarget
 from barnabas.broker.partition import Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import CONSUMER_BYTE_RATE
+from barnabas.broker.topic_figures import TopicFigures
 from barnabas.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -58,7 +59,16 @@ Answered = list[tuple[FetchTarget, PartitionData]]
 class Fetch:
     """A fetch request that is being answered, perhaps in several attempts."""
 
-    __slots__ = ("_broker", "_context", "_isolation", "_request", "exchange", "is_urgent", "size_bytes")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_found",
+        "_isolation",
+        "_request",
+        "exchange",
+        "is_urgent",
+        "size_bytes",
+    )
 
     def __init__(
         self, broker: Broker, exchange: Exchange, request: FetchRequest, context: FetchContext
@@ -68,6 +78,8 @@ class Fetch:
         self._request = request
         self._context = context
         self.size_bytes = 0
+        # Whose figures count the bytes once they are sent.
+        self._found: list[tuple[TopicFigures, int]] = []
         # An error or a diverging epoch is told at once, however few bytes there are.
         self.is_urgent = False
         if context.is_follower:
@@ -80,6 +92,7 @@ class Fetch:
     def read(self) -> Answered:
         """What there is now. Once the first records are found, the others have to fit into what is left."""
         self.size_bytes = 0
+        self._found = []
         self.is_urgent = False
         version = self.exchange.version
         remaining_bytes = min(self._request.max_bytes, self._broker.config.fetch_max_bytes)
@@ -94,8 +107,8 @@ class Fetch:
             answered.append((target, answer))
             try:
                 sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
-                max_bytes = min(target.asked.partition_max_bytes, max(remaining_bytes, 0))
-                self._read_partition(target, answer, max_bytes, sends_first_whole)
+                max_bytes = max(min(target.asked.partition_max_bytes, remaining_bytes), 0)
+                found_bytes = self._read_partition(target, answer, max_bytes, sends_first_whole)
             except KafkaError as error:
                 self.is_urgent = True
                 answer.error_code = error.code
@@ -104,16 +117,36 @@ class Fetch:
                 ):
                     self._tell_leader(target, answer)
                 continue
-            found_bytes = len(answer.records) if answer.records is not None else 0
             self.size_bytes += found_bytes
             remaining_bytes -= found_bytes
         return answered
 
     def _read_partition(
         self, target: FetchTarget, answer: PartitionData, max_bytes: int, sends_first_whole: bool
+    ) -> int:
+        """How many bytes of records there are for the answer."""
+        partition = self._partition(target)
+        figures = partition.figures
+        figures.total_fetch_requests += 1
+        try:
+            self._read_log(partition, target.asked, answer, max_bytes, sends_first_whole)
+        except KafkaError as error:
+            figures.count_failed_fetch(error)
+            raise
+        found_bytes = len(answer.records) if answer.records is not None else 0
+        if found_bytes:
+            self._found.append((figures, found_bytes))
+        return found_bytes
+
+    def _read_log(
+        self,
+        partition: Partition,
+        asked: FetchPartition,
+        answer: PartitionData,
+        max_bytes: int,
+        sends_first_whole: bool,
     ) -> None:
-        asked = target.asked
-        log = self._partition(target).leader_log(asked.current_leader_epoch)
+        log = partition.leader_log(asked.current_leader_epoch)
         if self._context.is_follower:
             raise NotLeaderOrFollower(f"no other broker has a replica of {log.topic_partition}")
         version = self.exchange.version
@@ -130,9 +163,9 @@ class Fetch:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in result.aborted_transactions
             ]
-        answer.records = self._records(result, asked.fetch_offset)
+        answer.records = self._records(result, asked.fetch_offset, partition.figures)
 
-    def _records(self, result: LogReadResult, fetch_offset: int) -> Records:
+    def _records(self, result: LogReadResult, fetch_offset: int, figures: TopicFigures) -> Records:
         if result.records is None:
             return b""
         version = self.exchange.version
@@ -142,11 +175,13 @@ class Fetch:
             return result.records
         if result.first_entry_is_cut:
             return _too_large_message(result.size_bytes)
-        return down_convert(
+        converted = down_convert(
             result.records.read(),
             to_magic=MAGIC_V0 if version < 2 else MAGIC_V1,
             first_offset=Offset(fetch_offset),
-        ).data
+        )
+        figures.fetch_message_conversions += converted.converted_count
+        return converted.data
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
         """Whether the client has read what is no longer there: it is told up to where its log and ours agree."""
@@ -234,6 +269,8 @@ class Fetch:
                 )
             )
             return
+        for figures, found_bytes in self._found:
+            figures.bytes_out += found_bytes
         exchange.throttle_for_time()
         session_id = self._context.session_id(answered, now_ms)
         response = FetchResponse(

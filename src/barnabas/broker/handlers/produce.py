@@ -141,6 +141,7 @@ def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> Produ
     )
     if acks == 0:
         if failure is not None:
+            exchange.figures.errors.value += 1
             exchange.connection.close(f"Produce without acknowledgement failed: {failure.name}: {failure}")
         else:
             exchange.respond_nothing()

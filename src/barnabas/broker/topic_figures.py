@@ -1,0 +1,120 @@
+"""What is counted for each topic: requests, records and bytes, in and out.
+
+Partitions of a topic share its figures, so that counting is an integer added to an attribute. The broker's own figures
+are the sum over all topics, those that have been deleted included: they only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from barnabas.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
+
+# Errors that are in the order of things; the others tell of a request that the broker should have been able to serve.
+_EXPECTED_OF_PRODUCE: Final = (
+    CorruptMessage,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    UnknownTopicOrPartition,
+)
+_EXPECTED_OF_FETCH: Final = (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
+
+
+class TopicFigures:
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_message_conversions",
+        "messages_in",
+        "produce_message_conversions",
+        "total_fetch_requests",
+        "total_produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.total_produce_requests = 0
+        self.failed_produce_requests = 0
+        self.total_fetch_requests = 0
+        self.failed_fetch_requests = 0
+        self.produce_message_conversions = 0
+        self.fetch_message_conversions = 0
+
+    def count_failed_produce(self, error: KafkaError, size_bytes: int) -> None:
+        if isinstance(error, MessageTooLarge | RecordListTooLarge):
+            self.bytes_rejected += size_bytes
+        if not isinstance(error, _EXPECTED_OF_PRODUCE):
+            self.failed_produce_requests += 1
+
+    def count_failed_fetch(self, error: KafkaError) -> None:
+        if not isinstance(error, _EXPECTED_OF_FETCH):
+            self.failed_fetch_requests += 1
+
+
+# Kafka's names of the figures, which Prometheus has in lower case, and what they tell.
+FIGURES: Final[Mapping[str, str]] = {
+    "messages_in": "Records appended.",
+    "bytes_in": "Bytes of records appended.",
+    "bytes_out": "Bytes of records sent to consumers.",
+    "bytes_rejected": "Bytes of records refused because they are too large.",
+    "total_produce_requests": "Appends asked for, by partition.",
+    "failed_produce_requests": "Appends that failed for a reason that is not in the order of things.",
+    "total_fetch_requests": "Reads by consumers, by partition.",
+    "failed_fetch_requests": "Reads that failed for a reason that is not in the order of things.",
+    "produce_message_conversions": "Records appended in another format than they came in.",
+    "fetch_message_conversions": "Records sent in another format than they are kept in.",
+}
+
+
+class BrokerTopicFigures:
+    """The figures of all topics that have partitions here."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, TopicFigures] = {}
+        # What deleted topics have left to the broker's own figures.
+        self._deleted = TopicFigures()
+
+    def of(self, topic: str) -> TopicFigures:
+        """The topic's figures, for its partitions to keep."""
+        return self._by_topic.setdefault(topic, TopicFigures())
+
+    def remove(self, topic: str) -> None:
+        gone = self._by_topic.pop(topic, None)
+        if gone is not None:
+            for name in FIGURES:
+                setattr(self._deleted, name, getattr(self._deleted, name) + getattr(gone, name))
+
+    def readings(self, name: str) -> Iterator[tuple[Mapping[str, str], int]]:
+        """The broker's own figure, without labels, and that of each topic which anybody has used."""
+        topics = list(self._by_topic.items())
+        yield {}, getattr(self._deleted, name) + sum(getattr(figures, name) for _, figures in topics)
+        for topic, figures in topics:
+            if figures.total_produce_requests or figures.total_fetch_requests:
+                yield {"topic": topic}, getattr(figures, name)
