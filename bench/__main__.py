@@ -21,6 +21,9 @@ TABLES: dict[str, tuple[str, str]] = {
     "log": ("bench.log", "append, read, recover"),
     "cleaner": ("bench.cleaner", "compaction"),
     "log_manager": ("bench.log_manager", "10,000 partitions reopened"),
+    "timers": ("bench.timers", "timers added and cancelled, beside a heap"),
+    "broker": ("bench.broker", "a broker beside Apache Kafka"),
+    "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
 }
 
 

@@ -1,0 +1,369 @@
+"""A broker beside Apache Kafka: the same load on both, in turns, in one run.
+
+The load is raw (bench/load.py), so that no client is measured; Java's own tools follow for the view of a client. Both
+brokers run all the time and are loaded one after the other, in an order that changes from round to round. A third
+broker, ours with every record of a batch checked, takes part where that matters. BENCH_SECONDS is the time of one
+load; all others follow from it.
+
+The load needs processor time too. Its column tells how many cores it has kept busy: where one connection comes near
+to one core, the load is measured and not the broker.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import load
+from bench.kafka import ApacheKafka, MeasuredBroker, java_consumer, java_producer
+from bench.table import Table, ratio, verdict
+from tests.peers.kafka_peer import V4, PeerUnavailable, jars
+
+SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "5"))
+WARM_UP_S: Final = 6 * SECONDS
+ROUNDS: Final = 3
+STARTS: Final = 5
+KAFKA_STARTS: Final = 2
+PAIRS: Final = 8
+
+BIG_BYTES: Final = 64 << 10
+SMALL_BYTES: Final = 1 << 10
+FETCH_BYTES: Final = 8 << 20
+CONSUMER_BYTES: Final = 1 << 20
+LATENCIES_A_SECOND: Final = 2_000
+JAVA_RECORDS: Final = max(100_000, int(300_000 * SECONDS))
+JAVA_RECORD_BYTES: Final = 100
+
+SETTLE_S: Final = 1.0
+
+KAFKA: Final = "Apache Kafka"
+OURS: Final = "Barnabas"
+FULL: Final = "Barnabas, full validation"
+LIMIT: Final = "sendfile"
+
+BIG: Final = "produce, 64 KiB batches"
+SMALL: Final = "produce, 1 KB batches"
+P50: Final = "produce one at a time, p50"
+P99: Final = "produce one at a time, p99"
+FETCH: Final = "fetch from the page cache"
+CPU_IN: Final = "broker CPU, in"
+CPU_OUT: Final = "broker CPU, out"
+TOGETHER: Final = f"{PAIRS} producers and {PAIRS} consumers"
+START: Final = "start to first answer"
+IDLE: Final = "memory, idle"
+LOADED: Final = "memory, after load"
+JAVA_PRODUCER: Final = "Java's ProducerPerformance, 100 B"
+JAVA_CONSUMER: Final = "Java's console consumer, 100 B"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure, or the sum of several; who stands for us; what is asked of it, and of its ratio to Kafka's."""
+
+    title: str
+    unit: str
+    figures: tuple[str, ...]
+    contender: str = OURS
+    digits: int = 0
+    value_max: float | None = None
+    ratio_min: float | None = None
+    ratio_max: float | None = None
+
+    @property
+    def target(self) -> str:
+        asked = (
+            f"≤ {self.value_max:g} {self.unit}" if self.value_max is not None else "",
+            f"≥ {self.ratio_min:g}×" if self.ratio_min is not None else "",
+            f"≤ {self.ratio_max:.2g}×" if self.ratio_max is not None else "",
+        )
+        return ", ".join(filter(None, asked))
+
+    def is_met(self, kafka: float, ours: float) -> bool:
+        return (
+            (self.value_max is None or ours <= self.value_max)
+            and (self.ratio_min is None or ours >= self.ratio_min * kafka)
+            and (self.ratio_max is None or ours <= self.ratio_max * kafka)
+        )
+
+    def show(self, value: float) -> str:
+        return f"{value:,.{self.digits}f} {self.unit}"
+
+
+ROWS: Final = (
+    Row(title=BIG, unit="MB/s", figures=(BIG,), ratio_min=2.5),
+    Row(title="  every record checked", unit="MB/s", figures=(BIG,), contender=FULL),
+    Row(title=SMALL, unit="/s", figures=(SMALL,), ratio_min=3.0),
+    Row(title="  every record checked", unit="/s", figures=(SMALL,), contender=FULL),
+    Row(title=P50, unit="µs", figures=(P50,), ratio_max=1.0),
+    Row(title=P99, unit="µs", figures=(P99,), ratio_max=0.8),
+    Row(title=FETCH, unit="MB/s", figures=(FETCH,), ratio_min=1.0),
+    Row(title="  sendfile on loopback, the limit", unit="MB/s", figures=(FETCH,), contender=LIMIT),
+    Row(title=CPU_IN, unit="s/GB", figures=(CPU_IN,), digits=2),
+    Row(title=CPU_OUT, unit="s/GB", figures=(CPU_OUT,), digits=2),
+    Row(title="broker CPU, in and out", unit="s/GB", figures=(CPU_IN, CPU_OUT), digits=2, ratio_max=0.45),
+    Row(title=TOGETHER, unit="MB/s", figures=(TOGETHER,), ratio_min=1.5),
+    # A start that is 7 times as soon takes a seventh of the time.
+    Row(title=START, unit="s", figures=(START,), digits=2, value_max=0.3, ratio_max=1 / 7),
+    Row(title=IDLE, unit="MB", figures=(IDLE,), value_max=45),
+    Row(title=LOADED, unit="MB", figures=(LOADED,), value_max=100),
+    Row(title=JAVA_PRODUCER, unit="/s", figures=(JAVA_PRODUCER,)),
+    Row(title=JAVA_CONSUMER, unit="/s", figures=(JAVA_CONSUMER,)),
+)
+
+
+class Figures:
+    """What was measured, by figure and contender, over all rounds; and the cores that the load has kept busy."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._load_cores: dict[tuple[str, str], list[float]] = defaultdict(list)
+
+    def add(self, figure: str, contender: str, value: float, load_cores: float | None = None) -> None:
+        self._values[figure, contender].append(value)
+        if load_cores is not None:
+            self._load_cores[figure, contender].append(load_cores)
+
+    def of(self, row: Row, contender: str) -> float:
+        return sum(statistics.median(self._values[figure, contender]) for figure in row.figures)
+
+    def load_cores(self, row: Row) -> str:
+        """For Kafka's figure and for ours."""
+        cores = [self._load_cores[row.figures[0], contender] for contender in (KAFKA, row.contender)]
+        return " / ".join(f"{statistics.median(each):.2f}" for each in cores if each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a load has moved, and what that has taken of time and of the load's and the broker's processor time."""
+
+    amount: float
+    spent_s: float
+    load_cpu_s: float
+    broker_cpu_s: float
+
+    @property
+    def per_second(self) -> float:
+        return self.amount / self.spent_s
+
+    @property
+    def load_cores(self) -> float:
+        return self.load_cpu_s / self.spent_s
+
+
+def run() -> bool:
+    try:
+        jars(V4)
+    except PeerUnavailable as reason:
+        print(f"\nNothing to compare with, so no target is shown to be met: {reason}")
+        return False
+    figures = Figures()
+    # Brokers are stopped before their directories go.
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        _measure_starts(folder, figures)
+        kafka = stack.enter_context(ApacheKafka(folder / "kafka"))
+        ours = stack.enter_context(MeasuredBroker(folder / "ours"))
+        full = stack.enter_context(MeasuredBroker(folder / "full", {"barnabas.record.validation": "full"}))
+        turns = [(KAFKA, kafka), (OURS, ours), (FULL, full)]
+        _measure_memory(IDLE, kafka, ours, figures)
+        for contender, broker in turns:
+            _warm(contender, broker)
+        with _sendfile_alone(folder) as limit_port:
+            for number in range(ROUNDS):
+                for contender, broker in turns if number % 2 == 0 else reversed(turns):
+                    _tell(f"round {number + 1} of {ROUNDS}: {contender}")
+                    _load(contender, broker, SECONDS, figures)
+                limit = _measure(lambda: load.fetch_for(limit_port, "limit", FETCH_BYTES, SECONDS))
+                figures.add(FETCH, LIMIT, limit.per_second / 1e6, limit.load_cores)
+        _measure_memory(LOADED, kafka, ours, figures)
+        for contender, broker in turns[:2]:
+            _measure_java(contender, broker, figures)
+    return _report(figures)
+
+
+def _report(figures: Figures) -> bool:
+    table = Table(
+        f"One broker beside Apache Kafka {V4}, {_cores()} cores, medians of {ROUNDS} rounds",
+        ("", KAFKA, OURS, "ratio", "target", "", "load's cores"),
+    )
+    all_met = True
+    for row in ROWS:
+        kafka, ours = figures.of(row, KAFKA), figures.of(row, row.contender)
+        met = row.is_met(kafka, ours)
+        all_met &= met
+        table.add(
+            row.title,
+            row.show(kafka),
+            row.show(ours),
+            ratio(ours / kafka),
+            row.target,
+            verdict(met) if row.target else "",
+            figures.load_cores(row),
+        )
+    table.print()
+    print(
+        "Ratios are ours to Kafka's. CPU is the user and system time that the broker takes for a GB of 64 KiB batches,"
+        "\nfor a GB fetched, and for both. Java's consumer has an assigned partition; the start of Java is counted."
+    )
+    return all_met
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _tell(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _measure_starts(folder: Path, figures: Figures) -> None:
+    """Of brokers with nothing in them. The first start of each is not counted: it fills the page cache."""
+    _tell("starting both, several times")
+    starts: list[tuple[str, Callable[[Path], MeasuredBroker], int]] = [
+        (KAFKA, ApacheKafka, KAFKA_STARTS),
+        (OURS, MeasuredBroker, STARTS),
+    ]
+    for contender, make, count in starts:
+        for number in range(count + 1):
+            with make(folder / f"{contender.split()[0]}-{number}") as broker:
+                if number > 0:
+                    figures.add(START, contender, broker.started_in_s)
+
+
+def _measure_memory(figure: str, kafka: MeasuredBroker, ours: MeasuredBroker, figures: Figures) -> None:
+    time.sleep(SETTLE_S)
+    for contender, broker in ((KAFKA, kafka), (OURS, ours)):
+        figures.add(figure, contender, load.resident_mb(broker.pid))
+
+
+def _warm(contender: str, broker: MeasuredBroker) -> None:
+    """All that will be measured, in short turns: a virtual machine compiles what it has seen often."""
+    _tell(f"warming for {WARM_UP_S:g} s: {contender}")
+    end_s = time.monotonic() + WARM_UP_S
+    while time.monotonic() < end_s:
+        _load(contender, broker, max(0.1, SECONDS / 5), Figures())
+
+
+def _load(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+    port, pid = broker.port, broker.pid
+    big, small = load.batch_of(BIG_BYTES), load.batch_of(SMALL_BYTES)
+    with _topic(broker, "big") as topic:
+        produced = _measure(lambda: load.produce_for(port, topic, big, seconds) * len(big), pid)
+        figures.add(BIG, contender, produced.per_second / 1e6, produced.load_cores)
+        figures.add(CPU_IN, contender, produced.broker_cpu_s / produced.amount * 1e9)
+        if contender != FULL:
+            fetched = _measure(lambda: load.fetch_for(port, topic, FETCH_BYTES, seconds), pid)
+            figures.add(FETCH, contender, fetched.per_second / 1e6, fetched.load_cores)
+            figures.add(CPU_OUT, contender, fetched.broker_cpu_s / fetched.amount * 1e9)
+    with _topic(broker, "small") as topic:
+        produced = _measure(lambda: load.produce_for(port, topic, small, seconds), pid)
+        figures.add(SMALL, contender, produced.per_second, produced.load_cores)
+    if contender == FULL:
+        return
+    with _topic(broker, "single") as topic:
+        latencies_s = load.produce_latencies(port, topic, small, max(100, int(LATENCIES_A_SECOND * seconds)))
+        percentiles_s = statistics.quantiles(latencies_s, n=100)
+        figures.add(P50, contender, percentiles_s[49] * 1e6)
+        figures.add(P99, contender, percentiles_s[98] * 1e6)
+    with _topic(broker, "pairs", PAIRS) as topic:
+        moved = _together(broker, topic, big, seconds)
+        figures.add(TOGETHER, contender, moved.per_second / 1e6, moved.load_cores)
+
+
+@contextmanager
+def _topic(broker: MeasuredBroker, name: str, partitions: int = 1) -> Iterator[str]:
+    """A topic of its own for one load, since a broker may still be deleting the last one of a name."""
+    unique = f"{name}-{time.monotonic_ns()}"
+    broker.create_topic(unique, partitions)
+    yield unique
+    broker.delete_topic(unique)
+
+
+def _measure(work: Callable[[], float], broker_pid: int | None = None) -> Measured:
+    broker_cpu_s = load.cpu_seconds(broker_pid) if broker_pid is not None else 0.0
+    start_cpu_s, start_s = time.process_time(), time.perf_counter()
+    amount = work()
+    return Measured(
+        amount=amount,
+        spent_s=time.perf_counter() - start_s,
+        load_cpu_s=time.process_time() - start_cpu_s,
+        broker_cpu_s=load.cpu_seconds(broker_pid) - broker_cpu_s if broker_pid is not None else 0.0,
+    )
+
+
+def _together(broker: MeasuredBroker, topic: str, batch: bytes, seconds: float) -> Measured:
+    """Producers and consumers at once, each with a partition and a process of its own; bytes in and out are added."""
+    broker_cpu_s = load.cpu_seconds(broker.pid)
+    tasks = [
+        (role, broker.port, topic, partition, batch, seconds)
+        for partition in range(PAIRS)
+        for role in ("producer", "consumer")
+    ]
+    # A fork has all modules loaded. The pool hands the next task to a free process, and none is free before its end.
+    with multiprocessing.get_context("fork").Pool(len(tasks)) as pool:
+        parts = pool.starmap_async(_take_part, tasks, chunksize=1).get(seconds + load.TIMEOUT_S)
+    return Measured(
+        amount=sum(part.amount for part in parts),
+        spent_s=max(part.spent_s for part in parts),
+        load_cpu_s=sum(part.load_cpu_s for part in parts),
+        broker_cpu_s=load.cpu_seconds(broker.pid) - broker_cpu_s,
+    )
+
+
+def _take_part(role: str, port: int, topic: str, partition: int, batch: bytes, seconds: float) -> Measured:
+    if role == "producer":
+        return _measure(lambda: load.produce_for(port, topic, batch, seconds, partition) * len(batch))
+    return _measure(lambda: load.consume_for(port, topic, partition, CONSUMER_BYTES, seconds))
+
+
+@contextmanager
+def _sendfile_alone(folder: Path) -> Iterator[int]:
+    """A port where any fetch is answered with the same bytes of a file, and nothing else is done."""
+    path = folder / "limit"
+    path.write_bytes(os.urandom(FETCH_BYTES))
+    request_bytes = len(load.fetch_frame("limit", 0, FETCH_BYTES))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = multiprocessing.get_context("fork").Process(
+            target=_send_file, args=(listener, path, request_bytes), daemon=True
+        )
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            serving.kill()
+            serving.join()
+
+
+def _send_file(listener: socket.socket, path: Path, request_bytes: int) -> None:
+    """Serves one connection after the other until the process is ended."""
+    request = bytearray(request_bytes)
+    with path.open("rb") as file:
+        while True:
+            connected, _ = listener.accept()
+            with connected:
+                while connected.recv_into(request, request_bytes, socket.MSG_WAITALL) == request_bytes:
+                    connected.send(struct.pack(">i", FETCH_BYTES), socket.MSG_MORE)
+                    sent = 0
+                    while sent < FETCH_BYTES:
+                        sent += os.sendfile(connected.fileno(), file.fileno(), sent, FETCH_BYTES - sent)
+
+
+def _measure_java(contender: str, broker: MeasuredBroker, figures: Figures) -> None:
+    _tell(f"Java's clients: {contender}")
+    with _topic(broker, "java") as topic:
+        figures.add(
+            JAVA_PRODUCER, contender, java_producer(broker.port, topic, JAVA_RECORDS, JAVA_RECORD_BYTES)
+        )
+        figures.add(JAVA_CONSUMER, contender, java_consumer(broker.port, topic, JAVA_RECORDS))

@@ -1,0 +1,151 @@
+"""Brokers to be measured, each in a process of its own: Apache Kafka as its start script runs it, and Barnabas.
+
+Both take the same settings. Topics that are deleted leave the disk at once, so that a run needs little room and what
+one broker has left to be written does not slow down the other.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata_request import MetadataRequest
+from bench import load
+from tests.clients.broker_process import BrokerProcess, free_port
+from tests.peers.kafka_peer import V4, jars, run_tool
+
+# These bound a wait on a busy machine; they are not what is expected.
+ANSWER_TIMEOUT_S: Final = 240
+POLL_S: Final = 0.002
+
+SETTINGS: Final = {
+    "auto.create.topics.enable": "false",
+    "log.segment.delete.delay.ms": "0",
+}
+HEAP: Final = ("-Xmx1G", "-Xms1G")
+# What Apache Kafka's own start script gives to Java.
+JAVA_OPTIONS: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+
+
+class MeasuredBroker(BrokerProcess):
+    """Barnabas, from the package that is installed."""
+
+    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, {**SETTINGS, **(overrides or {})})
+        self.started_in_s = 0.0
+
+    def start(self) -> None:
+        """Returns when the broker has answered a Metadata request; `started_in_s` tells after how long."""
+        start = time.perf_counter()
+        self.begin_start()
+        assert self._process is not None
+        while not _answers(self.port):
+            spent_s = time.perf_counter() - start
+            assert self._process.poll() is None, f"the broker ended:\n{self.log_text()[-4000:]}"
+            assert spent_s < ANSWER_TIMEOUT_S, f"no answer in {spent_s:.0f} s:\n{self.log_text()[-4000:]}"
+            time.sleep(POLL_S)
+        self.started_in_s = time.perf_counter() - start
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Returns when every partition can be read: Apache Kafka names leaders that do not know it yet."""
+        load.create_topic(self.port, name, partitions)
+        asked = [FetchPartition(partition=number, partition_max_bytes=1) for number in range(partitions)]
+        request = FetchRequest(
+            replica_id=-1, max_bytes=1, session_epoch=-1, topics=[FetchTopic(topic=name, partitions=asked)]
+        )
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        with load.connect(self.port) as connected:
+            while time.monotonic() < deadline_s:
+                [topic] = load.ask(connected, "Fetch", load.FETCH_VERSION, request).responses
+                if all(partition.error_code == 0 for partition in topic.partitions):
+                    return
+                time.sleep(POLL_S)
+        raise TimeoutError(f"topic {name} cannot be read after {ANSWER_TIMEOUT_S} s")
+
+    def delete_topic(self, name: str) -> None:
+        with load.connect(self.port) as connected:
+            request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
+            [answer] = load.ask(connected, "DeleteTopics", 4, request).responses
+        assert answer.error_code == 0, answer
+
+
+class ApacheKafka(MeasuredBroker):
+    """The newest Apache Kafka on one node, its controller in the same process."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        controller = f"127.0.0.1:{free_port()}"
+        properties = {
+            **self.overrides,
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(directory),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+        }
+        self._properties = directory.with_name(f"{directory.name}.properties")
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        cluster_id = str(uuid.uuid4())
+        run_tool(V4, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+
+    def command(self) -> list[str]:
+        libraries = f"{jars(V4)}/*"
+        return ["java", *HEAP, *JAVA_OPTIONS, "-cp", libraries, "kafka.Kafka", str(self._properties)]
+
+
+def _answers(port: int) -> bool:
+    """Whether the broker is there and says so in its own metadata."""
+    try:
+        with load.connect(port) as connected:
+            return bool(load.ask(connected, "Metadata", 4, MetadataRequest(topics=[])).brokers)
+    except OSError:
+        return False
+
+
+def java_producer(port: int, topic: str, records: int, record_bytes: int) -> float:
+    """Records a second that Kafka's ProducerPerformance tells of a run of its own."""
+    told = run_tool(
+        V4,
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers=127.0.0.1:{port}", "acks=1"),
+    )
+    summary = told.splitlines()[-1]
+    count, _, rest = summary.partition(" records sent, ")
+    assert int(count) == records, told
+    return float(rest.partition(" records/sec")[0])
+
+
+def java_consumer(port: int, topic: str, records: int) -> float:
+    """Records a second through Kafka's console consumer with an assigned partition, the start of Java included.
+
+    ConsumerPerformance subscribes in a group, which a broker without groups has no answer for.
+    """
+    start = time.perf_counter()
+    run_tool(
+        V4,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", f"127.0.0.1:{port}", "--topic", topic, "--partition", "0"),
+        *("--offset", "earliest", "--max-messages", str(records), "--timeout-ms", "60000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"),
+    )
+    return records / (time.perf_counter() - start)
