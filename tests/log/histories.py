@@ -2,11 +2,13 @@
 
 A history is a sequence of steps: appends of every kind, flushes, rolls, deletions, truncations, cleanings, checkpoints,
 stops and crashes. A crash comes between two steps or in the middle of one, opening the log after a crash included. It
-is a power cut, which loses and garbles what was not synced, or the end of the process, which loses nothing.
+is a power cut, which loses and garbles what was not synced, or the end of the process, which loses nothing. Now and
+then the disk fails once, and the log is opened anew.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -14,6 +16,7 @@ from typing import Final
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
+from barnabas.errors import KafkaStorageError
 from barnabas.log.checkpoints import read_offsets, write_offsets
 from barnabas.log.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from barnabas.log.partition_log import PartitionLog
@@ -31,6 +34,8 @@ ROOT: Final = "/data"
 PARTITION: Final = TopicPartition("topic", 0)
 DIRECTORY: Final = f"{ROOT}/{PARTITION}"
 PRODUCERS: Final = 3
+CRASHED: Final = "which crashed"
+FAILED: Final = "which failed"
 
 
 class DeferredScheduler:
@@ -82,13 +87,20 @@ class History:
             self.previous = self.state
             if self.rng.random() < 0.08:
                 self.fs.crash_after(self.rng.randrange(12))
+            elif self.rng.random() < 0.04:
+                self._inject()
             try:
                 step(self)
             except SimulatedCrash:
-                self.steps.append("which crashed")
+                self.steps.append(CRASHED)
                 self._crash()
+            except KafkaStorageError:
+                self._reopen_after_failure()
             else:
                 self.fs.crash_after(1 << 60)
+                if self.log.failure:
+                    self._reopen_after_failure()
+                self.fs.faults.clear()
         self.steps.append("the end")
         self._crash()
 
@@ -335,11 +347,27 @@ class History:
 
     # Crashes.
 
+    def _inject(self) -> None:
+        """Has one operation fail, not far from here."""
+        error_number = self.rng.choice((errno.EIO, errno.ENOSPC, errno.EROFS))
+        operation = self.rng.choice(("write", "sync", "rename", "truncate", "create", "remove"))
+        self.fs.inject(ROOT, error_number, operations=(operation,), remaining=1, skip=self.rng.randrange(4))
+
+    def _reopen_after_failure(self) -> None:
+        """The disk is well again; the process goes on, and opens the log once more."""
+        self.steps.append(FAILED)
+        self.fs.faults.clear()
+        self.fs.crash_after(1 << 60)
+        self.log.close()
+        self._crash()
+
     def _crash(self) -> None:
-        is_kill = self.rng.random() < 0.3
-        is_in_step = bool(self.steps) and self.steps[-1] == "which crashed"
-        self.steps.append("kill" if is_kill else "power cut")
-        self.fs = self.fs.kill() if is_kill else self.fs.crash(self.rng)
+        is_failure = self.steps[-1] == FAILED
+        is_kill = is_failure or self.rng.random() < 0.3
+        is_in_step = self.steps[-1] in (CRASHED, FAILED)
+        if not is_failure:
+            self.steps.append("kill" if is_kill else "power cut")
+            self.fs = self.fs.kill() if is_kill else self.fs.crash(self.rng)
         self.scheduler = DeferredScheduler()
         for _ in range(3):
             if self.rng.random() < 0.15:

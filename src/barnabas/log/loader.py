@@ -144,6 +144,7 @@ class Loader:
         self._on_segment_recovered = on_segment_recovered
         self._names: dict[str, SegmentFileName] = {}
         self._segments: list[Segment] = []
+        self._deleted: list[int] = []
         self._is_changed = not clean_shutdown
         self._has_removed = False
 
@@ -193,7 +194,9 @@ class Loader:
         return [(name, parsed) for name, parsed in self._names.items() if parsed.state == state]
 
     def _remove_unfinished(self) -> None:
-        for name, _ in self._in_state(DELETED_SUFFIX):
+        for name, parsed in self._in_state(DELETED_SUFFIX):
+            if parsed.kind == LOG_SUFFIX:
+                self._deleted.append(parsed.base_offset)
             self._remove(name)
         cleaned = self._in_state(CLEANED_SUFFIX)
         first_cleaned = min((parsed.base_offset for _, parsed in cleaned), default=_OFFSET_MAX)
@@ -301,13 +304,7 @@ class Loader:
             self._fs.open(segment.path, WRITE).sync()
             following = unflushed[done + 1 :]
             if following and self._gapless and not is_cut:
-                # The end of the segment may have been lost where no batch was cut in two.
-                end_offset = segment.read_next_offset()
-                is_cut = end_offset < following[0].base_offset
-                if is_cut:
-                    logger.warning(
-                        "segment %s has lost what followed offset %d", segment.path, end_offset - 1
-                    )
+                is_cut = self._has_lost_its_end(segment, following[0])
             if is_cut:
                 self._remove_segments(following)
                 following = []
@@ -315,6 +312,19 @@ class Loader:
                 self._on_segment_recovered(len(following))
             if not following:
                 break
+
+    def _has_lost_its_end(self, segment: Segment, following: Segment) -> bool:
+        """Whether batches are missing before the following segment, though none was cut in two.
+
+        Of old segments that were being deleted, one may be gone and an older one back.
+        """
+        end_offset = segment.read_next_offset()
+        if end_offset >= following.base_offset:
+            return False
+        if any(end_offset <= base_offset < following.base_offset for base_offset in self._deleted):
+            return False
+        logger.warning("segment %s has lost what followed offset %d", segment.path, end_offset - 1)
+        return True
 
     def _recover(self, segment: Segment, *, cut_on_overflow: bool = False) -> int:
         """Checks the segment and rebuilds its indexes, with the producers' state as it was at its base offset.

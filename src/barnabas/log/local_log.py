@@ -264,8 +264,16 @@ class LocalLog:
             self._directory_changes_synced = changes
 
     def _delete_later(self, segments: Sequence[Segment]) -> None:
+        if not segments:
+            return
+        action = partial(self._delete_files, segments)
+        self._scheduler.schedule("delete-file", action, self.config.file_delete_delay_ms)
+
+    def _delete_files(self, segments: Sequence[Segment]) -> None:
+        # Until all of them are surely renamed, those that are tell recovery why there is a hole.
+        self._sync_directory()
         for segment in segments:
-            self._scheduler.schedule("delete-file", segment.delete, self.config.file_delete_delay_ms)
+            segment.delete()
 
     def _forget_bounds(self) -> None:
         self._bounds = []
