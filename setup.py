@@ -27,6 +27,7 @@ HOT_MODULES: list[str] = [
     "broker/rates.py",
     "broker/replica_manager.py",
     "broker/timing_wheel.py",
+    "broker/topic_figures.py",
     "clock.py",
     "log/append.py",
     "log/cleaner_filter.py",
