@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.routes import ROUTES
 from barnabas.protocol.apis import APIS
 
 ROOT = Path(__file__).parents[1]
@@ -69,11 +70,16 @@ def test_the_tour_is_not_empty() -> None:
 
 def test_the_table_of_apis() -> None:
     text = (ROOT / "docs" / "COMPATIBILITY.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| (\w+) \| ([\d-]+) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| ([\d-]+) \| ([\d–-]+) \|", text, re.MULTILINE)
+    advertised = {route.api.key: versions(route.first_version, route.last_version) for route in ROUTES}
     assert rows == [
-        (str(api.key), api.name, "-".join(sorted({str(api.first_version), str(api.last_version)}, key=int)))
+        (str(api.key), api.name, versions(api.first_version, api.last_version), advertised.get(api.key, "–"))
         for api in APIS
     ]
+
+
+def versions(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def test_links_lead_somewhere() -> None:

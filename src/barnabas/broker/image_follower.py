@@ -13,7 +13,7 @@ from barnabas.broker.replica_manager import ReplicaManager, changed_topics
 from barnabas.coordination.controller import Controller, FoundPartition
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.log.manager import LogManager
-from barnabas.model import LeaderEpoch, ProducerId, TopicPartition
+from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,8 @@ class ImageFollower:
         adopted = await self._controller.adopt_topics(
             {
                 each.topic_partition: FoundPartition(
-                    topic_id=each.topic_id, leader_epoch=each.latest_epoch or LeaderEpoch(-1)
+                    topic_id=each.topic_id,
+                    leader_epoch=NO_LEADER_EPOCH if each.latest_epoch is None else each.latest_epoch,
                 )
                 for each in unknown
             }
