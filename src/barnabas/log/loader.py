@@ -144,7 +144,6 @@ class Loader:
         self._on_segment_recovered = on_segment_recovered
         self._names: dict[str, SegmentFileName] = {}
         self._segments: list[Segment] = []
-        self._deleted: list[int] = []
         self._is_changed = not clean_shutdown
         self._has_removed = False
 
@@ -194,9 +193,7 @@ class Loader:
         return [(name, parsed) for name, parsed in self._names.items() if parsed.state == state]
 
     def _remove_unfinished(self) -> None:
-        for name, parsed in self._in_state(DELETED_SUFFIX):
-            if parsed.kind == LOG_SUFFIX:
-                self._deleted.append(parsed.base_offset)
+        for name, _ in self._in_state(DELETED_SUFFIX):
             self._remove(name)
         cleaned = self._in_state(CLEANED_SUFFIX)
         first_cleaned = min((parsed.base_offset for _, parsed in cleaned), default=_OFFSET_MAX)
@@ -314,14 +311,9 @@ class Loader:
                 break
 
     def _has_lost_its_end(self, segment: Segment, following: Segment) -> bool:
-        """Whether batches are missing before the following segment, though none was cut in two.
-
-        Of old segments that were being deleted, one may be gone and an older one back.
-        """
+        """Whether batches are missing before the following segment, though none was cut in two."""
         end_offset = segment.read_next_offset()
         if end_offset >= following.base_offset:
-            return False
-        if any(end_offset <= base_offset < following.base_offset for base_offset in self._deleted):
             return False
         logger.warning("segment %s has lost what followed offset %d", segment.path, end_offset - 1)
         return True

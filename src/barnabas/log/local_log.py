@@ -124,7 +124,7 @@ class LocalLog:
             if flushes_first or self.recovery_point >= self.end.offset:
                 self.flush()
             # Recovery can tell that a segment has lost its end, but not that there was one.
-            self._sync_directory()
+            self.sync_directory()
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.adding(segment)
         self._directory_changes += 1
@@ -148,7 +148,7 @@ class LocalLog:
             flushed_offset = self.end.offset
             for segment in segments.holding(self.recovery_point, flushed_offset + 1):
                 segment.flush()
-            self._sync_directory()
+            self.sync_directory()
             if is_sealing or seals != self._seals_begun:
                 # The last segment was sealed meanwhile: its indexes may have been trimmed after they were synced.
                 flushed_offset = segments.active.base_offset
@@ -156,6 +156,13 @@ class LocalLog:
             self.last_flush_ms = self._clock.now_ms()
             if self._on_flush is not None:
                 self._on_flush(self._clock.monotonic_ns() - started_ns)
+
+    def sync_directory(self) -> None:
+        """Returns once all names that have been made or changed are on the disk."""
+        changes = self._directory_changes
+        if changes > self._directory_changes_synced:
+            self._fs.sync_dir(self.directory)
+            self._directory_changes_synced = changes
 
     def note_new_file(self) -> None:
         """Has the next flush make sure that a file which has just been made is found again."""
@@ -200,14 +207,18 @@ class LocalLog:
             self._set_end(offset)
         return removed
 
-    def remove_oldest(self, segments: list[Segment]) -> None:
-        """Takes the segments out of the log; their files go later, so that readers may finish with them."""
+    def remove_oldest(self) -> Segment:
+        """Takes the first segment out of the log; its files go later, so that readers may finish with them.
+
+        The directory must have been synced since the last one went: after a crash there must be no hole between them.
+        """
         self._forget_bounds()
-        self.segments = self.segments.without(segments)
-        for segment in segments:
-            segment.change_state(DELETED_SUFFIX)
+        oldest = self.segments.all[0]
+        self.segments = self.segments.without([oldest])
+        oldest.change_state(DELETED_SUFFIX)
         self._directory_changes += 1
-        self._delete_later(segments)
+        self._delete_later([oldest])
+        return oldest
 
     def replace(self, new: Sequence[Segment], old: Sequence[Segment]) -> list[Segment]:
         """Puts cleaned segments in the place of those they were made of; the old ones that had no namesake."""
@@ -257,23 +268,9 @@ class LocalLog:
             self._fs.sync_dir(self.directory)
         self._delete_later(segments)
 
-    def _sync_directory(self) -> None:
-        changes = self._directory_changes
-        if changes > self._directory_changes_synced:
-            self._fs.sync_dir(self.directory)
-            self._directory_changes_synced = changes
-
     def _delete_later(self, segments: Sequence[Segment]) -> None:
-        if not segments:
-            return
-        action = partial(self._delete_files, segments)
-        self._scheduler.schedule("delete-file", action, self.config.file_delete_delay_ms)
-
-    def _delete_files(self, segments: Sequence[Segment]) -> None:
-        # Until all of them are surely renamed, those that are tell recovery why there is a hole.
-        self._sync_directory()
         for segment in segments:
-            segment.delete()
+            self._scheduler.schedule("delete-file", segment.delete, self.config.file_delete_delay_ms)
 
     def _forget_bounds(self) -> None:
         self._bounds = []

@@ -367,26 +367,40 @@ class PartitionLog(LogView):
             return Offset(self._log_start_offset)
 
     def delete_old_segments(self) -> int:
-        """Deletes the segments that retention lets go of; how many."""
-        with self._guard:
-            local = self._local
-            expired = expired_segments(
-                local.segments,
-                local.config,
-                log_start_offset=self._log_start_offset,
-                log_end_offset=local.end.offset,
-                high_watermark=self._high_watermark,
-                now_ms=self._clock.now_ms(),
-            )
-            if not expired:
-                return 0
-            if len(expired) == len(local.segments):
-                self.roll()
-            logger.info("deleting %d segments of %s", len(expired), self.topic_partition)
-            self.advance_log_start_offset(local.segments.all[len(expired)].base_offset)
-            local.remove_oldest(expired)
-            self._delete_snapshots(expired)
-            return len(expired)
+        """Deletes the segments that retention lets go of; how many.
+
+        One at a time, each surely gone before the next, or there might be a hole after a crash; the lock is free
+        in between.
+        """
+        count = 0
+        while self._expired_segments():
+            try:
+                self._local.sync_directory()
+            except StorageFailure as failure:
+                self._guard.fail(failure)
+                raise
+            with self._guard:
+                local = self._local
+                expired = self._expired_segments()
+                if not expired:
+                    break
+                if len(local.segments) == 1:
+                    self.roll()
+                logger.info("deleting segment %s", expired[0].path)
+                self.advance_log_start_offset(local.segments.base_offsets[1])
+                self._delete_snapshots([local.remove_oldest()])
+                count += 1
+        return count
+
+    def _expired_segments(self) -> list[Segment]:
+        return expired_segments(
+            self._local.segments,
+            self._local.config,
+            log_start_offset=self._log_start_offset,
+            log_end_offset=self._local.end.offset,
+            high_watermark=self._high_watermark,
+            now_ms=self._clock.now_ms(),
+        )
 
     def roll(self, base_offset: int = 0) -> Segment:
         """Begins a new segment at the end of the log, or at the base offset if that is higher."""
