@@ -185,7 +185,7 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
-            gapless=not config.compact and not was_cleaned,
+            gapless=self.settings.expects_no_gaps and not config.compact and not was_cleaned,
             topic_id=topic_id,
             producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
             validate_fully=self.settings.validate_fully,

@@ -40,7 +40,8 @@ def recover_directory(
         clock=clock,
         scheduler=InlineScheduler(),
         config_of=configs.__getitem__,
-        settings=ManagerSettings(removes_deleted=False),
+        # Who wrote the logs, and with which settings, is not known.
+        settings=ManagerSettings(expects_no_gaps=False, removes_deleted=False),
     )
     manager.open(on_progress)
     count = len(manager.logs())
