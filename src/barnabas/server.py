@@ -31,6 +31,7 @@ from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.loop_timer import LoopTimer
 from barnabas.broker.maintenance import CleanerThread, start_maintenance
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quota_connections import ConnectionQuota
 from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
@@ -155,6 +156,9 @@ class Server:
 
         use(config)
         quotas = Quotas()
+        connections.creation_quota = ConnectionQuota(
+            quotas, self._clock, lambda: controller.config.max_connection_creation_rate
+        )
         updates = ConfigUpdates(controller, replicas, manager, self._tasks, use)
         mover = LogDirMover(
             manager,

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.server import Server
 from tests.broker.raw_client import RawClient
@@ -19,8 +20,11 @@ WAIT_S = 60
 
 
 class RunningBroker:
-    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, overrides: Mapping[str, str] | None = None, *, clock: Clock | None = None
+    ) -> None:
         self.directory = directory
+        self._clock = clock
         self._overrides = dict(overrides or {})
         self._thread: threading.Thread | None = None
 
@@ -60,7 +64,8 @@ class RunningBroker:
                         "log.initial.task.delay.ms": "600000",
                         **self._overrides,
                     }
-                )
+                ),
+                clock=self._clock,
             )
             await self.server.start()
         except BaseException as error:

@@ -7,10 +7,11 @@ is answered at once and then not read from until the rate is down again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.broker.rates import Rate
+from barnabas.broker.rates import WINDOW_MS, WINDOWS, Rate
 
 # Stands in an entity for "every user (or client id) that has no quota of its own".
 DEFAULT: Final = "<default>"
@@ -76,9 +77,19 @@ class Quotas:
         return kind in self._kinds
 
     def limit(self, kind: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
-        if kind not in self._kinds:
-            return None
-        for entity in _candidates(user, client_id):
+        return self._first(kind, _candidates(user, client_id)) if kind in self._kinds else None
+
+    def limit_of_ip(self, kind: str, address: str) -> float | None:
+        found = self._first(kind, (QuotaEntity(ip=address), QuotaEntity(ip=DEFAULT)))
+        return None if found is None else found[1]
+
+    def max_in_window(self, kind: str, user: str, client_id: str) -> float:
+        """What a client may use at once without having to be quiet, if it has used nothing before."""
+        found = self.limit(kind, user, client_id)
+        return math.inf if found is None else found[1] * (WINDOWS - 1) * WINDOW_MS / 1_000
+
+    def _first(self, kind: str, candidates: tuple[QuotaEntity, ...]) -> tuple[QuotaEntity, float] | None:
+        for entity in candidates:
             limits = self._limits.get(entity)
             if limits is not None and kind in limits:
                 return entity, limits[kind]

@@ -4,6 +4,10 @@ A listener accepts a few connections a turn. When the broker has as many connect
 one goes, as in Apache Kafka; an address that has its share is accepted and closed at once. Connections on which nothing
 has moved for too long are closed. Connections never take the last of the process's file descriptors: a log that cannot
 open a file is worse than a client that has to wait.
+
+How fast connections may come is up to a `CreationQuota`. When too many come in all, the newest waits, accepted, and
+whoever comes after it waits in the system's backlog. An address from which too many come has its connections accepted,
+left alone for a while and closed, as in Apache Kafka: a client that tries again and again is slowed down by it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.net.channel import Channel, PlainChannel
 from barnabas.net.connection import Connection, FrameHandler
@@ -31,6 +35,10 @@ BACKLOG: Final = 128
 PAUSE_AFTER_EXHAUSTION_S: Final = 0.5
 EXHAUSTION: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 SYSTEM_DEFAULT: Final = -1
+# So many connections are left alone at a time before they are closed; what comes above them is closed at once.
+MAX_THROTTLED: Final = 1_000
+# How the system shows an IPv4 address on a socket that takes both kinds.
+MAPPED_IPV4: Final = "::ffff:"
 # Of all descriptors that the process may have, one in so many is for files alone.
 DESCRIPTORS_PER_FILE: Final = 4
 
@@ -53,6 +61,15 @@ class ConnectionLimits:
     socket_listen_backlog_size: int = BACKLOG
 
 
+class CreationQuota(Protocol):
+    def delay_ms(self) -> int:
+        """Counts a new connection; for so long it has to wait, and all others behind it."""
+
+    def refuse_ms(self, address: str) -> int:
+        """Counts a connection from the address and returns 0. If that is too many, nothing is counted: the connection
+        is to be closed after so long."""
+
+
 class Connections:
     """All connections of a broker, over all its listeners."""
 
@@ -69,6 +86,8 @@ class Connections:
         self.last_descriptor = descriptors - descriptors // DESCRIPTORS_PER_FILE
         self._probe: Probe | None = None
         self._reaper: TimerHandle | None = None
+        self._throttled: dict[socket.socket, TimerHandle] = {}
+        self.creation_quota: CreationQuota | None = None
         self.accepted = 0
         self.refused = 0
 
@@ -96,6 +115,10 @@ class Connections:
     def admit(
         self, connected: socket.socket, address: str, peer: str, local: str, handler: FrameHandler
     ) -> None:
+        refuse_ms = 0 if self.creation_quota is None else self.creation_quota.refuse_ms(address)
+        if refuse_ms > 0:
+            self._throttle(connected, peer, refuse_ms)
+            return
         limit = self.limits.max_connections_per_ip_overrides.get(address, self.limits.max_connections_per_ip)
         if self._count_by_address.get(address, 0) >= limit:
             self.refused += 1
@@ -133,8 +156,27 @@ class Connections:
             self._reaper = None
         for listener in self._listeners:
             listener.close()
+        for connected, timer in self._throttled.items():
+            timer.cancel()
+            connected.close()
+        self._throttled.clear()
         for connection in list(self._open):
             connection.close()
+
+    def _throttle(self, connected: socket.socket, peer: str, duration_ms: int) -> None:
+        """Leaves a connection that came too fast alone for a while, then closes it."""
+        self.refused += 1
+        log.debug("connection from %s refused in %d ms: too many come from there", peer, duration_ms)
+        if len(self._throttled) >= MAX_THROTTLED:
+            connected.close()
+        else:
+            self._throttled[connected] = self.loop.call_later(
+                duration_ms / 1_000, self._close_throttled, connected
+            )
+
+    def _close_throttled(self, connected: socket.socket) -> None:
+        del self._throttled[connected]
+        connected.close()
 
     def _forget(self, connection: Connection) -> None:
         address = self._open.pop(connection)
@@ -174,6 +216,8 @@ class Listener:
         self._is_open = False
         self._is_accepting = False
         self._pause: TimerHandle | None = None
+        # A connection that has come too fast and waits for the end of the pause.
+        self._delayed: tuple[socket.socket, str, str] | None = None
 
     def open(self, handler: FrameHandler) -> None:
         self._handler = handler
@@ -182,9 +226,17 @@ class Listener:
 
     def accept_again(self) -> None:
         """Looks whether there is room. It is called whenever a connection has gone."""
-        if self._is_open and not self._is_accepting and self._pause is None and not self._connections.is_full:
+        if self._delayed is not None and self._may_accept:
+            connected, address, peer = self._delayed
+            self._delayed = None
+            self._admit(connected, address, peer)
+        if self._may_accept and not self._is_accepting:
             self._is_accepting = True
             self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    @property
+    def _may_accept(self) -> bool:
+        return self._is_open and self._pause is None and not self._connections.is_full
 
     def close(self) -> None:
         if self._pause is not None:
@@ -192,6 +244,9 @@ class Listener:
             self._pause = None
         self._is_open = False
         self._stop_accepting()
+        if self._delayed is not None:
+            self._delayed[0].close()
+            self._delayed = None
         self._socket.close()
 
     def _stop_accepting(self) -> None:
@@ -200,7 +255,6 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
 
     def _on_acceptable(self) -> None:
-        assert self._handler is not None
         for _ in range(ACCEPTS_A_TURN):
             if self._connections.is_full:
                 log.warning(
@@ -222,16 +276,25 @@ class Listener:
                 connected.close()
                 self._pause_accepting("the file descriptors that are left are for the logs (ulimit -n)")
                 return
-            try:
-                self._connections.admit(
-                    connected,
-                    address[0],
-                    _host_and_port(address),
-                    _host_and_port(connected.getsockname()),
-                    self._handler,
-                )
-            except OSError:
-                connected.close()  # The peer has gone while its socket was set up.
+            host = address[0].removeprefix(MAPPED_IPV4)
+            peer = _host_and_port(host, address[1])
+            quota = self._connections.creation_quota
+            delay_ms = 0 if quota is None else quota.delay_ms()
+            if delay_ms > 0:
+                self._delayed = (connected, host, peer)
+                self._stop_accepting()
+                self._pause = self._loop.call_later(delay_ms / 1_000, self._end_pause)
+                return
+            self._admit(connected, host, peer)
+
+    def _admit(self, connected: socket.socket, address: str, peer: str) -> None:
+        assert self._handler is not None
+        try:
+            host, port = connected.getsockname()[:2]
+            local = _host_and_port(host.removeprefix(MAPPED_IPV4), port)
+            self._connections.admit(connected, address, peer, local, self._handler)
+        except OSError:
+            connected.close()  # The peer has gone while its socket was set up.
 
     def _pause_accepting(self, reason: str) -> None:
         log.error("no connection can be accepted: %s; trying again in half a second", reason)
@@ -243,9 +306,8 @@ class Listener:
         self.accept_again()
 
 
-def _host_and_port(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    return f"{host}:{address[1]}"
+def _host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bound_socket(host: str, port: int, limits: ConnectionLimits) -> socket.socket:

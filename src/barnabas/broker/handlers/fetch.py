@@ -64,9 +64,10 @@ class Fetch:
         "_context",
         "_found",
         "_isolation",
-        "_request",
+        "_max_bytes",
         "exchange",
         "is_urgent",
+        "min_bytes",
         "size_bytes",
     )
 
@@ -75,7 +76,15 @@ class Fetch:
     ) -> None:
         self._broker = broker
         self.exchange = exchange
-        self._request = request
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        if broker.quotas.has(CONSUMER_BYTE_RATE):
+            # Whoever asks for more than it may have would never get anything.
+            window_bytes = broker.quotas.max_in_window(
+                CONSUMER_BYTE_RATE, exchange.session.user, exchange.client_id
+            )
+            if window_bytes < self._max_bytes:
+                self._max_bytes = int(window_bytes)
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._context = context
         self.size_bytes = 0
         # Whose figures count the bytes once they are sent.
@@ -95,7 +104,7 @@ class Fetch:
         self._found = []
         self.is_urgent = False
         version = self.exchange.version
-        remaining_bytes = min(self._request.max_bytes, self._broker.config.fetch_max_bytes)
+        remaining_bytes = self._max_bytes
         answered: Answered = []
         for target in self._context.targets:
             answer = PartitionData(
@@ -237,7 +246,7 @@ class Fetch:
                 return True
             if offset >= limit:
                 continue
-            if self._request.min_bytes <= 1:
+            if self.min_bytes <= 1:
                 return True
             try:
                 available_bytes += log.read(
@@ -245,7 +254,7 @@ class Fetch:
                 ).size_bytes
             except KafkaError:
                 return True
-            if available_bytes >= self._request.min_bytes:
+            if available_bytes >= self.min_bytes:
                 return True
         return False
 
@@ -318,7 +327,7 @@ def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
     if (
         request.max_wait_ms <= 0
         or fetch.is_urgent
-        or fetch.size_bytes >= request.min_bytes
+        or fetch.size_bytes >= fetch.min_bytes
         or not context.targets
     ):
         fetch.respond(answered)
