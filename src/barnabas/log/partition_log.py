@@ -379,18 +379,23 @@ class PartitionLog(LogView):
             except StorageFailure as failure:
                 self._guard.fail(failure)
                 raise
-            with self._guard:
-                local = self._local
-                expired = self._expired_segments()
-                if not expired:
-                    break
-                if len(local.segments) == 1:
-                    self.roll()
-                logger.info("deleting segment %s", expired[0].path)
-                self.advance_log_start_offset(local.segments.base_offsets[1])
-                self._delete_snapshots([local.remove_oldest()])
-                count += 1
+            if not self._delete_oldest_segment():
+                break
+            count += 1
         return count
+
+    def _delete_oldest_segment(self) -> bool:
+        with self._guard:
+            local = self._local
+            if not self._expired_segments():
+                return False
+            if len(local.segments) == 1:
+                self.roll()
+            self.advance_log_start_offset(local.segments.base_offsets[1])
+            oldest = local.remove_oldest()
+            logger.info("deleting segment %s", oldest.path)
+            self._delete_snapshots([oldest])
+            return True
 
     def _expired_segments(self) -> list[Segment]:
         return expired_segments(

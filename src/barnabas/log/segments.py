@@ -56,7 +56,7 @@ class Segments:
 
     def replacing(self, old: Iterable[Segment], new: Iterable[Segment]) -> Segments:
         gone = {segment.base_offset for segment in old}
-        return Segments([*(segment for segment in self.all if segment.base_offset not in gone), *new])
+        return Segments([*[segment for segment in self.all if segment.base_offset not in gone], *new])
 
 
 def _base_offset(segment: Segment) -> int:
