@@ -1,0 +1,1 @@
+"""Group coordination without IO: a request and the time go in, a decision comes out."""

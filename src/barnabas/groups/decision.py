@@ -1,0 +1,122 @@
+"""What a machine decides: the shell around it carries it out.
+
+The shell, for each decision and without waiting in between:
+
+1. sends `replies`,
+2. sets and cancels `timers`; one that is due comes back as `GroupCoordinator.expire`,
+3. appends `records` as one batch, for `producer` if that is set, and tells the coordinator by `appended`,
+4. calls `then`, if there is one, once the records are committed, or with the error that kept them from it. What
+   that returns is a decision again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from barnabas.errors import (
+    CoordinatorNotAvailable,
+    InvalidFetchSize,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    RequestTimedOut,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from barnabas.groups.records import GroupRecord
+from barnabas.model import ProducerEpoch, ProducerId
+from barnabas.protocol.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Caller:
+    """Who sent a request. A parked request is known by its caller, so each request has one of its own."""
+
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+    # Whatever the shell needs to find the request again.
+    ticket: object = None
+
+
+class TimerKind(enum.Enum):
+    SESSION = "session"
+    JOIN = "join"
+    SYNC = "sync"
+    CLEANUP = "cleanup"
+
+
+class TimerKey(NamedTuple):
+    """There is at most one timer of a key: setting it again replaces it."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Reply(NamedTuple):
+    caller: Caller
+    response: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """Records of a transaction are appended in its producer's name."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
+class Decision:
+    """Grows while the machine works on one request, and is read once by the shell."""
+
+    __slots__ = ("producer", "records", "replies", "then", "timers")
+
+    def __init__(self) -> None:
+        self.records: list[GroupRecord] = []
+        self.producer: Producer | None = None
+        self.replies: list[Reply] = []
+        # The delay of a timer to set, None for one to cancel; of two changes the later counts.
+        self.timers: dict[TimerKey, int | None] = {}
+        self.then: Then | None = None
+
+    def reply(self, caller: Caller, response: Message) -> None:
+        self.replies.append(Reply(caller, response))
+
+    def set_timer(self, key: TimerKey, delay_ms: int) -> None:
+        self.timers[key] = delay_ms
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers[key] = None
+
+    def append(self, records: list[GroupRecord], then: Then | None = None) -> None:
+        assert self.then is None
+        self.records.extend(records)
+        self.then = then
+
+
+Then: TypeAlias = Callable[[KafkaError | None, int], Decision]
+"""What follows an append, given its error and the time in milliseconds."""
+
+_CODE_OF_FAILED_APPEND: Final[dict[int, int]] = {
+    UnknownTopicOrPartition.code: CoordinatorNotAvailable.code,
+    NotEnoughReplicas.code: CoordinatorNotAvailable.code,
+    RequestTimedOut.code: CoordinatorNotAvailable.code,
+    NotLeaderOrFollower.code: NotCoordinator.code,
+    KafkaStorageError.code: NotCoordinator.code,
+    MessageTooLarge.code: UnknownServerError.code,
+    RecordListTooLarge.code: UnknownServerError.code,
+    InvalidFetchSize.code: UnknownServerError.code,
+}
+
+
+def code_of_failed_append(error: KafkaError) -> int:
+    """What a client of a group is told when its coordinator could not write: to look for the coordinator again."""
+    return _CODE_OF_FAILED_APPEND.get(error.code, error.code)

@@ -1,0 +1,145 @@
+"""Records of `__consumer_offsets`, as Kafka writes them.
+
+    key    int16 what it is about | the message of that key, version 0
+    value  int16 version          | the message in that version; null to forget what the key is about
+
+Both are named by the key: 1 (before, 0) an offset that a group has committed for a partition, 2 a classic group with
+its members, 3, 11 and 17 the epoch of a group of another protocol. The other keys are parts of such groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, TypeAlias
+
+from barnabas.errors import InvalidRecord
+from barnabas.protocol.codec import decode, decode_prefix, encode
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.messages.group_metadata_key import GroupMetadataKey
+from barnabas.protocol.messages.group_metadata_value import GroupMetadataValue
+from barnabas.protocol.messages.offset_commit_key import OffsetCommitKey
+from barnabas.protocol.messages.offset_commit_value import OffsetCommitValue
+from barnabas.records.record import Record
+
+_TYPE: Final = Struct(
+    ">h"  # key: what it is about; value: version
+)
+assert _TYPE.size == 2
+
+LEGACY_OFFSET_COMMIT: Final = 0
+OFFSET_COMMIT: Final = 1
+GROUP_METADATA: Final = 2
+# The key whose value exists as long as the group does, for each protocol but the classic one.
+GROUP_TYPE_OF_KEY: Final = {3: "consumer", 11: "share", 17: "streams"}
+
+_KEY_VERSION: Final = 0
+_GROUP_METADATA_VERSION: Final = 3
+_OFFSET_COMMIT_VERSION: Final = 4
+# The last version that has a time of expiry, which only clients before 2.1 ask for.
+_OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
+_OFFSET_COMMIT_VERSIONS: Final = range(5)
+_GROUP_METADATA_VERSIONS: Final = range(5)
+NO_EXPIRY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRecord:
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+    def key_bytes(self) -> bytes:
+        return _TYPE.pack(OFFSET_COMMIT) + encode(self.key, _KEY_VERSION)
+
+    def value_bytes(self) -> bytes | None:
+        value = self.value
+        if value is None:
+            return None
+        expires = value.expire_timestamp != NO_EXPIRY
+        version = _OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else _OFFSET_COMMIT_VERSION
+        return _TYPE.pack(version) + encode(value, version)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataRecord:
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+    def key_bytes(self) -> bytes:
+        return _TYPE.pack(GROUP_METADATA) + encode(self.key, _KEY_VERSION)
+
+    def value_bytes(self) -> bytes | None:
+        if self.value is None:
+            return None
+        return _TYPE.pack(_GROUP_METADATA_VERSION) + encode(self.value, _GROUP_METADATA_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGroupRecord:
+    """A group of another protocol: it is there, or not any more."""
+
+    group_id: str
+    group_type: str
+    exists: bool
+
+
+GroupRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+
+
+def parse_record(record: Record) -> GroupRecord | OtherGroupRecord | None:
+    """What a record says; None if a later release of Kafka or another kind of group has written it.
+
+    Raises InvalidRecord if the bytes are not what their first two say.
+    """
+    key = record.key
+    if key is None or len(key) < _TYPE.size:
+        raise InvalidRecord(f"the key {key!r} of the group record at offset {record.offset} is too short")
+    (about,) = _TYPE.unpack_from(key)
+    try:
+        if about in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
+            offset_key = decode(OffsetCommitKey, key, _KEY_VERSION, _TYPE.size)
+            return OffsetCommitRecord(offset_key, _parse_offset_commit(record))
+        if about == GROUP_METADATA:
+            group_key = decode(GroupMetadataKey, key, _KEY_VERSION, _TYPE.size)
+            return GroupMetadataRecord(group_key, _parse_group_metadata(record))
+        group_type = GROUP_TYPE_OF_KEY.get(about)
+        if group_type is None:
+            return None
+        # These keys are a group's id alone, laid out as in the key of a classic group.
+        other, _ = decode_prefix(GroupMetadataKey, key, _KEY_VERSION, _TYPE.size)
+        return OtherGroupRecord(other.group, group_type, record.value is not None)
+    except DecodeError as error:
+        raise InvalidRecord(f"the group record at offset {record.offset} does not decode: {error}") from error
+
+
+def _parse_offset_commit(record: Record) -> OffsetCommitValue | None:
+    value = record.value
+    if value is None:
+        return None
+    return decode(OffsetCommitValue, value, _version(record, value, _OFFSET_COMMIT_VERSIONS), _TYPE.size)
+
+
+def _parse_group_metadata(record: Record) -> GroupMetadataValue | None:
+    value = record.value
+    if value is None:
+        return None
+    return decode(GroupMetadataValue, value, _version(record, value, _GROUP_METADATA_VERSIONS), _TYPE.size)
+
+
+def _version(record: Record, value: bytes, known: range) -> int:
+    if len(value) < _TYPE.size:
+        raise InvalidRecord(f"the value of the group record at offset {record.offset} has no version")
+    (version,) = _TYPE.unpack_from(value)
+    if version not in known:
+        raise InvalidRecord(
+            f"the value of the group record at offset {record.offset} has version {version}, not 0 to {known[-1]}"
+        )
+    return int(version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetCommitRecord:
+    return OffsetCommitRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def group_tombstone(group_id: str) -> GroupMetadataRecord:
+    return GroupMetadataRecord(GroupMetadataKey(group=group_id), None)

@@ -1,0 +1,20 @@
+"""What the configuration says about groups, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_DAY_MS = 24 * 60 * 60 * 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    # How long a member that does not yet know its id may stay parked. Kafka has no setting for it.
+    new_member_join_timeout_ms: int = 5 * 60 * 1_000
+    offsets_retention_ms: int = 7 * _DAY_MS
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4_096

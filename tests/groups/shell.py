@@ -1,0 +1,168 @@
+"""A shell around the coordinator for tests: a log in memory, timers on a manual clock, and every reply noted once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any, TypeVar
+
+from barnabas.clock import ManualClock
+from barnabas.errors import KafkaError
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.decision import Caller, Decision, Then, TimerKey
+from barnabas.groups.settings import GroupSettings
+from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TimestampMs
+from barnabas.protocol.codec import encode
+from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.join_group_response import JoinGroupResponse
+from barnabas.records.builder import BatchBuilder, end_transaction_marker
+from barnabas.records.layout import ControlRecordType
+from barnabas.records.reader import iterate_batches
+
+R = TypeVar("R")
+
+GROUP = "group"
+
+
+class Shell:
+    def __init__(
+        self, settings: GroupSettings | None = None, *, clock: ManualClock | None = None, log: bytes = b""
+    ) -> None:
+        self.settings = settings or GroupSettings()
+        self.clock = clock or ManualClock()
+        self.log = bytearray(log)
+        self.next_offset = 0
+        self.timers: dict[TimerKey, int] = {}
+        self.replies: dict[Caller, Any] = {}
+        self.append_error: KafkaError | None = None
+        # Appends whose commit is still to come, if they are held.
+        self.holds_commits = False
+        self.uncommitted: deque[Then] = deque()
+        self._uuids = (f"uuid-{number}" for number in itertools.count())
+        self.coordinator = GroupCoordinator(self.settings, lambda: next(self._uuids))
+        for header, records in iterate_batches(bytes(self.log)):
+            self.coordinator.replay(header, records)
+            self.next_offset = header.next_offset
+        self.carry_out(self.coordinator.loaded(self.now_ms))
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def reloaded(self, settings: GroupSettings | None = None) -> Shell:
+        """Another broker's coordinator on the same log."""
+        return Shell(settings or self.settings, clock=self.clock, log=bytes(self.log))
+
+    def carry_out(self, decision: Decision) -> None:
+        for caller, response in decision.replies:
+            assert caller not in self.replies, f"two answers for one request: {response}"
+            encode(response, caller.version)
+            self.replies[caller] = response
+        for key, delay_ms in decision.timers.items():
+            if delay_ms is None:
+                self.timers.pop(key, None)
+            else:
+                assert delay_ms >= 0
+                self.timers[key] = self.now_ms + delay_ms
+        if not decision.records:
+            assert decision.then is None
+            return
+        if self.append_error is not None:
+            if decision.then is not None:
+                self.carry_out(decision.then(self.append_error, self.now_ms))
+            return
+        base_offset = Offset(self.next_offset)
+        self._append(decision, base_offset)
+        self.coordinator.appended(decision, base_offset)
+        if decision.then is not None:
+            self.uncommitted.append(decision.then)
+        if not self.holds_commits:
+            self.commit()
+
+    def _append(self, decision: Decision, base_offset: Offset) -> None:
+        producer = decision.producer
+        builder = BatchBuilder(
+            base_offset=base_offset,
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            base_sequence=-1 if producer is None else 0,
+            is_transactional=producer is not None,
+        )
+        for record in decision.records:
+            builder.append(TimestampMs(self.now_ms), record.key_bytes(), record.value_bytes())
+        self.log += builder.build()
+        self.next_offset += len(decision.records)
+
+    def commit(self, error: KafkaError | None = None) -> None:
+        while self.uncommitted:
+            then = self.uncommitted.popleft()
+            self.carry_out(then(error, self.now_ms))
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        self.log += end_transaction_marker(
+            control_type=ControlRecordType.COMMIT if is_committed else ControlRecordType.ABORT,
+            timestamp=TimestampMs(self.now_ms),
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(0),
+            coordinator_epoch=0,
+            base_offset=Offset(self.next_offset),
+        )
+        self.next_offset += 1
+        self.coordinator.transaction_ended(ProducerId(producer_id), is_committed=is_committed)
+
+    def advance_ms(self, duration_ms: int) -> None:
+        """Lets time pass, timer by timer."""
+        until_ms = self.now_ms + duration_ms
+        for _ in range(100_000):
+            due = min(self.timers.items(), key=lambda timer: timer[1], default=None)
+            if due is None or due[1] > until_ms:
+                break
+            self.clock.advance_ms(due[1] - self.now_ms)
+            del self.timers[due[0]]
+            self.carry_out(self.coordinator.expire(due[0], self.now_ms))
+        else:
+            raise AssertionError("timers never come to an end")
+        self.clock.advance_ms(until_ms - self.now_ms)
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        version: int = 9,
+        group_id: str = GROUP,
+        instance_id: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        client_id: str = "client",
+    ) -> Caller:
+        caller = Caller(version=version, client_id=client_id, client_host="/127.0.0.1")
+        named = {"range": subscription("topic")} if protocols is None else protocols
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in named.items()
+            ],
+        )
+        self.carry_out(self.coordinator.membership.join(caller, request, self.now_ms))
+        return caller
+
+    def reply(self, caller: Caller, response_type: type[R]) -> R:
+        response = self.replies[caller]
+        assert isinstance(response, response_type)
+        return response
+
+    def joined(self, caller: Caller) -> JoinGroupResponse:
+        return self.reply(caller, JoinGroupResponse)
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's metadata, version 0."""
+    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
