@@ -1,0 +1,155 @@
+"""How much one broker can hold: idle connections, and partitions.
+
+Connections have asked for the API versions, as every client does, and are silent from then on. A broker with many
+partitions is stopped, started again, and then compared with one that has a single partition, in turns: requests one
+at a time, to one partition and to a different one each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
+from bench import load
+from bench.kafka import MeasuredBroker
+from bench.table import Table, duration, ratio, verdict
+
+CONNECTIONS: Final = 2_000
+CONNECTIONS_MB_MAX: Final = 20.0
+TOPICS: Final = 10
+PARTITIONS_A_TOPIC: Final = 1_000
+PARTITIONS: Final = TOPICS * PARTITIONS_A_TOPIC
+READY_S_MAX: Final = 5.0
+P99_RATIO_MAX: Final = 2.0
+
+BATCH_BYTES: Final = 1 << 10
+REQUESTS: Final = 2_000
+ROUNDS: Final = 5
+SETTLE_S: Final = 1.0
+# What a process needs besides its connections.
+OTHER_FILES: Final = 100
+
+
+def run() -> bool:
+    table = Table("One broker: connections and partitions", ("", "", "beside", "target", ""))
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name:
+        met = [_connections(Path(name), table), _partitions(Path(name), table)]
+    table.print()
+    return all(met)
+
+
+def _connections(folder: Path, table: Table) -> bool:
+    _allow_files(CONNECTIONS + OTHER_FILES)
+    with MeasuredBroker(folder / "connections") as broker, ExitStack() as stack:
+        _greet(load.connect(broker.port), stack)
+        time.sleep(SETTLE_S)
+        before_mb = load.resident_mb(broker.pid)
+        for _ in range(CONNECTIONS):
+            _greet(load.connect(broker.port), stack)
+        time.sleep(SETTLE_S)
+        cost_mb = load.resident_mb(broker.pid) - before_mb
+    met = cost_mb <= CONNECTIONS_MB_MAX
+    table.add(
+        f"{CONNECTIONS:,} idle connections",
+        f"{cost_mb:.1f} MB",
+        f"{before_mb:.0f} MB without",
+        f"≤ {CONNECTIONS_MB_MAX:g} MB",
+        verdict(met),
+    )
+    return met
+
+
+def _greet(connected: socket.socket, stack: ExitStack) -> None:
+    stack.enter_context(connected)
+    assert load.ask(connected, "ApiVersions", 0, ApiVersionsRequest()).error_code == 0
+
+
+def _allow_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise OSError(f"this process may open {hard} files only, and {count} are needed")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def _partitions(folder: Path, table: Table) -> bool:
+    batch = load.batch_of(BATCH_BYTES)
+    with MeasuredBroker(folder / "many") as many, MeasuredBroker(folder / "one") as one:
+        one.create_topic("one")
+        for number in range(TOPICS):
+            many.create_topic(f"many-{number}", PARTITIONS_A_TOPIC)
+        frames = [
+            load.produce_frame(f"many-{number}", batch, partition)
+            for number in range(TOPICS)
+            for partition in range(PARTITIONS_A_TOPIC)
+        ]
+        # Every partition has something in it, as after a day's work.
+        _latencies_s(many.port, frames)
+        assert many.stop() == 0, many.log_text()[-4000:]
+        many.start()
+        ready_s, ready_mb = many.started_in_s, load.resident_mb(many.pid)
+        p99_s = _p99_s(
+            {
+                "one": (one.port, [load.produce_frame("one", batch)]),
+                "same": (many.port, frames[:1]),
+                "spread": (many.port, frames),
+            }
+        )
+    met = [ready_s <= READY_S_MAX, p99_s["same"] <= P99_RATIO_MAX * p99_s["one"]]
+    table.add(
+        f"{PARTITIONS:,} partitions, ready after a clean stop",
+        duration(ready_s),
+        f"{ready_mb:.0f} MB",
+        f"≤ {READY_S_MAX:g} s",
+        verdict(met[0]),
+    )
+    beside = f"{duration(p99_s['one'])} where there is one"
+    table.add(
+        "  produce to one of them, p99",
+        duration(p99_s["same"]),
+        f"{ratio(p99_s['same'] / p99_s['one'])} of {beside}",
+        f"≤ {P99_RATIO_MAX:g}×",
+        verdict(met[1]),
+    )
+    table.add(
+        "  produce to the next each time, p99",
+        duration(p99_s["spread"]),
+        f"{ratio(p99_s['spread'] / p99_s['one'])} of {beside}",
+        "",
+        "",
+    )
+    return all(met)
+
+
+def _p99_s(contenders: dict[str, tuple[int, Sequence[bytes]]]) -> dict[str, float]:
+    """Medians over rounds in which the contenders take turns. What each sends goes on where it has stopped."""
+    endless = {name: itertools.cycle(frames) for name, (_, frames) in contenders.items()}
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, (port, _) in contenders.items():
+            latencies_s = _latencies_s(port, list(itertools.islice(endless[name], REQUESTS)))
+            found[name].append(statistics.quantiles(latencies_s, n=100)[98])
+    return {name: statistics.median(each) for name, each in found.items()}
+
+
+def _latencies_s(port: int, requests: Sequence[bytes]) -> list[float]:
+    """Seconds from sending a request to its answer, one at a time."""
+    buffer = bytearray(1 << 16)
+    latencies_s = []
+    with load.connect(port) as connected:
+        for request in requests:
+            start = time.perf_counter()
+            connected.sendall(request)
+            answer = load.read_frame(connected, buffer)
+            latencies_s.append(time.perf_counter() - start)
+            load.check_produced(answer)
+    return latencies_s
