@@ -120,10 +120,10 @@ class BrokerProcess:
         self._process = None
         return code
 
-    def stop(self) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Tells the broker to stop in order; its exit code."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(number)
         return self.wait()
 
     def kill(self) -> None:

@@ -1,0 +1,115 @@
+"""Starting where one must not, and stopping when told."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.broker.requests import batch, create_topic, fetch, produce, values
+from tests.clients.broker_process import BrokerProcess
+from tests.faults.producers import RawProducer, wait_for_load
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> BrokerProcess:
+    return BrokerProcess(tmp_path / "data")
+
+
+def refusal(broker: BrokerProcess) -> str:
+    """The one line with which a broker refuses to start."""
+    broker.begin_start()
+    try:
+        assert broker.wait(WAIT_S) == 1
+    finally:
+        broker.kill()
+    [line] = [line for line in broker.log_text().splitlines() if line.startswith("barnabas: ")]
+    assert "Traceback" not in broker.log_text()
+    return line
+
+
+def check_serves(broker: BrokerProcess) -> None:
+    with broker.client() as client:
+        answer = produce(client, "topic", batch(b"value"))
+        assert answer.error_code == 0
+        found = fetch(client, "topic", answer.base_offset)
+        assert values(found.records) == [b"value"]
+
+
+def test_two_brokers_on_one_directory(first: BrokerProcess) -> None:
+    second = BrokerProcess(first.directory)
+    second.log_file = first.directory.with_name("second.log")
+    with first:
+        with first.client() as client:
+            create_topic(client, "topic")
+        line = refusal(second)
+        assert "Is another broker running" in line
+        assert str(first.directory) in line
+        check_serves(first)
+        # Whoever comes too late leaves no trace: the first stops in order, and is found in order.
+        first.restart()
+        assert "recovering" not in first.log_text()
+        check_serves(first)
+
+
+def test_two_brokers_that_share_a_second_directory(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    first = BrokerProcess(tmp_path / "first", {"log.dirs": f"{tmp_path / 'first'},{shared}"})
+    second = BrokerProcess(tmp_path / "second", {"log.dirs": f"{tmp_path / 'second'},{shared}"})
+    with first:
+        with first.client() as client:
+            create_topic(client, "topic")
+        line = refusal(second)
+        assert str(shared) in line or "cluster ids" in line or "broker" in line
+        check_serves(first)
+
+
+def test_a_broker_id_that_is_not_the_directorys(first: BrokerProcess) -> None:
+    first.overrides["broker.id"] = "3"
+    with first:
+        assert "broker 3 of cluster" in first.log_text()
+        assert first.stop() == 0
+        first.overrides["broker.id"] = "4"
+        line = refusal(first)
+        assert "broker.id is 4" in line
+        assert "belong to broker 3" in line
+        first.overrides["broker.id"] = "3"
+        first.start()
+
+
+def test_a_port_that_is_taken(first: BrokerProcess) -> None:
+    with socket.create_server(("127.0.0.1", first.port)):
+        line = refusal(first)
+    assert f"cannot listen on 127.0.0.1:{first.port}: another process listens there" in line
+    with first:
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal.Signals) -> None:
+    with first:
+        with first.client() as client:
+            create_topic(client, "topic")
+        producer = RawProducer(first, "load", "topic", 0, acks=1)
+        producer.start()
+        try:
+            wait_for_load([producer], 100, WAIT_S)
+            began_s = time.monotonic()
+            assert first.stop(number) == 0
+            took_s = time.monotonic() - began_s
+        finally:
+            producer.stop()
+        assert took_s < WAIT_S
+        text = first.log_text()
+        assert text.rstrip().endswith("stopped")
+        assert "Traceback" not in text
+        first.start()
+        assert "recovering" not in first.log_text()
+        with first.client() as client:
+            found = fetch(client, "topic", 0, max_bytes=100 << 20)
+            assert found.high_watermark > max(producer.acknowledged.values())
