@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from barnabas import errors
+from barnabas.broker.quota_bucket import TokenBucket
+from barnabas.broker.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from barnabas.clock import ManualClock
+from barnabas.protocol.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch_request, produce_request, values
@@ -125,3 +138,75 @@ def test_time_on_the_event_loop_has_a_quota_too(tmp_path: Path) -> None:
             response = busy.ask("Metadata", 12, MetadataRequest(topics=[]))
             assert response.throttle_time_ms == 1_000
             assert idle.ask("Metadata", 12, MetadataRequest(topics=[])).throttle_time_ms == 0
+
+
+def test_a_bucket_is_full_at_first_and_refilled_all_the_time() -> None:
+    bucket = TokenBucket(0)
+    bucket.take(22, 2.0, 0)
+    assert bucket.wait_ms(2.0, 0) == 0
+    bucket.take(60, 2.0, 0)
+    assert bucket.wait_ms(2.0, 0) == 30_000
+    assert bucket.wait_ms(2.0, 10_000) == 20_000
+    assert bucket.wait_ms(4.0, 10_000) == 10_000, "the quota may change meanwhile"
+    assert bucket.wait_ms(2.0, 30_000) == 0
+    # The wall clock may go back.
+    assert bucket.wait_ms(2.0, 0) == 0
+    bucket.take(1, 2.0, 0)
+    assert bucket.wait_ms(2.0, 0) == 500
+    # It never holds more than eleven seconds' worth.
+    bucket.take(32, 2.0, 10_000_000)
+    assert bucket.wait_ms(2.0, 10_000_000) == 5_000
+
+
+def test_changes_of_the_cluster_are_refused_topic_by_topic(broker: RunningBroker, clock: ManualClock) -> None:
+    # Eleven partitions at once, and then one a second.
+    limit(broker, "admin", **{CONTROLLER_MUTATION_RATE: 1.0})
+
+    def create(version: int, *topics: tuple[str, int], validate_only: bool = False) -> tuple[int, list[int]]:
+        new = [
+            CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics
+        ]
+        request = CreateTopicsRequest(topics=new, timeout_ms=60_000, validate_only=validate_only)
+        # A client that is told to wait is not read from: each has a connection of its own.
+        with broker.client("admin") as admin:
+            response = admin.ask("CreateTopics", version, request)
+        return response.throttle_time_ms, [topic.error_code for topic in response.topics]
+
+    refused = errors.ThrottlingQuotaExceeded.code
+    # What cannot be made costs nothing.
+    assert create(7, ("no such name!", 50)) == (0, [errors.InvalidTopicException.code])
+    assert create(7, ("a", 4), ("b", 9), ("c", 1)) == (2_000, [0, 0, refused])
+    assert create(7, ("c", 1)) == (2_000, [refused])
+    clock.advance_ms(1_500)
+    assert create(7, ("c", 1)) == (500, [refused])
+    # Whoever does not know the error waits after the change instead.
+    assert create(5, ("c", 1), ("d", 1)) == (2_500, [0, 0])
+    clock.advance_ms(2_500)
+
+    # A change that is only checked counts like one that is made.
+    assert create(7, ("e", 2), validate_only=True) == (0, [0])
+    assert create(7, ("e", 2)) == (2_000, [refused])
+    clock.advance_ms(2_000)
+
+    with broker.client("admin") as admin:
+        deletion = DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=60_000)
+        response = admin.ask("DeleteTopics", 5, deletion)
+        assert [topic.error_code for topic in response.responses] == [0, refused]
+        assert response.throttle_time_ms == 4_000
+    clock.advance_ms(4_000)
+    with broker.client("admin") as admin:
+        growth = [
+            CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in (("b", 9), ("b2", 9), ("c", 3), ("d", 2))
+        ]
+        response = admin.ask("CreatePartitions", 3, CreatePartitionsRequest(topics=growth, timeout_ms=60_000))
+        assert [topic.error_code for topic in response.results] == [
+            errors.InvalidPartitions.code,
+            errors.UnknownTopicOrPartition.code,
+            0,
+            refused,
+        ]
+        assert response.throttle_time_ms == 2_000
+    image = broker.server.broker.image
+    counts = {name: len(topic.partitions) for name, topic in image.topics.items() if len(name) == 1}
+    assert counts == {"b": 9, "c": 3, "d": 1}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker import quota_connections
+from barnabas.broker import quotas
 from barnabas.broker.quota_connections import ConnectionQuota
 from barnabas.broker.quotas import CONNECTION_CREATION_RATE, DEFAULT, QuotaEntity, Quotas
 from barnabas.clock import ManualClock
@@ -59,7 +59,7 @@ def test_each_address_for_itself() -> None:
 
 
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota_connections, "MAX_RATES", 10)
+    monkeypatch.setattr(quotas, "MAX_RATES", 10)
     books = Quotas()
     books.set_limits(QuotaEntity(ip=DEFAULT), {CONNECTION_CREATION_RATE: 1.0})
     quota = ConnectionQuota(books, ManualClock(), lambda: 1)

@@ -308,7 +308,8 @@ def test_who_changes_too_much_is_refused_or_slowed_down(tmp_path: Path) -> None:
         limits = {"controller_mutation_rate": 0.1}
         running.call(lambda: broker.controller.alter_quotas({quota: lambda current: limits}))
         with running.client("first") as client:
-            # Ten partitions in ten seconds are ten times too many; they are made, since the rate was low before.
+            # A partition in ten seconds is allowed, and eleven seconds' worth at once. Ten are made all the same, since
+            # there was no debt before, and are paid for over the next 89 seconds.
             create_topic(client, "first", partitions=10)
 
         def refused(api: str, version: int, request: Message) -> tuple[int, int]:
@@ -328,16 +329,16 @@ def test_who_changes_too_much_is_refused_or_slowed_down(tmp_path: Path) -> None:
         )
         drop = DeleteTopicsRequest(topic_names=["first"])
         exceeded = errors.ThrottlingQuotaExceeded.code
-        assert refused("CreateTopics", 7, create_one) == (exceeded, 90_000)
-        assert refused("CreatePartitions", 3, grow) == (exceeded, 90_000)
-        assert refused("DeleteTopics", 5, drop) == (exceeded, 90_000)
+        assert refused("CreateTopics", 7, create_one) == (exceeded, 89_000)
+        assert refused("CreatePartitions", 3, grow) == (exceeded, 89_000)
+        assert refused("DeleteTopics", 5, drop) == (exceeded, 89_000)
         with running.client("other") as other:
             assert metadata(other, "second").error_code == errors.UnknownTopicOrPartition.code
             # Each client id has a rate of its own.
             create_topic(other, "others")
-        assert refused("CreateTopics", 5, create_one) == (0, 100_000)
-        assert refused("CreatePartitions", 2, grow) == (0, 110_000)
-        assert refused("DeleteTopics", 4, drop) == (0, 220_000)
+        assert refused("CreateTopics", 5, create_one) == (0, 99_000)
+        assert refused("CreatePartitions", 2, grow) == (0, 109_000)
+        assert refused("DeleteTopics", 4, drop) == (0, 219_000)
 
 
 def test_topics_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The quota on changes of the cluster: partitions that are made or deleted in a second, by user and client id.
 
-Clients that know the error are refused while the quota is exceeded, and told when to come back. Older ones have their
-way once more and are then not read from for so long.
+Clients that know the error are refused what they ask for while they are in debt, topic by topic, and told when to come
+back; a change that begins without debt is made, however large it is. Older clients have their way and are then not read
+from until the debt is paid.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ class MutationQuota:
         self._exchange = exchange
         self._is_strict = exchange.version >= strict_since
 
-    def check(self) -> None:
-        wait_ms = self._record(0)
-        if wait_ms and self._is_strict:
-            self._exchange.throttle(wait_ms)
-            raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
-
-    def count(self, partitions: int) -> None:
-        wait_ms = self._record(partitions)
-        if not self._is_strict:
-            self._exchange.throttle(wait_ms)
-
-    def _record(self, partitions: int) -> int:
-        exchange, broker = self._exchange, self._broker
-        return broker.quotas.record(
-            CONTROLLER_MUTATION_RATE, exchange.session.user, exchange.client_id, partitions, broker.now_ms
+    def charge(self, partitions: int) -> None:
+        """Counts the partitions of a change that is about to be made, or refuses it."""
+        exchange = self._exchange
+        now_ms = self._broker.now_ms
+        found = self._broker.quotas.bucket(
+            CONTROLLER_MUTATION_RATE, exchange.session.user, exchange.client_id, now_ms
         )
+        if found is None:
+            return
+        bucket, rate = found
+        wait_ms = bucket.wait_ms(rate, now_ms)
+        if self._is_strict and wait_ms > 0:
+            exchange.throttle(wait_ms)
+            raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
+        bucket.take(partitions, rate, now_ms)
+        if not self._is_strict:
+            exchange.throttle(bucket.wait_ms(rate, now_ms))

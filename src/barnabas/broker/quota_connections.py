@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.quotas import CONNECTION_CREATION_RATE, MAX_RATES, Quotas
+from barnabas.broker.quotas import CONNECTION_CREATION_RATE, Quotas, recent
 from barnabas.broker.rates import WINDOW_MS, Rate
 from barnabas.clock import Clock
 
@@ -35,11 +35,7 @@ class ConnectionQuota:
         if limit is None:
             return 0
         now_ms = self._now_ms()
-        rate = self._rates_by_address.pop(address, None) or Rate(now_ms)
-        if len(self._rates_by_address) >= MAX_RATES:
-            # The address that has not been heard of the longest makes room.
-            del self._rates_by_address[next(iter(self._rates_by_address))]
-        self._rates_by_address[address] = rate
+        rate = recent(self._rates_by_address, address, lambda: Rate(now_ms))
         rate.record(1, now_ms)
         wait_ms = _wait_ms(rate, limit, now_ms)
         if wait_ms > 0:

@@ -8,10 +8,14 @@ is answered at once and then not read from until the rate is down again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
 
+from barnabas.broker.quota_bucket import TokenBucket
 from barnabas.broker.rates import WINDOW_MS, WINDOWS, Rate
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 # Stands in an entity for "every user (or client id) that has no quota of its own".
 DEFAULT: Final = "<default>"
@@ -59,6 +63,7 @@ class Quotas:
     def __init__(self) -> None:
         self._limits: dict[QuotaEntity, dict[str, float]] = {}
         self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
+        self._buckets: dict[tuple[str, str | None, str | None], TokenBucket] = {}
         self._kinds: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
@@ -114,12 +119,30 @@ class Quotas:
         if found is not None:
             self._rate(kind, found[0], user, client_id, now_ms).record(-amount, now_ms)
 
+    def bucket(self, kind: str, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
+        """Of a quota that goes by tokens: the client's bucket and how many of them it gets a second."""
+        found = self.limit(kind, user, client_id)
+        if found is None:
+            return None
+        entity, limit = found
+        key = _key(kind, entity, user, client_id)
+        return recent(self._buckets, key, lambda: TokenBucket(now_ms)), limit
+
     def _rate(self, kind: str, entity: QuotaEntity, user: str, client_id: str, now_ms: int) -> Rate:
-        key = (kind, user if entity.user else None, client_id if entity.client_id else None)
-        rate = self._rates.pop(key, None)
-        if rate is None:
-            if len(self._rates) >= MAX_RATES:
-                del self._rates[next(iter(self._rates))]
-            rate = Rate(now_ms)
-        self._rates[key] = rate
-        return rate
+        return recent(self._rates, _key(kind, entity, user, client_id), lambda: Rate(now_ms))
+
+
+def _key(kind: str, entity: QuotaEntity, user: str, client_id: str) -> tuple[str, str | None, str | None]:
+    """What those who share a rate have in common."""
+    return kind, user if entity.user else None, client_id if entity.client_id else None
+
+
+def recent(cache: dict[KeyT, ValueT], key: KeyT, make: Callable[[], ValueT]) -> ValueT:
+    """The key's value, made if there is none; the one that has not been asked for the longest makes room for it."""
+    value = cache.pop(key, None)
+    if value is None:
+        if len(cache) >= MAX_RATES:
+            del cache[next(iter(cache))]
+        value = make()
+    cache[key] = value
+    return value

@@ -49,12 +49,14 @@ from barnabas.coordination.store import (
 from barnabas.coordination.topic_adoption import FoundPartition as FoundPartition
 from barnabas.coordination.topic_adoption import plan_adoption
 from barnabas.coordination.topic_creation import (
+    Charge,
     NewPartitions,
     NewTopic,
     Planned,
     PlannedTopic,
     TopicPlanner,
     automatic_topic,
+    free_of_charge,
     plan_partitions,
     repeated_names,
 )
@@ -163,15 +165,19 @@ class Controller:
         """The listener is called on the event loop with the image before a change and the one after."""
         self._listeners.append(listener)
 
-    async def create_topics(self, new: Sequence[NewTopic], *, validate_only: bool = False) -> list[Planned]:
-        return await self._exclusively(self._create_topics(new, validate_only=validate_only))
+    async def create_topics(
+        self, new: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
+    ) -> list[Planned]:
+        return await self._exclusively(self._create_topics(new, validate_only=validate_only, charge=charge))
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, KafkaError]:
         """Creates topics that somebody uses; returns why some could not be."""
         return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names))))
 
-    async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
-        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names))))
+    async def delete_topics(
+        self, names: Collection[str], *, charge: Charge = free_of_charge
+    ) -> dict[str, KafkaError | None]:
+        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), charge))
 
     async def resume_deletions(self) -> None:
         """Finishes deletions that were begun before; to be called once logs can be deleted."""
@@ -182,9 +188,11 @@ class Controller:
         await self._exclusively(finish_all())
 
     async def create_partitions(
-        self, new: Sequence[NewPartitions], *, validate_only: bool = False
+        self, new: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = free_of_charge
     ) -> list[TopicImage | KafkaError]:
-        return await self._exclusively(self._create_partitions(new, validate_only=validate_only))
+        return await self._exclusively(
+            self._create_partitions(new, validate_only=validate_only, charge=charge)
+        )
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], election: ElectionType
@@ -288,8 +296,11 @@ class Controller:
             except Exception:
                 log.exception("a listener for changes of the cluster failed")
 
-    async def _create_topics(self, new: Sequence[NewTopic], *, validate_only: bool) -> list[Planned]:
-        planned = TopicPlanner(self.image, self.config, self._rng, deleting=self._deleting).plan(new)
+    async def _create_topics(
+        self, new: Sequence[NewTopic], *, validate_only: bool, charge: Charge = free_of_charge
+    ) -> list[Planned]:
+        planner = TopicPlanner(self.image, self.config, self._rng, deleting=self._deleting, charge=charge)
+        planned = planner.plan(new)
         if not validate_only:
             await self._store_topics([each for each in planned if isinstance(each, PlannedTopic)])
         return planned
@@ -323,10 +334,16 @@ class Controller:
                 failed[name] = result
         return failed
 
-    async def _delete_topics(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
-        topics = [self.image.topics[name] for name in names if name in self.image.topics]
+    async def _delete_topics(self, names: Sequence[str], charge: Charge) -> dict[str, KafkaError | None]:
         unknown = UnknownTopicOrPartition("This server does not host this topic-partition.")
         results: dict[str, KafkaError | None] = dict.fromkeys(names, unknown)
+        topics = []
+        for topic in (self.image.topics[name] for name in names if name in self.image.topics):
+            try:
+                charge(len(topic.partitions))
+                topics.append(topic)
+            except KafkaError as refusal:
+                results[topic.name] = refusal
         if not topics:
             return results
         await self._commit([Create(delete_topic_path(topic.name)) for topic in topics])
@@ -354,7 +371,7 @@ class Controller:
             del self._deleting[topic.name]
 
     async def _create_partitions(
-        self, new: Sequence[NewPartitions], *, validate_only: bool
+        self, new: Sequence[NewPartitions], *, validate_only: bool, charge: Charge
     ) -> list[TopicImage | KafkaError]:
         repeated = repeated_names(each.name for each in new)
         results: list[TopicImage | KafkaError] = []
@@ -364,12 +381,13 @@ class Controller:
                 if each.name in repeated:
                     raise InvalidRequest("Duplicate topic name.")
                 topic = plan_partitions(self.image, each, self._rng)
+                first = len(self.image.topics[topic.name].partitions)
+                charge(len(topic.partitions) - first)
             except KafkaError as error:
                 results.append(error)
                 continue
             results.append(topic)
             operations.append(SetData(topic_path(topic.name), topic_node(topic)))
-            first = len(self.image.topics[topic.name].partitions)
             operations += create_partitions(topic, first, self._claim.controller_epoch)
         if operations and not validate_only:
             await self._commit(operations)

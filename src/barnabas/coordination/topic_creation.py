@@ -5,7 +5,7 @@ Clients show the messages to their users, who know them from Apache Kafka: they 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -61,17 +61,31 @@ class PlannedTopic(NamedTuple):
 
 Planned: TypeAlias = PlannedTopic | KafkaError
 
+# Called with the partitions that a change makes or deletes, when nothing else is in its way; it may raise a KafkaError.
+Charge: TypeAlias = Callable[[int], None]
+
+
+def free_of_charge(_: int) -> None:
+    pass
+
 
 class TopicPlanner:
     """Plans the topics of one request, one after the other: each may be in the way of the next."""
 
     def __init__(
-        self, image: MetadataImage, config: BrokerConfig, rng: Random, *, deleting: Collection[str] = ()
+        self,
+        image: MetadataImage,
+        config: BrokerConfig,
+        rng: Random,
+        *,
+        deleting: Collection[str] = (),
+        charge: Charge = free_of_charge,
     ) -> None:
         self._image = image
         self._config = config
         self._rng = rng
         self._deleting = deleting
+        self._charge = charge
         # Made when the first name needs it: most names cannot collide.
         self._names_by_key: dict[str, str] | None = None
         self._planned_names: list[str] = []
@@ -105,6 +119,7 @@ class TopicPlanner:
             partitions = self._assigned_partitions(new)
         else:
             partitions = self._placed_partitions(new)
+        self._charge(len(partitions))
         topic = TopicImage(name=new.name, id=random_id(self._rng), partitions=partitions)
         self._planned_names.append(new.name)
         return PlannedTopic(topic=topic, configs=configs)

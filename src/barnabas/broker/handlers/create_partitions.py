@@ -30,24 +30,18 @@ async def handle(
     broker: Broker, exchange: Exchange, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
-    before = {
-        topic.name: len(image.partitions)
-        for topic in request.topics
-        if (image := broker.image.topics.get(topic.name)) is not None
-    }
     results: list[TopicImage | KafkaError]
     try:
-        quota.check()
         creation = broker.controller.create_partitions(
-            [_new_partitions(topic) for topic in request.topics], validate_only=request.validate_only
+            [_new_partitions(topic) for topic in request.topics],
+            validate_only=request.validate_only,
+            charge=quota.charge,
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
         results = [error] * len(request.topics)
     if not request.validate_only:
-        grown = [each for each in results if isinstance(each, TopicImage)]
-        quota.count(sum(len(each.partitions) - before.get(each.name, 0) for each in grown))
-        await broker.replicas.opened(each.name for each in grown)
+        await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))
     # A name that is there twice is answered once.
     answers = {
         asked.name: CreatePartitionsTopicResult(

@@ -33,9 +33,10 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[Planned]
     try:
-        quota.check()
         creation = broker.controller.create_topics(
-            [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
+            [_new_topic(topic) for topic in request.topics],
+            validate_only=request.validate_only,
+            charge=quota.charge,
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
@@ -43,7 +44,6 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
     created = (
         [] if request.validate_only else [each.topic for each in results if isinstance(each, PlannedTopic)]
     )
-    quota.count(sum(len(topic.partitions) for topic in created))
     # Whoever is told that a topic is there may use it at once.
     await broker.replicas.opened(topic.name for topic in created)
     answers: dict[str, CreatableTopicResult] = {}

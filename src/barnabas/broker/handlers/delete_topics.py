@@ -40,12 +40,11 @@ async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsReques
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     errors: dict[str, KafkaError | None]
     try:
-        quota.check()
-        deletion = broker.controller.delete_topics([topic.name for topic in topics])
+        names = [topic.name for topic in topics]
+        deletion = broker.controller.delete_topics(names, charge=quota.charge)
         errors = await within(request.timeout_ms, deletion)
     except KafkaError as error:
         errors = {topic.name: error for topic in topics}
-    quota.count(sum(len(topic.partitions) for topic in topics if errors[topic.name] is None))
     return DeleteTopicsResponse(
         responses=[*refused, *(_result(topic.name, topic.id, errors[topic.name]) for topic in topics)]
     )
