@@ -59,6 +59,7 @@ from barnabas.net.listener import ConnectionLimits, Connections
 log = logging.getLogger(__name__)
 
 STORE_FILE: Final = "barnabas-store.sqlite"
+RECOVERY_REPORT_NS: Final = 1_000_000_000
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -138,12 +139,13 @@ class Server:
             loop,
             timer,
             partial(_open_log, manager),
+            partial(_open_log, manager, is_new=True),
             background.executor,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
         )
-        await loop.run_in_executor(None, manager.open, _report_progress)
+        await loop.run_in_executor(None, manager.open, RecoveryReport(self._clock))
         self._open.push_async_callback(self._close_logs, manager)
         identity = MetaProperties(cluster_id=controller.image.cluster_id, broker_id=broker_id)
         for directory in manager.live_directories():
@@ -304,9 +306,14 @@ def _call(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
 
 
 def _open_log(
-    manager: LogManager, partition: TopicPartition, topic_id: bytes, leader_epoch: int
+    manager: LogManager,
+    partition: TopicPartition,
+    topic_id: bytes,
+    leader_epoch: int,
+    *,
+    is_new: bool = False,
 ) -> PartitionLog:
-    opened = manager.get_or_create(partition, topic_id)
+    opened = manager.get_or_create(partition, topic_id, is_new=is_new)
     # The file of leader epochs is written here, where waiting for the disk does no harm.
     opened.assign_epoch(leader_epoch, opened.log_end_offset)
     return opened
@@ -373,11 +380,21 @@ async def _warn_if_unreachable(endpoint: Endpoint) -> None:
         )
 
 
-def _report_progress(progress: LoadProgress) -> None:
-    if not progress.is_clean:
-        log.info(
-            "recovering %s: %d of %d logs", progress.directory, progress.loaded_logs, progress.total_logs
-        )
+class RecoveryReport:
+    """Tells how far recovery is: one line a second and directory, and one at the end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_ns: dict[str, int] = {}
+
+    def __call__(self, progress: LoadProgress) -> None:
+        if progress.is_clean:
+            return
+        directory, now_ns = progress.directory, self._clock.monotonic_ns()
+        is_done = progress.loaded_logs == progress.total_logs
+        if is_done or now_ns >= self._next_ns.get(directory, 0):
+            self._next_ns[directory] = now_ns + RECOVERY_REPORT_NS
+            log.info("recovering %s: %d of %d logs", directory, progress.loaded_logs, progress.total_logs)
 
 
 def _allow_many_files() -> None:

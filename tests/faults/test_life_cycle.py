@@ -113,3 +113,15 @@ def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal
         with first.client() as client:
             found = fetch(client, "topic", 0, max_bytes=100 << 20)
             assert found.high_watermark > max(producer.acknowledged.values())
+
+
+def test_recovery_is_told_in_few_lines(first: BrokerProcess) -> None:
+    with first:
+        with first.client() as client:
+            create_topic(client, "topic", 100)
+        first.kill()
+        first.start()
+        lines = [line for line in first.log_text().splitlines() if "recovering" in line]
+        assert lines[-1].endswith("100 of 100 logs")
+        # One at first, one a second, one at the end.
+        assert len(lines) < 50

@@ -71,7 +71,7 @@ class ImageFollower:
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         changed, gone = changed_topics(before, after)
         self._replicas.remove(gone)
-        self._replicas.apply(changed)
+        self._replicas.apply(changed, may_be_new=True)
         self._config_updates.apply(before, after)
         if before.client_quotas is not after.client_quotas:
             self._apply_quotas(after)

@@ -36,6 +36,7 @@ class ReplicaManager:
         loop: asyncio.AbstractEventLoop,
         timer: Timer,
         open_log: OpenLog,
+        make_log: OpenLog,
         executor: Executor,
         *,
         fetch_purge_interval: int = 1_000,
@@ -49,6 +50,7 @@ class ReplicaManager:
         self.topic_figures = BrokerTopicFigures()
         self._loop = loop
         self._open_log = open_log
+        self._make_log = make_log
         self._executor = executor
         self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -69,24 +71,31 @@ class ReplicaManager:
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         return self._partitions.get(topic_partition)
 
-    def apply(self, topics: Iterable[TopicImage]) -> None:
-        """Takes over what the controller has decided. Logs of new partitions are opened by and by: see `opened`."""
-        unopened = []
+    def apply(self, topics: Iterable[TopicImage], *, may_be_new: bool = False) -> None:
+        """Takes over what the controller has decided. Logs of new partitions are opened by and by: see `opened`.
+
+        A partition that is seen for the first time and may be new has no log anywhere, not even in a directory that
+        is offline: its log is made in one that is not.
+        """
+        unopened: list[Partition] = []
+        unmade: list[Partition] = []
         for topic in topics:
             for index, image in enumerate(topic.partitions):
                 if self.broker_id not in image.replicas:
                     continue
                 key = TopicPartition(topic.name, index)
                 partition = self._partitions.get(key)
-                if partition is None or partition.topic_id != topic.id:
+                is_new = partition is None or partition.topic_id != topic.id
+                if partition is None or is_new:
                     figures = self.topic_figures.of(topic.name)
                     partition = Partition(key, topic.id, self.broker_id, self._note_change, figures)
                     self._partitions[key] = partition
                 partition.apply(image)
                 if partition.log is None and key not in self._opening:
-                    unopened.append(partition)
-        for start in range(0, len(unopened), LOGS_OPENED_AT_ONCE):
-            self._begin_opening(unopened[start : start + LOGS_OPENED_AT_ONCE], self._open_log)
+                    (unmade if is_new and may_be_new else unopened).append(partition)
+        for partitions, open_log in ((unopened, self._open_log), (unmade, self._make_log)):
+            for start in range(0, len(partitions), LOGS_OPENED_AT_ONCE):
+                self._begin_opening(partitions[start : start + LOGS_OPENED_AT_ONCE], open_log)
 
     def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
         """Has another log take the place of a partition's, which nobody can use until that is open."""
