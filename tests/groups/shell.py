@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from typing import Any, TypeVar
 
@@ -32,18 +31,23 @@ class Shell:
         self.clock = clock or ManualClock()
         self.log = bytearray(log)
         self.next_offset = 0
+        # A coordinator on an old log gives no id twice.
+        self._uuid_count = len(log)
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Caller, Any] = {}
         self.append_error: KafkaError | None = None
         # Appends whose commit is still to come, if they are held.
         self.holds_commits = False
         self.uncommitted: deque[Then] = deque()
-        self._uuids = (f"uuid-{number}" for number in itertools.count())
-        self.coordinator = GroupCoordinator(self.settings, lambda: next(self._uuids))
+        self.coordinator = GroupCoordinator(self.settings, self._new_uuid)
         for header, records in iterate_batches(bytes(self.log)):
             self.coordinator.replay(header, records)
             self.next_offset = header.next_offset
         self.carry_out(self.coordinator.loaded(self.now_ms))
+
+    def _new_uuid(self) -> str:
+        self._uuid_count += 1
+        return f"uuid-{self._uuid_count}"
 
     @property
     def now_ms(self) -> int:

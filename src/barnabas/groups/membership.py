@@ -297,6 +297,8 @@ class Membership:
         if error is not None:
             former.restore(group, member)
             self._rename(decision, group, member, former.member_id)
+        # While it waited its session could not expire, and the timer may be spent.
+        decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
         response = join_response(group, member)
         if error is not None:
             response.error_code = code_of_failed_append(error)
