@@ -373,16 +373,21 @@ class PartitionLog(LogView):
         in between.
         """
         count = 0
-        while self._expired_segments():
-            try:
-                self._local.sync_directory()
-            except StorageFailure as failure:
-                self._guard.fail(failure)
-                raise
+        while self._is_oldest_segment_expired():
             if not self._delete_oldest_segment():
                 break
             count += 1
         return count
+
+    def _is_oldest_segment_expired(self) -> bool:
+        try:
+            if not self._expired_segments():
+                return False
+            self._local.sync_directory()
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+        return True
 
     def _delete_oldest_segment(self) -> bool:
         with self._guard:
