@@ -1,20 +1,14 @@
 from __future__ import annotations
 
-import tarfile
-
 import pytest
 
-from tests.log.golden.images import ARCHIVE, Image
+from tests.log.golden.images import Image, extract
 
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
     """All images, for reading: a test that writes copies what it writes to."""
-    folder = tmp_path_factory.mktemp("kafka-logdirs")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    roots = sorted(path.parent for path in folder.glob("*/*/manifest.json"))
-    return {root.name: Image(root) for root in roots}
+    return extract(tmp_path_factory.mktemp("kafka-logdirs"))
 
 
 @pytest.fixture

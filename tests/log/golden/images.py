@@ -64,6 +64,13 @@ class Image:
         }
 
 
+def extract(folder: Path) -> dict[str, Image]:
+    """All images, by name, in a folder of their own."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return {path.parent.name: Image(path.parent) for path in sorted(folder.glob("*/*/manifest.json"))}
+
+
 def fingerprint(path: Path) -> list[object]:
     return fingerprint_of(path.read_bytes())
 
