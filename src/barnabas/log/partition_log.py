@@ -7,10 +7,10 @@
           └ the first record that has not been deleted
 
 Records that are flushed survive a crash of the machine; `recovery_point` is the offset up to which they are. After a
-crash the log is what it was at some moment after its last flush: it never has a hole. To that end a truncation is
-synced before anything is appended again, and a segment is synced before its successor takes records, unless the log is
-known to be `gapless` (never cleaned): then recovery itself can tell that the end of a segment is missing, and the sync
-is left to the scheduler.
+crash the log is what it was at some moment after its last flush: it never has a hole. To that end segments come and go
+in order, each on the disk, by name, before the next; a truncation is synced before anything is appended again; and a
+segment is synced before its successor takes records, unless the log is known to be `gapless` (never cleaned): then
+recovery itself can tell that the end of a segment is missing, and the sync is left to the scheduler.
 
 Threads: appends and everything else that changes the log take its lock. Reads take none: they work on the list of
 segments and the end of the log as they were at one moment. Syncing goes on outside the lock.
