@@ -58,6 +58,30 @@ def test_each_address_for_itself() -> None:
     assert quota.refuse_ms("10.0.0.1") == 1_000
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("FE80::A", "fe80::a"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_an_address_may_be_written_in_several_ways(written: str, meant: str) -> None:
+    books = Quotas()
+    books.set_limits(QuotaEntity(ip=written), {CONNECTION_CREATION_RATE: 3.0})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, meant) == 3.0
+    books.set_limits(QuotaEntity(ip=written), {})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, meant) is None
+
+
+def test_the_quota_of_a_name_has_no_effect_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    books = Quotas()
+    books.set_limits(QuotaEntity(ip="localhost"), {CONNECTION_CREATION_RATE: 3.0})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "127.0.0.1") is None
+    assert "the quota of localhost has no effect" in caplog.text
+
+
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas, "MAX_RATES", 10)
     books = Quotas()

@@ -7,12 +7,15 @@ is answered at once and then not read from until the rate is down again.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.broker.quota_bucket import TokenBucket
 from barnabas.broker.rates import WINDOW_MS, WINDOWS, Rate
+
+log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -71,6 +74,12 @@ class Quotas:
 
     def set_limits(self, entity: QuotaEntity, limits: Mapping[str, float]) -> None:
         """What the entity has from now on; nothing takes it out of the books."""
+        if entity.ip is not None and entity.ip != DEFAULT:
+            address = _address(entity.ip)
+            if address is not None:
+                entity = entity._replace(ip=address)
+            elif limits and entity not in self._limits:
+                log.warning("the quota of %s has no effect: name hosts by their addresses", entity.ip)
         if limits:
             self._limits[entity] = dict(limits)
         else:
@@ -130,6 +139,17 @@ class Quotas:
 
     def _rate(self, kind: str, entity: QuotaEntity, user: str, client_id: str, now_ms: int) -> Rate:
         return recent(self._rates, _key(kind, entity, user, client_id), lambda: Rate(now_ms))
+
+
+def _address(text: str) -> str | None:
+    """An address as the system writes those of its peers; None if this is none."""
+    import ipaddress  # Few brokers have such a quota, and all of them would wait for the import.
+
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return str((found.version == 6 and found.ipv4_mapped) or found)
 
 
 def _key(kind: str, entity: QuotaEntity, user: str, client_id: str) -> tuple[str, str | None, str | None]:
