@@ -11,7 +11,8 @@ from barnabas.errors import (
     NotEnoughReplicas,
     UnknownMemberId,
 )
-from barnabas.model import TimestampMs
+from barnabas.groups.coordinator import CLEANUP
+from barnabas.model import Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
 from tests.groups.requests import (
     commit,
@@ -92,6 +93,15 @@ def test_empty_groups_are_deleted_with_their_offsets() -> None:
         assert fetch_all(each, "simple") == {}
 
 
+def test_an_id_that_was_given_out_dies_with_its_group() -> None:
+    shell = Shell()
+    member_id = shell.joined(shell.join()).member_id
+    assert delete_groups(shell, GROUP) == {GROUP: NONE}
+    assert shell.joined(shell.join(member_id)).error_code == UnknownMemberId.code
+    shell.advance_ms(10_000)
+    assert shell.timers.keys() == {CLEANUP}
+
+
 def test_a_deletion_that_cannot_be_stored_has_not_happened() -> None:
     shell = Shell()
     commit(shell, 1)
@@ -104,7 +114,7 @@ def test_a_deletion_that_cannot_be_stored_has_not_happened() -> None:
 def test_groups_of_other_protocols_are_left_alone() -> None:
     shell = Shell()
     commit(shell, 1)
-    builder = BatchBuilder()
+    builder = BatchBuilder(base_offset=Offset(shell.next_offset))
     # The epoch of a consumer group, and a part of it.
     builder.append(TimestampMs(0), b"\x00\x03\x00\x05group", b"\x00\x00\x00\x00\x00\x01\x00")
     builder.append(TimestampMs(0), b"\x00\x05\x00\x05group\x00\x01m", b"\x00\x00")
@@ -121,3 +131,11 @@ def test_groups_of_other_protocols_are_left_alone() -> None:
     assert described.error_message == "Group group is not a classic group."
     other.advance_ms(30 * 24 * 60 * 60 * 1_000)
     assert fetch_all(other) == {("topic", 0): 1}
+    # Once it is gone, its id is free again.
+    builder = BatchBuilder(base_offset=Offset(other.next_offset))
+    builder.append(TimestampMs(0), b"\x00\x03\x00\x05group", None)
+    other.log += builder.build()
+    free = other.reloaded()
+    _, caller = join_new(free)
+    free.advance_ms(3_000)
+    settle(free, caller)

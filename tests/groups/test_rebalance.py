@@ -165,6 +165,36 @@ def test_a_follower_that_joins_unchanged_is_told_what_it_knows() -> None:
     assert changed not in shell.replies
 
 
+def test_a_join_whose_answer_was_lost_is_answered_again() -> None:
+    shell = Shell()
+    leader, first = join_new(shell)
+    follower, _ = join_new(shell)
+    shell.advance_ms(2 * INITIAL_DELAY_MS)
+    assert shell.joined(shell.join(leader)) == shell.joined(first)
+    assert shell.joined(shell.join(follower)).members == []
+    assert state(shell) == "CompletingRebalance"
+    # Other metadata is another matter: the leader has not seen it.
+    waiting = shell.join(follower, protocols={"range": subscription("new")})
+    assert shell.joined(shell.join(leader)).generation_id == shell.joined(waiting).generation_id == 2
+
+
+def test_a_repeated_join_takes_the_place_of_the_first() -> None:
+    shell = Shell()
+    member_id, first = join_new(shell)
+    second = shell.join(member_id)
+    response = shell.joined(first)
+    assert (response.error_code, response.member_id) == (RebalanceInProgress.code, member_id)
+    shell.advance_ms(INITIAL_DELAY_MS)
+    settle(shell, second)
+
+
+def test_a_sync_of_another_generation() -> None:
+    shell = Shell()
+    leader, _, generation_id = stable_pair(shell)
+    answer = synced(shell, sync(shell, leader, generation_id + 1))
+    assert answer.error_code == IllegalGeneration.code
+
+
 def test_sessions_end_without_heartbeats() -> None:
     shell = Shell()
     leader, follower, generation_id = stable_pair(shell)

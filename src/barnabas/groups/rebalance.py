@@ -150,8 +150,7 @@ class Rebalance:
             self.prepare_or_complete(decision, group, now_ms)
 
     def join_expired(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
-        if group.state is not GroupState.PREPARING_REBALANCE:
-            return
+        assert group.state is GroupState.PREPARING_REBALANCE
         if group.new_member_added and group.initial_remaining_ms > 0:
             group.new_member_added = False
             delay_ms = min(self._settings.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
@@ -191,11 +190,7 @@ class Rebalance:
             decision.cancel_timer(sync_timer(group))
 
     def sync_expired(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
-        if (
-            group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-            or not group.pending_sync_members
-        ):
-            return
+        assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         for member_id in list(group.pending_sync_members):
             remove_member(decision, group, group.members[member_id])
         self.prepare(decision, group, now_ms)
