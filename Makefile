@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help setup run test check bench soak format messages lock clean
+.PHONY: help setup run test check bench interop soak format messages lock clean
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
@@ -33,6 +33,9 @@ check: setup ## format, lint, types, import contracts, fast tests: about a minut
 bench: ## benchmarks beside the peers; ARGS="codec log" chooses tables
 	@tools/install --bench
 	$(BIN)/python -m bench $(ARGS)
+
+interop: setup ## clients of other languages: kcat, Java, franz-go, KafkaJS; fetches them from their registries
+	BARNABAS_INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
 soak: setup ## the long fault tests, all of them
 	BARNABAS_SOAK=1 $(PYTEST) -n $(WORKERS) -m slow $(ARGS)

@@ -67,6 +67,8 @@ class BrokerProcess:
         settings = {
             "log.dirs": str(self.directory),
             "listeners": f"PLAINTEXT://{self.address}",
+            # Records in tests may be years old: nobody is to delete them while a slow machine gets around to them.
+            "log.initial.task.delay.ms": "3600000",
             **self.overrides,
         }
         return [
