@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from barnabas.groups.decision import Caller
 from barnabas.protocol.messages.delete_groups_response import DeleteGroupsResponse
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -139,7 +141,7 @@ def commit_code(shell: Shell, caller: Caller) -> int:
     return partition.error_code
 
 
-def txn_commit(
+def send_txn_commit(
     shell: Shell,
     offset: int,
     producer_id: int,
@@ -150,7 +152,7 @@ def txn_commit(
     generation_id: int = -1,
     metadata: str = "",
     group_id: str = GROUP,
-) -> int:
+) -> Caller:
     caller = Caller(version=5)
     request = TxnOffsetCommitRequest(
         transactional_id="txn",
@@ -171,6 +173,11 @@ def txn_commit(
         ],
     )
     shell.carry_out(shell.coordinator.offsets.commit_in_transaction(caller, request, shell.now_ms))
+    return caller
+
+
+def txn_commit(shell: Shell, offset: int, producer_id: int, **options: Any) -> int:
+    caller = send_txn_commit(shell, offset, producer_id, **options)
     return shell.reply(caller, TxnOffsetCommitResponse).topics[0].partitions[0].error_code
 
 
@@ -222,11 +229,10 @@ def delete_groups(shell: Shell, *group_ids: str) -> dict[str, int]:
     }
 
 
-def join_new(shell: Shell, **options: object) -> tuple[str, Caller]:
+def join_new(shell: Shell, **options: Any) -> tuple[str, Caller]:
     """A new member as modern clients do it: an id first, then the join itself, which parks."""
-    asked = shell.join(**options)  # type: ignore[arg-type]
-    member_id = shell.joined(asked).member_id
-    return member_id, shell.join(member_id, **options)  # type: ignore[arg-type]
+    member_id = shell.joined(shell.join(**options)).member_id
+    return member_id, shell.join(member_id, **options)
 
 
 def settle(shell: Shell, *callers: Caller, group_id: str = GROUP) -> int:

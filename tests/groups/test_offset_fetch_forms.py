@@ -56,10 +56,6 @@ def exchange(shell: Shell, request: OffsetFetchRequest, version: int) -> OffsetF
         shell.coordinator.offsets.fetch(group, require_stable=request.require_stable)
         for group in requested_groups(request, version)
     ]
-    if version >= 10:
-        for group in fetched:
-            for topic in group.topics:
-                topic.name = ""
     response = response_of_groups(fetched, version)
     return decode(OffsetFetchResponse, encode(response, version), version)
 

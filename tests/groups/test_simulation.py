@@ -24,6 +24,7 @@ from barnabas.errors import (
     NotEnoughReplicas,
     RebalanceInProgress,
     UnknownMemberId,
+    UnstableOffsetCommit,
 )
 from barnabas.groups.classic_group import ClassicGroup, GroupState
 from barnabas.groups.coordinator import CLEANUP
@@ -32,7 +33,16 @@ from barnabas.groups.rebalance import join_timer, session_timer, sync_timer
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
-from tests.groups.requests import commit, commit_code, fetch, fetch_all, heartbeat, leave, sync
+from tests.groups.requests import (
+    commit,
+    commit_code,
+    fetch,
+    fetch_all,
+    heartbeat,
+    leave,
+    send_txn_commit,
+    sync,
+)
 from tests.groups.shell import Shell, subscription
 
 GROUP_IDS: Final = ("group-0", "group-1")
@@ -182,6 +192,9 @@ class World:
         self.last_offset = 0
         self.commits: dict[Caller, tuple[str, int, int]] = {}
         self.acknowledged: dict[tuple[str, int], int] = {}
+        # What open transactions have written, and all that must not be seen: theirs, and that of aborted ones.
+        self.transactions: dict[int, dict[tuple[str, int], int]] = {}
+        self.hidden: set[int] = set()
 
     def step(self) -> None:
         roll = self.random.random()
@@ -190,8 +203,10 @@ class World:
             self.start_client()
         elif roll < 0.60:
             client.step()
-        elif roll < 0.75:
+        elif roll < 0.72:
             client.commit()
+        elif roll < 0.75:
+            self.transact()
         elif roll < 0.765:
             client.leave()
         elif roll < 0.78:
@@ -213,6 +228,31 @@ class World:
         self.shell.append_error = None
         self.shell.holds_commits = False
         self.shell.commit(self.random.choice([None, None, NotEnoughReplicas()]))
+
+    def transact(self) -> None:
+        producer_id = self.random.randrange(3)
+        if self.random.random() < 0.4:
+            self.end_transaction(producer_id, is_committed=self.random.random() < 0.5)
+            return
+        place = (self.random.choice(GROUP_IDS), self.random.choice(PARTITIONS))
+        self.last_offset += 1
+        is_stored = self.shell.append_error is None
+        # Such a commit says nothing of a member, so any state of the group will do.
+        caller = send_txn_commit(
+            self.shell, self.last_offset, producer_id, group_id=place[0], partition=place[1]
+        )
+        assert self.shell.holds_commits or caller in self.shell.replies
+        if is_stored:
+            written = self.transactions.setdefault(producer_id, {})
+            written[place] = self.last_offset
+            self.hidden.add(self.last_offset)
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        self.shell.end_transaction(producer_id, is_committed=is_committed)
+        for place, offset in self.transactions.pop(producer_id, {}).items():
+            if is_committed:
+                self.hidden.discard(offset)
+                self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
 
     def start_client(self) -> None:
         self.client_count += 1
@@ -248,6 +288,10 @@ class World:
         for (group_id, partition), offset in self.acknowledged.items():
             _, committed, _ = fetch(self.shell, partition=partition, group_id=group_id)
             assert committed >= offset
+            assert committed not in self.hidden
+            code, _, _ = fetch(self.shell, partition=partition, group_id=group_id, stable=True)
+            is_open = any((group_id, partition) in written for written in self.transactions.values())
+            assert code == (UnstableOffsetCommit.code if is_open else NONE)
 
     def check_group(self, group: ClassicGroup) -> None:
         timers = self.shell.timers
@@ -290,6 +334,8 @@ class World:
         self.shell.append_error = None
         self.shell.holds_commits = False
         self.shell.commit()
+        for producer_id in list(self.transactions):
+            self.end_transaction(producer_id, is_committed=True)
         for _ in range(SETTLING_ROUNDS_MAX):
             for client in self.clients:
                 client.step()
