@@ -360,6 +360,22 @@ def test_a_rebalance_overtakes_an_assignment_that_is_being_stored() -> None:
     settle(shell, shell.join(leader), joining)
 
 
+def test_an_assignment_that_was_stored_late_is_not_that_of_the_next_generation() -> None:
+    shell = Shell()
+    leader, _ = join_new(shell)
+    shell.advance_ms(INITIAL_DELAY_MS)
+    shell.holds_commits = True
+    sync(shell, leader, 1, {leader: b"old"})
+    follower, second = join_new(shell)
+    first = shell.join(leader)
+    waiting = sync(shell, follower, 2)
+    shell.commit()
+    assert waiting not in shell.replies
+    assert state(shell) == "CompletingRebalance"
+    shell.holds_commits = False
+    settle(shell, first, second)
+
+
 def test_a_new_group_that_cannot_be_stored_is_forgotten() -> None:
     shell = Shell()
     shell.append_error = NotLeaderOrFollower()

@@ -283,8 +283,13 @@ class World:
                 self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
 
     def check(self) -> None:
+        parked: set[Caller | None] = set()
         for group in self.shell.coordinator._groups.classic.values():
             self.check_group(group)
+            for member in group.members.values():
+                parked |= {member.awaiting_join, member.awaiting_sync}
+        for client in self.clients:
+            assert client.waiting is None or client.waiting in self.shell.replies or client.waiting in parked
         for (group_id, partition), offset in self.acknowledged.items():
             _, committed, _ = fetch(self.shell, partition=partition, group_id=group_id)
             assert committed >= offset
@@ -307,8 +312,8 @@ class World:
             assert len(members) <= max_size + len(group.static_members)
         for member in members:
             assert member.has_satisfied_heartbeat or session_timer(group, member.member_id) in timers
+            assert member.awaiting_sync is None or group.state is GroupState.COMPLETING_REBALANCE
             if group.state is GroupState.STABLE:
-                assert member.awaiting_sync is None
                 assert group.protocol_name in member.protocols
         for member_id in group.pending_join_members:
             assert session_timer(group, member_id) in timers
