@@ -13,13 +13,15 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.errors import KafkaStorageError
+from barnabas.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.log.file_system import Data, DiskFileSystem, File, StorageFailure
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, produce, values
@@ -206,6 +208,37 @@ def test_a_disk_that_refuses_to_write(
             written.check_all_there(client)
             written.client = client
             assert written.append(failing) == 0
+
+
+class SlowDisk(FailingDisk):
+    """Makes directories of partitions only when it is told to."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, errno.EIO)
+        self.go_on = threading.Event()
+
+    def make_dirs(self, path: str) -> None:
+        if path.startswith(self._directory):
+            assert self.go_on.wait(60)
+        self._real.make_dirs(path)
+
+
+def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to who has created a topic does not wait for ever; until the log is there, clients try again."""
+    disk = SlowDisk(tmp_path / "a")
+    monkeypatch.setattr("barnabas.server.DiskFileSystem", lambda: disk)
+    monkeypatch.setattr("barnabas.broker.handlers.create_topics.OPENING_WAIT_S", 0.05)
+    with RunningBroker(tmp_path / "a") as broker, broker.client() as client:
+        try:
+            create_topic(client, TOPIC)
+            assert produce(client, TOPIC, batch(b"early")).error_code == NotLeaderOrFollower.code
+        finally:
+            disk.go_on.set()
+        deadline_s = time.monotonic() + 60
+        while produce(client, TOPIC, batch(b"value")).error_code == NotLeaderOrFollower.code:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        assert values(fetch(client, TOPIC, 0).records) == [b"value"]
 
 
 def _may_mount() -> str | None:

@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 # For clients that give no time of their own.
 DEFAULT_TIMEOUT_MS: Final = 30_000
+# The change is made; so long its answer waits for the logs of new partitions, which a busy disk may be late with.
+OPENING_WAIT_S: Final = 10.0
 
 
 async def within(timeout_ms: int, change: Awaitable[T]) -> T:

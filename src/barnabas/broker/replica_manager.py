@@ -108,12 +108,15 @@ class ReplicaManager:
         names = set(topics)
         return any(key.topic in names for key in self._opening)
 
-    async def opened(self, topics: Iterable[str]) -> None:
-        """Returns when no log of these topics is still being made or opened, whether that went well or not."""
+    async def opened(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
+        """Returns when no log of these topics is still being made or opened, whether that went well or not.
+
+        With a time-out it may return before: whoever uses such a partition is told to try again.
+        """
         names = set(topics)
         pending = {opening for key, opening in self._opening.items() if key.topic in names}
         if pending:
-            await asyncio.wait(pending)
+            await asyncio.wait(pending, timeout=timeout_s)
 
     def _begin_opening(self, partitions: list[Partition], open_log: OpenLog) -> asyncio.Future[None]:
         opening = self._loop.run_in_executor(self._executor, _open_logs, partitions, open_log)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.deadlines import within
+from barnabas.broker.deadlines import OPENING_WAIT_S, within
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.coordination.image import TopicImage
@@ -41,7 +41,8 @@ async def handle(
     except KafkaError as error:
         results = [error] * len(request.topics)
     if not request.validate_only:
-        await broker.replicas.opened(each.name for each in results if isinstance(each, TopicImage))
+        grown = [each.name for each in results if isinstance(each, TopicImage)]
+        await broker.replicas.opened(grown, OPENING_WAIT_S)
     # A name that is there twice is answered once.
     answers = {
         asked.name: CreatePartitionsTopicResult(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.deadlines import within
+from barnabas.broker.deadlines import OPENING_WAIT_S, within
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.config.describe import describe_topic
@@ -45,7 +45,7 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
         [] if request.validate_only else [each.topic for each in results if isinstance(each, PlannedTopic)]
     )
     # Whoever is told that a topic is there may use it at once.
-    await broker.replicas.opened(topic.name for topic in created)
+    await broker.replicas.opened([topic.name for topic in created], OPENING_WAIT_S)
     answers: dict[str, CreatableTopicResult] = {}
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for asked, result in zip(request.topics, results, strict=True):

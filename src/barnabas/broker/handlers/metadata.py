@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.deadlines import OPENING_WAIT_S
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.coordination.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
@@ -44,7 +45,7 @@ async def _create_and_answer(
     broker: Broker, exchange: Exchange, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
     failed = await broker.controller.auto_create_topics(missing)
-    await broker.replicas.opened(missing)
+    await broker.replicas.opened(missing, OPENING_WAIT_S)
     return _answer(broker, exchange, request, failed)
 
 
