@@ -76,6 +76,7 @@ class Server:
         self._tasks = Tasks()
         # What has been opened, to be closed in the opposite order.
         self._open = contextlib.AsyncExitStack()
+        self._stopping = asyncio.Event()
         self.ports: dict[str, int] = {}
         self.metrics_port = 0
 
@@ -209,16 +210,22 @@ class Server:
             log.info("listening for clients of %s", each)
             self._tasks.start(_warn_if_unreachable(each))
 
-    async def run_until_signal(self) -> None:
+    def watch_signals(self) -> None:
+        """Has the signals to stop noted from now on, while the broker starts too."""
         loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
+
+        def stop() -> None:
+            log.info("stopping")
+            self._stopping.set()
+            for number in STOP_SIGNALS:
+                # Whoever asks twice does not want to wait.
+                loop.remove_signal_handler(number)
+
         for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, stopping.set)
-        await stopping.wait()
-        for number in STOP_SIGNALS:
-            # Whoever asks twice does not want to wait.
-            loop.remove_signal_handler(number)
-        log.info("stopping")
+            loop.add_signal_handler(number, stop)
+
+    async def run_until_signal(self) -> None:
+        await self._stopping.wait()
         await self.stop()
         log.info("stopped")
 

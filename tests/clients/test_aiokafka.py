@@ -250,6 +250,7 @@ async def test_a_topic_deleted_and_made_again_is_empty(broker: BrokerProcess, to
     assert [record.value for record in await read(broker, topic, 1)] == [b"new"]
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(
     broker: BrokerProcess, topic: str

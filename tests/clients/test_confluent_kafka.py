@@ -374,6 +374,7 @@ def test_a_topic_deleted_and_made_again_is_empty(
     assert values(read(broker, created, 1)) == [b"new"]
 
 
+@pytest.mark.slow
 def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(
     broker: BrokerProcess, created: str
 ) -> None:

@@ -13,6 +13,8 @@ from tests.broker.requests import batch, create_topic, fetch, produce, values
 from tests.clients.broker_process import BrokerProcess
 from tests.faults.producers import RawProducer, wait_for_load
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 60
 
 
@@ -113,6 +115,18 @@ def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal
         with first.client() as client:
             found = fetch(client, "topic", 0, max_bytes=100 << 20)
             assert found.high_watermark > max(producer.acknowledged.values())
+
+
+def test_a_broker_that_is_told_to_stop_while_it_starts(first: BrokerProcess) -> None:
+    with first:
+        first.kill()
+        first.begin_start()
+        # Its address is taken, and more is to be done before it is ready.
+        first.wait_for_line("listening for clients", WAIT_S)
+        assert first.stop() == 0
+        assert first.log_text().rstrip().endswith("stopped")
+        first.start()
+        assert "recovering" not in first.log_text()
 
 
 def test_recovery_is_told_in_few_lines(first: BrokerProcess) -> None:

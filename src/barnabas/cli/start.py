@@ -50,6 +50,7 @@ def start(properties: Path | None, overrides: tuple[str, ...], verbose: int) -> 
 
     async def run() -> None:
         server = Server(config)
+        server.watch_signals()
         await server.start()
         log.info("ready after %.2f s", _running_s())
         await server.run_until_signal()
