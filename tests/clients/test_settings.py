@@ -30,9 +30,8 @@ from tests.clients.broker_process import BrokerProcess
 with warnings.catch_warnings():
     # It loads its schemas in a way that Python means to give up.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.admin import ConfigResource as PythonConfigResource
-
     from kafka import KafkaAdminClient
+    from kafka.admin import ConfigResource as PythonConfigResource
 
 WAIT_S = 60
 

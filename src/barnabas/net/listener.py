@@ -39,8 +39,8 @@ SYSTEM_DEFAULT: Final = -1
 MAX_THROTTLED: Final = 1_000
 # How the system shows an IPv4 address on a socket that takes both kinds.
 MAPPED_IPV4: Final = "::ffff:"
-# Of all descriptors that the process may have, one in so many is for files alone.
-DESCRIPTORS_PER_FILE: Final = 4
+# Of all descriptors that the process may have; the others are for files alone.
+CONNECTIONS_SHARE_OF_DESCRIPTORS: Final = 0.75
 
 
 class CannotListen(OSError):
@@ -83,7 +83,9 @@ class Connections:
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
         # The system gives the lowest descriptor that is free: a high one tells that few are left.
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.last_descriptor = descriptors - descriptors // DESCRIPTORS_PER_FILE
+        if descriptors == resource.RLIM_INFINITY:
+            descriptors = 2**31 - 1
+        self.last_descriptor = int(descriptors * CONNECTIONS_SHARE_OF_DESCRIPTORS)
         self._probe: Probe | None = None
         self._reaper: TimerHandle | None = None
         self._throttled: dict[socket.socket, TimerHandle] = {}
