@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 from collections.abc import Callable
@@ -166,3 +167,23 @@ def test_epochs_and_offsets_rise_together_whatever_happens() -> None:
             )
         on.run_later()
         assert on.on_disk() == pairs(on.cache)
+
+
+def test_an_epoch_that_begins_again_where_the_log_ends_writes_nothing() -> None:
+    on = Epochs((0, 0), (3, 50))
+    on.cache.forget_from_end(50)
+    assert pairs(on.cache) == [(0, 0)]
+    assert not on.later
+    on.fs.inject("/data", errno.EIO)
+    on.cache.assign(3, 50)
+    assert pairs(on.cache) == [(0, 0), (3, 50)]
+
+
+def test_an_epoch_that_was_forgotten_is_gone_from_the_file_before_other_records_take_its_place() -> None:
+    on = Epochs((0, 0), (3, 50))
+    on.cache.forget_from_end(50)
+    assert on.on_disk() == [(0, 0), (3, 50)]
+    on.cache.assign(0, 50)
+    assert on.on_disk() == [(0, 0)]
+    on.cache.assign(0, 51)
+    assert on.on_disk() == [(0, 0)]

@@ -38,7 +38,9 @@ class EpochCache:
     __slots__ = (
         "_epochs",
         "_fs",
+        "_is_behind",
         "_lock",
+        "_on_disk",
         "_path",
         "_schedule",
         "_start_offsets",
@@ -60,6 +62,8 @@ class EpochCache:
         self.latest_start_offset: int = NO_OFFSET
         for epoch, start_offset in read_epochs(fs, path):
             self._insert(epoch, start_offset)
+        self._on_disk: list[EpochEntry] = self.entries()
+        self._is_behind: bool = False
 
     def __len__(self) -> int:
         return len(self._epochs)
@@ -72,11 +76,11 @@ class EpochCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Notes that records of the epoch begin at the offset, if that is new."""
-        if epoch == self.latest_epoch and start_offset >= self.latest_start_offset:
+        if epoch == self.latest_epoch and start_offset >= self.latest_start_offset and not self._is_behind:
             return
         with self._lock:
             self._insert(epoch, start_offset)
-            write_epochs(self._fs, self._path, self.entries())
+            self._store()
 
     def earliest(self) -> EpochEntry | None:
         if not self._epochs:
@@ -112,6 +116,16 @@ class EpochCache:
                 self._keep(kept)
             self._schedule("write-leader-epochs", self._write)
 
+    def forget_from_end(self, end_offset: int) -> None:
+        """The same while a log is loaded. The file follows with the first record: nearly always it is right as it is.
+
+        An epoch that began at the end of the log is about to begin there again, or the next loading forgets it too.
+        """
+        kept = bisect_left(self._start_offsets, end_offset)
+        if kept < len(self._epochs):
+            self._keep(kept)
+            self._is_behind = True
+
     def truncate_from_start(self, start_offset: int) -> None:
         """Removes the epochs that end at or before the offset; the one that holds it begins there from now on."""
         removed = bisect_right(self._start_offsets, start_offset)
@@ -128,7 +142,7 @@ class EpochCache:
         if self._epochs:
             with self._lock:
                 self._keep(0)
-                write_epochs(self._fs, self._path, [])
+                self._store()
 
     def move_to(self, path: str) -> None:
         """Notes that the directory of the checkpoint has been renamed."""
@@ -160,6 +174,13 @@ class EpochCache:
     def _write(self) -> None:
         with self._lock:
             try:
-                write_epochs(self._fs, self._path, self.entries())
+                self._store()
             except NoSuchFile:
                 logger.debug("%s: its directory is gone", self._path)
+
+    def _store(self) -> None:
+        entries = self.entries()
+        if entries != self._on_disk:
+            write_epochs(self._fs, self._path, entries)
+            self._on_disk = entries
+        self._is_behind = False

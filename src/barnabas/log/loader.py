@@ -160,7 +160,7 @@ class Loader:
             self._fs.sync_dir(self._directory)
         segments = Segments(self._segments)
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
-        self._epochs.truncate_from_end(log_end_offset)
+        self._epochs.forget_from_end(log_end_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
         producers = self._producer_state()
         producers.remove_stray_snapshots(segments.base_offsets)

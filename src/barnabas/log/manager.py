@@ -18,6 +18,7 @@ import logging
 import os
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -251,11 +252,11 @@ class LogManager:
         raise KafkaStorageError(f"there is no log directory for {partition}: all are offline")
 
     def _emptiest_first(self) -> list[LogDirectory]:
-        counts = {directory.path: 0 for directory in self.live_directories()}
-        for log in self.logs():
-            path = self.directory_of(log).path
-            counts[path] = counts.get(path, 0) + 1
-        return sorted(self.live_directories(), key=lambda directory: counts[directory.path])
+        live = self.live_directories()
+        if len(live) == 1:
+            return live
+        counts = Counter(map(self.directory_of, self.logs()))
+        return sorted(live, key=lambda directory: counts[directory])
 
     def create_future(self, partition: TopicPartition, directory: str) -> PartitionLog:
         """A second log for the partition, in the directory that it is to move to."""
