@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import resource
 import signal
 import socket
 import subprocess
@@ -81,16 +80,25 @@ class BrokerProcess:
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                self.command(),
+                [*self._limiting(), *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=self._set_limits if self.limits else None,
             )
 
-    def _set_limits(self) -> None:
-        for number, limit in self.limits.items():
-            resource.setrlimit(number, (limit, limit))
+    def _limiting(self) -> list[str]:
+        """A program that limits itself and then becomes the broker."""
+        if not self.limits:
+            return []
+        setting = ";".join(
+            f"setrlimit({number}, ({limit}, {limit}))" for number, limit in self.limits.items()
+        )
+        becoming = "os.execv(sys.argv[1], sys.argv[1:])"
+        return [
+            sys.executable,
+            "-c",
+            f"import os, sys; from resource import setrlimit; {setting}; {becoming}",
+        ]
 
     def start(self) -> None:
         self.begin_start()
