@@ -26,6 +26,7 @@ from barnabas.broker.config_updates import ConfigUpdates, effective_config
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.figures import FlushTimes, register_figures
+from barnabas.broker.group_runtime import GroupRuntime
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.loop_timer import LoopTimer
@@ -171,6 +172,8 @@ class Server:
         )
         self._open.push_async_callback(self._tasks.stop)
         await ImageFollower(controller, replicas, manager, quotas, updates, mover).begin()
+        groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
+        groups.begin()
 
         broker = Broker(
             clock=self._clock,
@@ -182,6 +185,7 @@ class Server:
             fetch_sessions=FetchSessions(
                 max_sessions=config.max_incremental_fetch_session_cache_slots, rng=self._rng
             ),
+            groups=groups,
             quotas=quotas,
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             tasks=self._tasks,

@@ -79,7 +79,7 @@ def test_a_file_of_zookeeper_times_starts_us() -> None:
     assert broker.num_partitions == 3
     (warning,) = warnings_about(broker.static)
     assert warning.startswith(
-        "these settings of Apache Kafka have no effect here: group.initial.rebalance.delay.ms, "
+        "these settings of Apache Kafka have no effect here: num.io.threads, num.network.threads, "
     )
     assert "num.partitions" not in warning
 
@@ -135,6 +135,8 @@ def test_a_file_of_a_controller_alone_is_refused() -> None:
             "log.cleaner.min.compaction.lag.ms=9\nlog.cleaner.max.compaction.lag.ms=8",
             r"min\.compaction\.lag\.ms: '9'",
         ),
+        ("group.max.session.timeout.ms=5999", r"at least group\.min\.session\.timeout\.ms, which is 6000"),
+        ("offsets.topic.compression.codec=5", r"0 \(none\), 1 \(gzip\)"),
         ("max.connections.per.ip=0", r"0 together with max\.connections\.per\.ip\.overrides"),
         ("max.connections.per.ip.overrides=here", r"pairs of host:number"),
         ("log.segment.bytes=13", r"log\.segment\.bytes: '13'"),

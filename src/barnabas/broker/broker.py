@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.group_runtime import GroupRuntime
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
@@ -25,6 +26,7 @@ class Broker:
         "clock",
         "controller",
         "fetch_sessions",
+        "groups",
         "log_dir_mover",
         "log_manager",
         "metrics",
@@ -44,6 +46,7 @@ class Broker:
         log_dir_mover: LogDirMover,
         replicas: ReplicaManager,
         fetch_sessions: FetchSessions,
+        groups: GroupRuntime,
         quotas: Quotas,
         producer_ids: ProducerIds,
         tasks: Tasks,
@@ -55,6 +58,7 @@ class Broker:
         self.log_dir_mover = log_dir_mover
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
+        self.groups = groups
         self.quotas = quotas
         self.producer_ids = producer_ids
         self.tasks = tasks

@@ -25,6 +25,8 @@ from barnabas.errors import InvalidConfig
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
+# Ids of compressions, as batches have them.
+OFFSETS_CODECS: Final = range(5)
 LISTENER_PREFIX: Final = "listener.name."
 # Names below these belong to plug-ins, which read them by themselves.
 _FOREIGN_PREFIXES: Final = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "config.providers.")
@@ -53,6 +55,10 @@ class BrokerConfig:
     delete_topic_enable: bool
     fetch_max_bytes: int
     fetch_purgatory_purge_interval_requests: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     inter_broker_listener_name: str | None
     listener_security_protocol_map: str
     listeners: tuple[str, ...]
@@ -79,6 +85,15 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     process_roles: tuple[str, ...] | None
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
@@ -247,6 +262,18 @@ class BrokerConfig:
                 raise InvalidSetting("broker.id", self.broker_id, allowed)
         elif self.broker_id < 0:
             raise InvalidSetting("node.id" if self.process_roles else "broker.id", self.broker_id, ">=0")
+        if self.offsets_topic_compression_codec not in OFFSETS_CODECS:
+            raise InvalidSetting(
+                "offsets.topic.compression.codec",
+                self.offsets_topic_compression_codec,
+                "0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)",
+            )
+        if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
+            raise InvalidSetting(
+                "group.max.session.timeout.ms",
+                self.group_max_session_timeout_ms,
+                f"at least group.min.session.timeout.ms, which is {self.group_min_session_timeout_ms}",
+            )
         if self.log_cleaner_enable and self.log_cleaner_threads > 0:
             bytes_per_thread = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads
             if bytes_per_thread <= 1 << 20:

@@ -93,11 +93,11 @@ class Offsets:
         except GroupIdNotFound as unknown:
             is_known_error = caller.version >= _FIRST_COMMIT_WITH_UNKNOWN_GROUP
             decision.reply(
-                caller, _commit_error(request, unknown.code if is_known_error else IllegalGeneration.code)
+                caller, commit_error(request, unknown.code if is_known_error else IllegalGeneration.code)
             )
             return decision
         except KafkaError as error:
-            decision.reply(caller, _commit_error(request, error.code))
+            decision.reply(caller, commit_error(request, error.code))
             return decision
         if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members[request.member_id]
@@ -127,7 +127,7 @@ class Offsets:
                     topic_id=topic.topic_id,
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
-        _append_then_reply(decision, records, caller, response, partial(_commit_error, request))
+        _append_then_reply(decision, records, caller, response, partial(commit_error, request))
         return decision
 
     def commit_in_transaction(self, caller: Caller, request: TxnOffsetCommitRequest, now_ms: int) -> Decision:
@@ -357,7 +357,7 @@ def _reply_after_append(
     return decision
 
 
-def _commit_error(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
+def commit_error(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

@@ -1,0 +1,90 @@
+"""FindCoordinator, versions 0 to 6: which broker coordinates a group, a transactional id or a share partition.
+
+- Version 0 asks about a group; from version 1 on the key has a type, and an error a message.
+- From version 4 on many keys are asked about at once, each with an error of its own.
+- Types that there are no coordinators for: a transactional id has none so far, which a client takes for a while; a
+  share partition is asked for by brokers alone.
+
+The topic of the groups is made when the first client asks. The answer comes when it is there; Kafka has the client
+ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.exchange import Exchange
+from barnabas.broker.group_runtime import OFFSETS_TOPIC
+from barnabas.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
+from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from barnabas.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+_FIRST_BATCHED: Final = 4
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+
+
+def handle(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> object:
+    if request.key_type == _GROUP and OFFSETS_TOPIC not in broker.image.topics:
+        return _create_and_answer(broker, exchange, request)
+    return _answer(broker, exchange, request)
+
+
+async def _create_and_answer(
+    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    try:
+        await broker.groups.ensure_topic()
+    except CoordinatorNotAvailable as error:
+        return _answer(broker, exchange, request, error)
+    return _answer(broker, exchange, request)
+
+
+def _answer(
+    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest, failure: KafkaError | None = None
+) -> FindCoordinatorResponse:
+    is_batched = exchange.version >= _FIRST_BATCHED
+    found = []
+    for key in request.coordinator_keys if is_batched else [request.key]:
+        try:
+            if failure is not None:
+                raise failure
+            found.append(_find(broker, exchange, request.key_type, key))
+        except KafkaError as error:
+            found.append(
+                Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error))
+            )
+    if is_batched:
+        return FindCoordinatorResponse(coordinators=found)
+    [one] = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(broker: Broker, exchange: Exchange, key_type: int, key: str) -> Coordinator:
+    if key_type == _TRANSACTION:
+        raise CoordinatorNotAvailable("there is no coordinator of transactions")
+    if key_type != _GROUP:
+        raise InvalidRequest(f"there are no coordinators of type {key_type}")
+    image = broker.image
+    topic = image.topics.get(OFFSETS_TOPIC)
+    index = broker.groups.partition_of(key)
+    leader = None if topic is None else image.brokers.get(topic.partitions[index].leader)
+    endpoint = None if leader is None else leader.endpoint(exchange.session.listener)
+    if leader is None or endpoint is None:
+        raise CoordinatorNotAvailable(
+            f"partition {index} of {OFFSETS_TOPIC} has no leader that can be reached"
+        )
+    return Coordinator(
+        key=key,
+        node_id=leader.id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=NONE,
+    )
