@@ -24,6 +24,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from tests.clients.broker_process import BrokerProcess, restarting
 
 WAIT_S = 60
+# That a broker is away for a moment is no news to print.
+QUIET = {"log_level": 2}
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -32,7 +34,11 @@ class Deliveries:
 
     def __init__(self, broker: BrokerProcess, **settings: Any) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": broker.address, **{k.replace("_", "."): v for k, v in settings.items()}}
+            {
+                "bootstrap.servers": broker.address,
+                **QUIET,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
         )
         self.offsets: list[int | None] = []
         self.errors: list[KafkaError] = []
@@ -60,7 +66,8 @@ def new_consumer(broker: BrokerProcess, **settings: Any) -> Consumer:
             "group.id": "assigned",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            **{k.replace("_", "."): v for k, v in settings.items()},
+            **QUIET,
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
 
@@ -96,7 +103,7 @@ def values(messages: Iterable[Message]) -> list[bytes | None]:
 
 @pytest.fixture(scope="module")
 def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.address})
+    return AdminClient({"bootstrap.servers": broker.address, **QUIET})
 
 
 @pytest.fixture

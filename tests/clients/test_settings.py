@@ -34,11 +34,13 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource as PythonConfigResource
 
 WAIT_S = 60
+# That a broker is away for a moment is no news to print.
+QUIET = {"log_level": 2}
 
 
 @pytest.fixture(scope="module")
 def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.address})
+    return AdminClient({"bootstrap.servers": broker.address, **QUIET})
 
 
 @pytest.fixture
