@@ -29,10 +29,17 @@ from barnabas.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from barnabas.model import BrokerId
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
+from barnabas.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_commit_response import OffsetCommitResponse
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest
 from barnabas.protocol.requests import decode_response
 from tests.broker.group_requests import (
@@ -450,3 +457,54 @@ def test_offsets_and_empty_groups_expire(tmp_path: Path) -> None:
         wait_until(lambda: "old" not in listed(client))
         assert fetch_offsets(client, "old", None) == {}
         assert fetch_offsets(client, "young", None) == {(TOPIC, 0): 1}
+
+
+def test_more_tombstones_than_a_batch_holds(tmp_path: Path) -> None:
+    running = RunningBroker(tmp_path, {**SETTINGS, "message.max.bytes": "1000"})
+    with running as broker, broker.client() as client:
+        create_topic(client, TOPIC)
+        create_topic(client, "wide", partitions=60)
+        wait_for_coordinator(client, "group")
+        commit(client, "group", {(TOPIC, 0): 1})
+        for start in range(0, 60, 10):
+            offsets = {("wide", index): index for index in range(start, start + 10)}
+            assert commit(client, "group", offsets) == dict.fromkeys(offsets, NONE)
+        delete_topic(client, "wide")
+        assert fetch_offsets(client, "group", None) == {(TOPIC, 0): 1}
+    with running as broker, broker.client() as client:
+        wait_for_coordinator(client, "group")
+        assert fetch_offsets(client, "group", None) == {(TOPIC, 0): 1}
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_commit_waits_for_the_replicas(tmp_path: Path, is_in_time: bool) -> None:
+    timeout_ms = 600_000 if is_in_time else 50
+    settings = {**SETTINGS, "offsets.commit.timeout.ms": str(timeout_ms), "offsets.topic.num.partitions": "1"}
+    with RunningBroker(tmp_path, settings) as broker, broker.client() as client:
+        create_topic(client, TOPIC)
+        wait_for_coordinator(client, "group")
+        [shell] = broker.server.broker.groups
+        partition = shell.partition
+        in_sync = partition.in_sync
+
+        async def add_a_replica_that_lags() -> None:
+            partition.in_sync = (*in_sync, BrokerId(in_sync[0] + 1))
+
+        async def remove_it() -> None:
+            assert partition.log is not None
+            partition.in_sync = in_sync
+            partition._advance_high_watermark(partition.log)
+            broker.server.broker.replicas._note_change(partition)
+
+        broker.call(add_a_replica_that_lags)
+        with broker.client() as other:
+            offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+            topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[offset])
+            other.send("OffsetCommit", 9, OffsetCommitRequest(group_id="group", topics=[topic]))
+            wait_until(lambda: describe(client, "group").group_state == "Empty")
+            if is_in_time:
+                broker.call(remove_it)
+            body = decode_response(api_for_name("OffsetCommit"), 9, other.receive_frame()).body
+        assert isinstance(body, OffsetCommitResponse)
+        [answer] = body.topics[0].partitions
+        assert answer.error_code == (NONE if is_in_time else CoordinatorNotAvailable.code)
