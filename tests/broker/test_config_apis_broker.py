@@ -115,11 +115,13 @@ def test_many_topics_follow_in_turns(
     answer = client.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
     assert {each.error_code for each in answer.topics} == {0}
     assert incremental(client, BROKER, "", ("log.segment.bytes", SET, "123456")) == (0, None)
-    # Requests are answered between the turns; this many are more than there are topics left.
-    for _ in range(50):
-        describe(client, BROKER, "")
     manager = broker.server.broker.log_manager
     logs = [manager.log(TopicPartition(name, 0)) for name in names]
+    # Requests are answered between the turns.
+    for _ in range(10_000):
+        describe(client, BROKER, "")
+        if all(log is not None and log.config.segment_bytes == 123456 for log in logs):
+            break
     assert {log.config.segment_bytes for log in logs if log is not None} == {123456}
     assert len(logs) == len(names)
 

@@ -163,6 +163,13 @@ def test_what_is_not_there(client: RawClient) -> None:
     assert answer.error_code == errors.UnknownTopicOrPartition.code
 
 
+def test_internal_topics_are_written_to_by_the_broker_alone(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "__consumer_offsets")
+    assert produce(client, "__consumer_offsets", batch(b"a")).error_code == errors.InvalidTopicException.code
+    with broker.client("__admin_client") as admin:
+        assert produce(admin, "__consumer_offsets", batch(b"a"), acks=1).error_code == 0
+
+
 def test_leader_epochs_are_checked(client: RawClient) -> None:
     create_topic(client, "epochs")
     assert fetch(client, "epochs", 0, current_leader_epoch=0).error_code == 0

@@ -110,9 +110,12 @@ class Dispatcher:
         request, _ = decode_prefix(endpoint.request_class, frame, version, position)
         response = handle(self._broker, exchange, request)
         if type(response) is CoroutineType:
+            exchange.park()
             self._broker.tasks.start(_respond_later(exchange, response))
         elif response is not None:
             exchange.respond(response)
+        else:
+            exchange.park()
 
     def _refuse_version(self, endpoint: Endpoint, exchange: Exchange) -> None:
         """A client that is newer than we are is told which versions there are; any other request it should not send."""

@@ -65,6 +65,7 @@ class Exchange:
 
     __slots__ = (
         "api",
+        "busy_ns",
         "client_id",
         "clock",
         "connection",
@@ -99,17 +100,25 @@ class Exchange:
         self.clock = clock
         self.quotas = quotas
         self.started_ns = clock.monotonic_ns()
+        self.busy_ns = 0
         # For so long the connection is not read from after the answer; handlers put it into the answer too.
         self.throttle_ms = 0
+
+    def park(self) -> None:
+        """The answer comes later: what has passed until now is what the request has cost."""
+        if self.quotas.has(REQUEST_PERCENTAGE):
+            self.busy_ns = self.clock.monotonic_ns() - self.started_ns
 
     def throttle(self, duration_ms: int) -> None:
         """Has the client be quiet after the answer; of several reasons the longest counts."""
         self.throttle_ms = max(self.throttle_ms, duration_ms)
 
     def throttle_for_time(self) -> None:
-        """Charges the time that the request has taken so far to the client's share of the event loop."""
+        """Charges the time that the request has taken to the client's share of the event loop, waiting left out."""
         if self.quotas.has(REQUEST_PERCENTAGE):
-            percent_seconds = (self.clock.monotonic_ns() - self.started_ns) * 100 / 1e9
+            if self.busy_ns == 0:
+                self.busy_ns = self.clock.monotonic_ns() - self.started_ns
+            percent_seconds = self.busy_ns * 100 / 1e9
             self.throttle(
                 min(
                     self.quotas.record(

@@ -3,6 +3,7 @@
 - acks 0 wants no answer: an error closes the connection, which is how such a client finds out. acks 1 is answered when
   the leader has written, acks -1 when all replicas in sync have, or `timeout_ms` is over. Others are refused.
 - Versions 0 to 2 carry message sets of the old formats; from 3 on it is one batch of v2 a partition; zstd from 7.
+- Internal topics are for the broker alone (and for who calls itself `__admin_client`).
 - From version 8 the answer tells which records were at fault, from 10 who leads now, from 13 topics go by id.
 """
 
@@ -15,9 +16,11 @@ from barnabas.broker.exchange import Exchange
 from barnabas.broker.partition import ACKS_ALL, Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import PRODUCER_BYTE_RATE
+from barnabas.coordination.image import INTERNAL_TOPICS
 from barnabas.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
+    InvalidTopicException,
     KafkaError,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -45,6 +48,9 @@ from barnabas.records.layout import (
     CompressionType,
 )
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
+
+# Who calls itself so may write where only the broker writes, as in Kafka.
+ADMIN_CLIENT_ID: Final = "__admin_client"
 
 _ACKS: Final = frozenset({-1, 0, 1})
 _FIRST_VERSION_WITH_BATCHES: Final = 3
@@ -118,6 +124,8 @@ def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> Produ
                     raise InvalidRequiredAcks(f"acks is {acks}, and can be -1, 0 or 1")
                 if name is None:
                     raise UnknownTopicId("there is no topic with this id")
+                if name in INTERNAL_TOPICS and exchange.client_id != ADMIN_CLIENT_ID:
+                    raise InvalidTopicException(f"{name} is written to by the broker alone")
                 records = _checked_records(data, exchange.version)
                 size_bytes += len(records)
                 partition = broker.replicas.partition(name, data.index)
