@@ -23,6 +23,7 @@ from barnabas.clock import Clock
 from barnabas.errors import InvalidRecord, KafkaStorageError
 from barnabas.log.file_system import Data, FileSystem, StorageFailure
 from barnabas.log.names import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -461,6 +462,10 @@ class Segment:
         """Renames the files so that their names end with `state` ("" for those of a segment in use)."""
         prefix = os.path.join(os.path.dirname(self.path), segment_file(self.base_offset, ""))
         self._log.rename(prefix + LOG_SUFFIX + state)
+        if state == DELETED_SUFFIX and self.transaction_index.exists:
+            # A power cut may bring the log back. It must not come without its aborted transactions: nothing tells
+            # that they are missing, as it does for the other indexes.
+            self._fs.sync_dir(os.path.dirname(self.path))
         self.offset_index.rename(prefix + OFFSET_INDEX_SUFFIX + state)
         self.time_index.rename(prefix + TIME_INDEX_SUFFIX + state)
         self.transaction_index.rename(prefix + TRANSACTION_INDEX_SUFFIX + state)
