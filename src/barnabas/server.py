@@ -43,7 +43,7 @@ from barnabas.coordination.controller import Controller
 from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
 from barnabas.coordination.identity import generate_broker_id
 from barnabas.coordination.store import StoreError
-from barnabas.errors import InvalidConfig, KafkaError, KafkaStorageError
+from barnabas.errors import InvalidConfig, KafkaStorageError
 from barnabas.log import names
 from barnabas.log.checkpoints import MetaProperties, read_clean_shutdown, read_meta_properties
 from barnabas.log.file_system import DiskFileSystem
@@ -413,6 +413,3 @@ def _allow_many_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-__all__ = ["KafkaError", "Server"]

@@ -93,6 +93,15 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert len(cache) == 0
 
 
+def test_a_session_does_not_grow_without_bound() -> None:
+    cache = FetchSessions(max_partitions=2, rng=random.Random(1))
+    session_id, _ = answer(cache, request(("a", 0, 0)))
+    answer(cache, request(("a", 1, 0), session_id=session_id, epoch=1))
+    with pytest.raises(FetchSessionIdNotFound, match="grown"):
+        cache.context(request(("a", 2, 0), session_id=session_id, epoch=2), 12, 0)
+    assert len(cache) == 0
+
+
 def test_partitions_with_records_go_to_the_end() -> None:
     cache = sessions()
     session_id, _ = answer(cache, request(("a", 0, 0), ("b", 0, 0), ("c", 0, 0)))

@@ -24,6 +24,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+# A client adds partitions request by request, whether they exist or not: this ends a session that never stops growing.
+MAX_PARTITIONS: Final = 100_000
 
 PartitionKey = tuple[str | Uuid, int]
 
@@ -142,9 +144,17 @@ class FetchContext:
 
 
 class FetchSessions:
-    def __init__(self, *, max_sessions: int = 1_000, eviction_ms: int = 120_000, rng: random.Random) -> None:
+    def __init__(
+        self,
+        *,
+        max_sessions: int = 1_000,
+        eviction_ms: int = 120_000,
+        max_partitions: int = MAX_PARTITIONS,
+        rng: random.Random,
+    ) -> None:
         self._max_sessions = max_sessions
         self._eviction_ms = eviction_ms
+        self._max_partitions = max_partitions
         self._rng = rng
         # In the order of their last use, the longest unused first.
         self._sessions: dict[int, FetchSession] = {}
@@ -182,6 +192,11 @@ class FetchSessions:
                 f"fetch session {session.id} was opened {'with' if session.uses_topic_ids else 'without'} topic ids"
             )
         self._update(session, request)
+        if len(session.targets) > self._max_partitions:
+            del self._sessions[session.id]
+            raise FetchSessionIdNotFound(
+                f"fetch session {session.id} had grown beyond {self._max_partitions} partitions, and is closed"
+            )
         if not session.targets:
             del self._sessions[session.id]
             return FetchContext(self, [], is_follower=is_follower, uses_topic_ids=uses_topic_ids)

@@ -24,7 +24,7 @@ class Resident:
 
     def evict(self) -> None:
         """Lets go of what it holds. It may be called from any thread: users keep references of their own."""
-        raise NotImplementedError
+        raise AssertionError("a resident says how it lets go of what it holds")
 
 
 class SecondChance:
