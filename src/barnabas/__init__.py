@@ -1,3 +1,18 @@
 """Barnabas: a Kafka in Python."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
 __version__ = "0.1.0"
+
+# Public names by the module that has them, which is loaded at first use: a broker needs none of the clients.
+_LAZY: Final[dict[str, str]] = {}
+
+
+def __getattr__(name: str) -> object:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'barnabas' has no attribute {name!r}")
+    return getattr(import_module(module), name)

@@ -1,0 +1,17 @@
+"""The clients for asyncio, on the same core as the blocking ones: they run on the caller's loop, without a thread."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+# Public names by the module and the name there, loaded at first use.
+_LAZY: Final[dict[str, tuple[str, str]]] = {}
+
+
+def __getattr__(name: str) -> object:
+    found = _LAZY.get(name)
+    if found is None:
+        raise AttributeError(f"module 'barnabas.aio' has no attribute {name!r}")
+    module, attribute = found
+    return getattr(import_module(module), attribute)

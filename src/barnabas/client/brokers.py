@@ -1,0 +1,494 @@
+"""The connections of one client: to the brokers that it knows, opened when they are first needed.
+
+A broker is known by its node id; the addresses of `bootstrap.servers` have negative ids, as in Kafka's own clients, and
+are used until the cluster has told which brokers there are, and again if none of those can be reached. On every new
+connection the versions of the broker's APIs are asked for first. After a connection has failed the broker is left
+alone for a while, longer from failure to failure, by a random part more or less.
+
+Requests are not repeated here: `retrying` is for who wants that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barnabas import __version__
+from barnabas.client.settings import ClientSettings
+from barnabas.errors import (
+    NONE,
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    UnsupportedVersion,
+    error_for_code,
+)
+from barnabas.net.requester import OnDone, Requester, connect
+from barnabas.protocol.apis import Api, api_for_name
+from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
+from barnabas.protocol.messages.api_versions_response import ApiVersionsResponse
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+BACKOFF_JITTER: Final = 0.2
+SOFTWARE_NAME: Final = "barnabas"
+API_VERSIONS: Final = api_for_name("ApiVersions")
+API_VERSIONS_VERSION: Final = 3
+IDLE_CHECKS: Final = 4
+
+
+class Node(NamedTuple):
+    """Where a broker is reached."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class VersionRange(NamedTuple):
+    """Versions of an API that both sides know, both inclusive."""
+
+    first: int
+    last: int
+
+
+class Features(NamedTuple):
+    """What the cluster has agreed on: levels of features such as transaction.version, by name."""
+
+    epoch: int
+    levels: dict[str, int]
+
+
+class Link:
+    """An open connection whose broker has told what it can do."""
+
+    __slots__ = ("features", "node", "requester", "versions")
+
+    def __init__(self, node: Node, requester: Requester, answer: ApiVersionsResponse) -> None:
+        self.node = node
+        self.requester = requester
+        self.versions: dict[int, VersionRange] = {
+            each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys
+        }
+        self.features = Features(
+            answer.finalized_features_epoch,
+            {each.name: each.max_version_level for each in answer.finalized_features},
+        )
+
+    def version_of(self, api: Api, max_version: int | None = None) -> int:
+        """The highest version that both know; UnsupportedVersion if there is none."""
+        theirs = self.versions.get(api.key)
+        if theirs is None:
+            raise UnsupportedVersion(f"the broker at {self.node} does not offer {api.name}")
+        last = api.last_version if max_version is None else min(api.last_version, max_version)
+        version = min(last, theirs.last)
+        if version < max(api.first_version, theirs.first):
+            raise UnsupportedVersion(
+                f"the broker at {self.node} offers {api.name} {theirs.first}-{theirs.last}, and"
+                f" {api.first_version}-{last} is needed"
+            )
+        return version
+
+
+class _Peer:
+    """What is known about reaching one broker."""
+
+    __slots__ = ("connecting", "failures", "link", "next_attempt_s", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.link: Link | None = None
+        self.connecting: asyncio.Task[Link] | None = None
+        self.failures = 0
+        self.next_attempt_s = 0.0
+
+
+class Brokers:
+    def __init__(self, settings: ClientSettings, *, chooser: random.Random | None = None) -> None:
+        """To be made on the loop that it is used on."""
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._random = chooser or random.Random()
+        self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._bootstrap = tuple(
+            Node(-1 - number, host, port) for number, (host, port) in enumerate(settings.bootstrap)
+        )
+        self._peers: dict[int, _Peer] = {node.id: _Peer(node) for node in self._bootstrap}
+        self._known: dict[int, Node] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self.is_closed = False
+        # Called with a node id when its connection is open, and when it has ended or could not be opened.
+        self.on_change: list[Callable[[int], None]] = []
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The brokers that the cluster has told of."""
+        return list(self._known.values())
+
+    def node(self, node_id: int) -> Node | None:
+        peer = self._peers.get(node_id)
+        return None if peer is None else peer.node
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Takes over what a metadata answer says of the brokers. Connections to brokers that are gone end."""
+        known = {node.id: node for node in nodes}
+        if not known:
+            return
+        for node_id, node in known.items():
+            peer = self._peers.get(node_id)
+            if peer is None:
+                self._peers[node_id] = _Peer(node)
+            elif (peer.node.host, peer.node.port) != (node.host, node.port):
+                self._drop(peer, f"broker {node_id} has moved to {node}")
+                self._peers[node_id] = _Peer(node)
+            else:
+                peer.node = node
+        for node_id in [each for each in self._peers if each >= 0 and each not in known]:
+            self._drop(self._peers.pop(node_id), f"broker {node_id} is not in the cluster any more")
+        self._known = known
+
+    def learn(self, node: Node) -> None:
+        """Takes note of a broker that another answer than metadata has named, such as a coordinator."""
+        peer = self._peers.get(node.id)
+        if peer is None:
+            self._peers[node.id] = _Peer(node)
+            self._known[node.id] = node
+        elif (peer.node.host, peer.node.port) != (node.host, node.port):
+            self._drop(peer, f"broker {node.id} has moved to {node}")
+            self._peers[node.id] = _Peer(node)
+            self._known[node.id] = node
+
+    def link_of(self, node_id: int) -> Link | None:
+        """The open connection to a broker, if there is one."""
+        peer = self._peers.get(node_id)
+        return None if peer is None else peer.link
+
+    def connect_soon(self, node_id: int) -> None:
+        """Begins to connect, unless that is under way or the broker is left alone; `on_change` tells of the end."""
+        peer = self._peers.get(node_id)
+        if peer is None or peer.link is not None or peer.connecting is not None or self.is_closed:
+            return
+        if peer.next_attempt_s <= self._loop.time():
+            self._begin(peer)
+
+    def backoff_left_s(self, node_id: int) -> float:
+        """For how long the broker is still left alone."""
+        peer = self._peers.get(node_id)
+        return 0.0 if peer is None else max(0.0, peer.next_attempt_s - self._loop.time())
+
+    async def link(self, node_id: int | None = None) -> Link:
+        """A connection to the broker, or to any if none is named, opened if need be; else NetworkException."""
+        if self.is_closed:
+            raise NetworkException("the client is closed")
+        if node_id is None:
+            return await self._any_link()
+        peer = self._peers.get(node_id)
+        if peer is None:
+            raise NetworkException(f"no broker with the id {node_id} is known")
+        return await self._link_to(peer)
+
+    async def request(
+        self,
+        node: int | None,
+        request: Message,
+        *,
+        timeout_ms: float | None = None,
+        max_version: int | None = None,
+    ) -> Any:
+        """The answer to a request, in the highest version that both sides know (and `max_version` allows).
+
+        NetworkException and RequestTimedOut may be retried, UnsupportedVersion not. Error codes within the answer are
+        the caller's to look at.
+        """
+        api = api_of(request)
+        wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        link = await self.link(node)
+        version = link.version_of(api, max_version)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(message: Any, error: KafkaError | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(message)
+            else:
+                answer.set_exception(error)
+
+        link.requester.send(api, version, request, done, timeout_s=wait_ms / 1000)
+        try:
+            return await answer
+        except KafkaError as error:
+            # The same exception may end several requests, and each has its own way up the stack.
+            raise error.with_traceback(None) from None
+
+    def submit(
+        self,
+        node: int,
+        request: Message,
+        version: int,
+        on_done: OnDone,
+        *,
+        timeout_ms: float | None = None,
+        expects_response: bool = True,
+    ) -> None:
+        """Sends a request on a connection that is open (`link_of`); `on_done` gets the answer, or None and why not."""
+        link = self.link_of(node)
+        if link is None:
+            self._loop.call_soon(on_done, None, NetworkException(f"there is no connection to broker {node}"))
+            return
+        wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        link.requester.send(
+            api_of(request),
+            version,
+            request,
+            on_done,
+            timeout_s=wait_ms / 1000,
+            expects_response=expects_response,
+        )
+
+    def version_of(self, node: int, api_key: int) -> VersionRange | None:
+        """What the broker offers of an API; None if it does not, or is not connected."""
+        link = self.link_of(node)
+        return None if link is None else link.versions.get(api_key)
+
+    async def close(self) -> None:
+        self.is_closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        connecting = [peer.connecting for peer in self._peers.values() if peer.connecting is not None]
+        for peer in self._peers.values():
+            self._drop(peer, "the client is closed")
+        if connecting:
+            await asyncio.gather(*connecting, return_exceptions=True)
+
+    async def _any_link(self) -> Link:
+        """The connection with the least to do; else whatever broker can be reached, bootstrap addresses last."""
+        open_links = [peer.link for peer in self._peers.values() if peer.link is not None]
+        if open_links:
+            return min(open_links, key=lambda link: (link.node.id < 0, link.requester.in_flight))
+        peers = list(self._peers.values())
+        self._random.shuffle(peers)
+        peers.sort(key=lambda peer: (peer.next_attempt_s > self._loop.time(), peer.node.id < 0))
+        failure: KafkaError | None = None
+        for peer in peers:
+            try:
+                return await self._link_to(peer)
+            except NetworkException as error:
+                failure = error
+        assert failure is not None
+        tried = ", ".join(str(peer.node) for peer in peers)
+        raise NetworkException(f"no broker can be reached (tried {tried}): {failure}")
+
+    async def _link_to(self, peer: _Peer) -> Link:
+        if peer.link is not None:
+            return peer.link
+        if peer.connecting is None:
+            wait_s = peer.next_attempt_s - self._loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if peer.link is not None:
+                return peer.link
+            if self._peers.get(peer.node.id) is not peer or self.is_closed:
+                raise NetworkException(f"the broker at {peer.node} is not to be used any more")
+            if peer.connecting is None:
+                self._begin(peer)
+        assert peer.connecting is not None
+        # Who waits may be cancelled, and others wait for the same connection.
+        try:
+            return await asyncio.shield(peer.connecting)
+        except KafkaError as error:
+            raise error.with_traceback(None) from None
+        except asyncio.CancelledError:
+            if peer.connecting is not None or not self.is_closed:
+                raise
+            raise NetworkException("the client is closed") from None
+
+    def _begin(self, peer: _Peer) -> None:
+        peer.connecting = self._loop.create_task(self._connect(peer.node))
+        peer.connecting.add_done_callback(lambda task: self._connected(peer, task))
+
+    async def _connect(self, node: Node) -> Link:
+        timeout_s = self._settings.socket_connection_setup_timeout_ms / 1000
+        channel = await connect(
+            node.host,
+            node.port,
+            timeout_s=timeout_s,
+            send_buffer_bytes=self._settings.send_buffer_bytes,
+            receive_buffer_bytes=self._settings.receive_buffer_bytes,
+        )
+        requester = Requester(
+            channel,
+            loop=self._loop,
+            receive_buffer=self._receive_buffer,
+            client_id=self._settings.client_id,
+            peer=str(node),
+            on_close=lambda closed: self._closed(node.id, closed),
+        )
+        requester.open()
+        try:
+            answer = await self._ask_versions(requester, API_VERSIONS_VERSION)
+            if answer.error_code == UnsupportedVersion.code:
+                answer = await self._ask_versions(requester, 0)
+            if answer.error_code != NONE:
+                raise error_for_code(answer.error_code, f"{node} does not tell its versions")
+        except BaseException:
+            requester.close()
+            raise
+        return Link(node, requester, answer)
+
+    async def _ask_versions(self, requester: Requester, version: int) -> ApiVersionsResponse:
+        answer: asyncio.Future[ApiVersionsResponse] = self._loop.create_future()
+
+        def done(message: Any, error: KafkaError | None) -> None:
+            if not answer.done():
+                if error is None:
+                    answer.set_result(message)
+                else:
+                    answer.set_exception(error)
+
+        request = (
+            ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+            if version >= 3
+            else ApiVersionsRequest()
+        )
+        timeout_s = self._settings.request_timeout_ms / 1000
+        requester.send(API_VERSIONS, version, request, done, timeout_s=timeout_s)
+        return await answer
+
+    def _connected(self, peer: _Peer, task: asyncio.Task[Link]) -> None:
+        peer.connecting = None
+        failure = None if task.cancelled() else task.exception()
+        if task.cancelled() or failure is not None:
+            if failure is not None and not isinstance(failure, KafkaError):
+                log.error("connecting to %s failed in an unforeseen way", peer.node, exc_info=failure)
+            self._back_off(peer)
+        else:
+            link = task.result()
+            if self._peers.get(peer.node.id) is not peer or self.is_closed:
+                link.requester.close()
+                return
+            if link.requester.closed_by is not None:
+                self._back_off(peer)
+            else:
+                peer.link = link
+                peer.failures = 0
+                self._watch_idle()
+        self._tell(peer.node.id)
+
+    def _closed(self, node_id: int, requester: Requester) -> None:
+        peer = self._peers.get(node_id)
+        if peer is not None and peer.link is not None and peer.link.requester is requester:
+            peer.link = None
+            log.debug("connection to %s ended: %s", peer.node, requester.closed_by)
+            self._back_off(peer)
+            self._tell(node_id)
+
+    def _back_off(self, peer: _Peer) -> None:
+        backoff_ms = backoff_ms_after(
+            peer.failures,
+            first_ms=self._settings.reconnect_backoff_ms,
+            max_ms=self._settings.reconnect_backoff_max_ms,
+            chooser=self._random,
+        )
+        peer.failures += 1
+        peer.next_attempt_s = self._loop.time() + backoff_ms / 1000
+
+    def _drop(self, peer: _Peer, reason: str) -> None:
+        if peer.connecting is not None:
+            peer.connecting.cancel()
+        if peer.link is not None:
+            link = peer.link
+            peer.link = None
+            link.requester.close(NetworkException(reason))
+            if not self.is_closed:
+                self._tell(peer.node.id)
+
+    def _tell(self, node_id: int) -> None:
+        for listener in list(self.on_change):
+            listener(node_id)
+
+    def _watch_idle(self) -> None:
+        idle_ms = self._settings.connections_max_idle_ms
+        if idle_ms >= 0 and self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(
+                max(idle_ms / 1000 / IDLE_CHECKS, 0.001), self._close_idle
+            )
+
+    def _close_idle(self) -> None:
+        self._idle_timer = None
+        oldest_s = self._loop.time() - self._settings.connections_max_idle_ms / 1000
+        for peer in list(self._peers.values()):
+            link = peer.link
+            if link is not None and link.requester.in_flight == 0 and link.requester.last_active_s < oldest_s:
+                peer.link = None
+                link.requester.close(NetworkException(f"the connection to {peer.node} was idle"))
+                self._tell(peer.node.id)
+        if any(peer.link is not None for peer in self._peers.values()):
+            self._watch_idle()
+
+
+_APIS_BY_REQUEST: Final[dict[type[Any], Api]] = {}
+
+
+def api_of(request: Message) -> Api:
+    kind = type(request)
+    api = _APIS_BY_REQUEST.get(kind)
+    if api is None:
+        api = _APIS_BY_REQUEST[kind] = api_for_name(kind.__name__.removesuffix("Request"))
+    return api
+
+
+def backoff_ms_after(failures: int, *, first_ms: float, max_ms: float, chooser: random.Random) -> float:
+    """How long to wait after so many failures before this one: twice as long each time, a fifth more or less."""
+    jitter = chooser.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
+    return float(min(first_ms * 2.0 ** min(failures, 32), max(max_ms, first_ms))) * jitter
+
+
+async def retrying(
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    settings: ClientSettings,
+    timeout_ms: float,
+    what: str,
+    is_retriable: Callable[[KafkaError], bool] = lambda error: error.retriable,
+) -> T:
+    """What the attempt returns, made again after retriable errors, with back-off, until the time is over.
+
+    RequestTimedOut then tells what was wanted (`what`, such as "creating topic t") and what stood in the way last.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_ms / 1000
+    chooser = random.Random()
+    last: KafkaError | None = None
+    failures = 0
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            while True:
+                try:
+                    return await attempt()
+                except KafkaError as error:
+                    if not is_retriable(error):
+                        raise
+                    last = error
+                backoff_ms = backoff_ms_after(
+                    failures,
+                    first_ms=settings.retry_backoff_ms,
+                    max_ms=settings.retry_backoff_max_ms,
+                    chooser=chooser,
+                )
+                failures += 1
+                await asyncio.sleep(backoff_ms / 1000)
+    except TimeoutError:
+        because = "" if last is None else f": {last}" if str(last) == last.name else f": {last.name}: {last}"
+        raise RequestTimedOut(f"{what} was not done within {timeout_ms:g} ms{because}") from last

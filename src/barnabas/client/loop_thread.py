@@ -1,0 +1,80 @@
+"""A daemon thread with an event loop of its own, which a blocking client works on."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from barnabas.errors import RequestTimedOut
+
+T = TypeVar("T")
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        self.loop: Final = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._started = threading.Event()
+        self._thread.start()
+        self._started.wait(START_TIMEOUT_S)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.loop.is_closed() or not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        """Whether the caller runs on this thread: it must not wait for it then."""
+        return threading.current_thread() is self._thread
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_ms: float | None = None) -> T:
+        """Runs a coroutine on the loop and waits for what it returns or raises.
+
+        After the time-out it is cancelled and RequestTimedOut raised. A KeyboardInterrupt cancels it too.
+        """
+        assert not self.is_current(), "this thread cannot wait for itself"
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(None if timeout_ms is None else timeout_ms / 1000)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise RequestTimedOut(f"not done within {timeout_ms:g} ms") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def post(self, function: Callable[..., object], *arguments: object) -> None:
+        """Has the loop call a function soon; from any thread."""
+        self.loop.call_soon_threadsafe(function, *arguments)
+
+    def close(self) -> None:
+        """Cancels what still runs on the loop and ends the thread."""
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if not self.is_current():
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._started.set)
+        try:
+            self.loop.run_forever()
+        finally:
+            try:
+                tasks = asyncio.all_tasks(self.loop)
+                for task in tasks:
+                    task.cancel()
+                if tasks:
+                    self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+                self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            finally:
+                asyncio.set_event_loop(None)
+                self.loop.close()
