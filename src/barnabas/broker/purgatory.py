@@ -77,6 +77,10 @@ class Purgatory:
         """How many entries all lists hold, those of completed operations included."""
         return self._watched
 
+    def watches(self, key: Hashable) -> bool:
+        """Whether an operation may be waiting under the key."""
+        return self._watched > 0 and key in self._watchers
+
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """True if the operation has ended here; otherwise it is watched under the keys and expires by its time-out."""
         if operation.try_complete():

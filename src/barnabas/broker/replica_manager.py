@@ -165,10 +165,17 @@ class ReplicaManager:
         log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
 
     def _note_change(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        if not (
+            self.waiting_fetches.watches(key)
+            or self.waiting_produces.watches(key)
+            or self.waiting_deletions.watches(key)
+        ):
+            return
         # Those who wait are answered after the request that made the change, and once for many changes.
         if not self._changed:
             self._loop.call_soon(self._complete_waiting)
-        self._changed.add(partition.topic_partition)
+        self._changed.add(key)
 
     def _complete_waiting(self) -> None:
         changed = self._changed

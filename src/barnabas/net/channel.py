@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
+
+from barnabas.protocol.frames import FrameReader
 
 MAX_PARTS_AT_ONCE: Final = 64
 
@@ -19,6 +22,9 @@ class Channel(Protocol):
 
     def receive_into(self, buffer: memoryview) -> int:
         """How many bytes came; 0 is the end of the stream."""
+
+    def receive(self, max_bytes: int) -> bytes:
+        """What came, in memory of its own; nothing is the end of the stream."""
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
@@ -42,6 +48,9 @@ class PlainChannel:
     def receive_into(self, buffer: memoryview) -> int:
         return self._socket.recv_into(buffer)
 
+    def receive(self, max_bytes: int) -> bytes:
+        return self._socket.recv(max_bytes)
+
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         # Without MSG_MORE the few bytes before a file slice would travel in a packet of their own.
         flags = socket.MSG_NOSIGNAL | (socket.MSG_MORE if more_follows else 0)
@@ -54,3 +63,18 @@ class PlainChannel:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def receive_frames(channel: Channel, reader: FrameReader, frames: deque[bytes]) -> int:
+    """One read, which adds the frames that it completes. How many bytes came; 0 is the end of the stream."""
+    missing_bytes = reader.missing_bytes
+    if missing_bytes:
+        data = channel.receive(missing_bytes)
+        count = len(data)
+        if count:
+            frames.extend(reader.take(data))
+    else:
+        count = channel.receive_into(reader.next_buffer())
+        if count:
+            frames.extend(reader.received(count))
+    return count

@@ -19,16 +19,16 @@ from concurrent.futures import Executor
 from typing import Final
 
 from barnabas.errors import KafkaError
-from barnabas.net.channel import Channel
+from barnabas.net.channel import Channel, receive_frames
 from barnabas.net.outbox import ColdRange, IsCached, Outbox, Part
 from barnabas.net.page_cache import read_ahead
 from barnabas.protocol.frames import FrameReader
 
 log = logging.getLogger(__name__)
 
-# A connection that always has more to read gives way to the others after so many reads.
-READS_A_TURN: Final = 8
-# Replies to requests sent ahead are written together, until so much has come together.
+# A connection that always has more to read gives way to the others after so many reads. A large frame takes two.
+READS_A_TURN: Final = 16
+# The first reply to requests sent ahead is written at once, the others together, until so much has come together.
 REPLIES_TOGETHER_BYTES: Final = 256 * 1024
 
 FrameHandler = Callable[["Connection", bytes], None]
@@ -197,22 +197,27 @@ class Connection:
 
     def _handle_frames(self) -> None:
         frames = self._frames
+        is_first = True
         while frames and not self._is_awaiting_reply and self._resume is None and not self.is_closed:
             if self._outbox.pending_bytes >= REPLIES_TOGETHER_BYTES:
                 return
             self._is_awaiting_reply = True
             self._handler(self, frames.popleft())
+            if is_first and frames:
+                # The client goes on with this reply, and sends more, while the others are worked out.
+                is_first = False
+                if not self._flush():
+                    return
 
     def _receive(self) -> bool:
         """One read; False if nothing is there, or the stream has ended."""
         try:
-            count = self._channel.receive_into(self._reader.next_buffer())
+            count = receive_frames(self._channel, self._reader, self._frames)
         except BlockingIOError:
             return False
         if count == 0:
             self.close("it ended within a request" if self._reader.in_frame else None)
             return False
-        self._frames.extend(self._reader.received(count))
         return True
 
     def _flush(self) -> bool:

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any, Final
 
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
-from barnabas.net.channel import Channel, PlainChannel
+from barnabas.net.channel import Channel, PlainChannel, receive_frames
 from barnabas.net.outbox import Outbox
 from barnabas.net.page_cache import always_cached
 from barnabas.protocol.apis import Api
@@ -65,6 +65,7 @@ class Requester:
         "_channel",
         "_client_id",
         "_correlation_id",
+        "_frames",
         "_in_turn",
         "_is_reading",
         "_is_writing",
@@ -100,6 +101,7 @@ class Requester:
         self._client_id = client_id
         self._on_close = on_close
         self._reader = FrameReader(max_frame_bytes=max_response_bytes, receive_buffer=receive_buffer)
+        self._frames: deque[bytes] = deque()
         self._outbox = Outbox(always_cached)
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
@@ -208,20 +210,19 @@ class Requester:
 
     def _receive(self) -> bool:
         """One read; False if there was nothing more to read."""
-        buffer = self._reader.next_buffer()
+        frames = self._frames
         try:
-            count = self._channel.receive_into(buffer)
+            count = receive_frames(self._channel, self._reader, frames)
         except BlockingIOError:
             return False
         if count == 0:
             self.close(NetworkException(f"{self.peer} closed the connection"))
             return False
-        size = len(buffer)
-        for frame in self._reader.received(count):
-            self._answer(frame)
+        while frames:
+            self._answer(frames.popleft())
         if self._reader.error is not None:
             raise self._reader.error
-        return count == size
+        return True
 
     def _answer(self, frame: bytes) -> None:
         if not self._waiting:

@@ -2,11 +2,14 @@
 
     frame  =  size: int32, big-endian  |  payload: `size` bytes
 
-A connection asks for the buffer to receive into and says how much came; it gets back the payloads that this
-completed, as `bytes`, each in memory of its own. Between calls a reader holds the frame under way and nothing else: all
-connections of a thread share one receive buffer, so an idle one costs next to nothing. What is left of a large frame
-is received straight into that frame's memory, which grows with what has arrived, not with what the peer has announced.
-Each byte is copied a bounded number of times, however it was cut.
+A connection asks where to receive and says what came; it gets back the payloads that this completed, as `bytes`. There
+are two ways, and the reader says which: `next_buffer` is a place for whatever comes (small frames, many at a time, are
+cut out of it), and where there is none, `missing_bytes` of a large payload are to be received as `bytes` of their own.
+A payload that comes in one piece is that piece: it is not copied at all. However a payload is cut, each of its
+bytes is copied a few times at most.
+
+Between calls a reader holds the frame under way and nothing else: all connections of a thread share one receive buffer,
+so an idle one costs next to nothing. Memory grows with what has arrived, not with what the peer has announced.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = 4
 assert SIZE.size == SIZE_BYTES
 
-# Room for a usual 64 KiB batch with its request around it: such a frame is never moved while it arrives.
+# Room for a usual 64 KiB batch with its request around it: such a payload is asked for as a whole.
 FIRST_ALLOCATION_BYTES: Final = 128 * 1024
+# After a payload of this size or more, the next size is received alone, so that what follows it needs no copy.
+LARGE_BYTES: Final = 16 * 1024
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 
@@ -36,67 +41,117 @@ class FrameReader:
     every later call raises it.
     """
 
-    __slots__ = ("_filled", "_frame", "_frame_size", "_max_frame_bytes", "_receive_buffer", "error")
+    __slots__ = (
+        "_arrived",
+        "_chunks",
+        "_max_frame_bytes",
+        "_payload_bytes",
+        "_receive_buffer",
+        "_receives_size_alone",
+        "_size",
+        "_size_arrived",
+        "error",
+    )
 
     error: FrameError | None
     _max_frame_bytes: int
     _receive_buffer: bytearray
-    _frame: bytearray
-    _frame_size: int
-    _filled: int
+    _receives_size_alone: bool
+    _size: bytearray
+    _size_arrived: int
+    _payload_bytes: int
+    _chunks: list[bytes]
+    _arrived: int
 
     def __init__(self, *, max_frame_bytes: int, receive_buffer: bytearray) -> None:
         assert len(receive_buffer) > SIZE_BYTES
         self.error = None
         self._max_frame_bytes = max_frame_bytes
         self._receive_buffer = receive_buffer
-        # The frame under way: first its size, then its payload. -1 is a size that is not known yet.
-        self._frame = bytearray(SIZE_BYTES)
-        self._frame_size = -1
-        self._filled = 0
+        self._receives_size_alone = False
+        # The frame under way: the part of its size that has come, then the chunks of its payload. -1 is a size that
+        # is not known yet.
+        self._size = bytearray(SIZE_BYTES)
+        self._size_arrived = 0
+        self._payload_bytes = -1
+        self._chunks = []
+        self._arrived = 0
 
     @property
     def in_frame(self) -> bool:
         """Whether the stream would end in the middle of a frame if it ended here."""
-        return self._filled > 0 or self._frame_size >= 0
+        return self._size_arrived > 0 or self._payload_bytes >= 0
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much to receive and hand to `take`; 0 where `next_buffer` is the place."""
+        if self._payload_bytes < 0:
+            return 0
+        return min(self._payload_bytes - self._arrived, max(FIRST_ALLOCATION_BYTES, self._arrived))
 
     def next_buffer(self) -> memoryview:
         """Where to receive next. The view holds until `received` is called, and until another reader is asked."""
         if self.error is not None:
             raise self.error
-        if not self.in_frame:
-            return memoryview(self._receive_buffer)
-        if self._filled == len(self._frame):
-            self._grow()
-        return memoryview(self._frame)[self._filled :]
+        assert self._payload_bytes < 0, "the frame under way is received by itself"
+        if self._size_arrived or self._receives_size_alone:
+            return memoryview(self._size)[self._size_arrived :]
+        return memoryview(self._receive_buffer)
 
     def received(self, count: int) -> list[bytes]:
         """Takes note of `count` bytes in the buffer that `next_buffer` gave; the frames that they completed."""
         if self.error is not None:
             raise self.error
-        if not self.in_frame:
+        if not self._size_arrived and not self._receives_size_alone:
             return self._split(count)
-        self._filled += count
-        assert self._filled <= len(self._frame)
-        if self._frame_size < 0 and self._filled == SIZE_BYTES:
-            size = self._size_at(self._frame, 0)
+        self._size_arrived += count
+        assert self._size_arrived <= SIZE_BYTES
+        if self._size_arrived == SIZE_BYTES:
+            size = self._size_at(self._size, 0)
             if size >= 0:
-                self._begin_payload(size, 0)
-        if self._filled == self._frame_size:
-            return [self._take_frame()]
+                return self._begin_payload(size, b"")
         return []
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Takes at most `missing_bytes` of the payload under way; the frame that they completed."""
+        if self.error is not None:
+            raise self.error
+        chunks = self._chunks
+        self._arrived += len(data)
+        assert self._arrived <= self._payload_bytes
+        if self._arrived < self._payload_bytes:
+            chunks.append(data)
+            # Chunks are joined with their equals: few are kept, however small they come.
+            while len(chunks) > 1 and len(chunks[-1]) >= len(chunks[-2]):
+                last = chunks.pop()
+                chunks[-1] += last
+            return []
+        if chunks:
+            chunks.append(data)
+            data = b"".join(chunks)
+            self._chunks = []
+        self._receives_size_alone = self._payload_bytes >= LARGE_BYTES
+        self._payload_bytes = -1
+        self._arrived = 0
+        return [data]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """The same for bytes that are in memory already."""
         frames: list[bytes] = []
         rest = memoryview(data)
         while len(rest) > 0:
-            buffer = self.next_buffer()
-            count = min(len(buffer), len(rest))
-            buffer[:count] = rest[:count]
-            frames += self.received(count)
-            if self.error is not None:
-                break
+            count = self.missing_bytes
+            if count:
+                piece = bytes(rest[:count])
+                count = len(piece)
+                frames += self.take(piece)
+            else:
+                buffer = self.next_buffer()
+                count = min(len(buffer), len(rest))
+                buffer[:count] = rest[:count]
+                frames += self.received(count)
+                if self.error is not None:
+                    break
             rest = rest[count:]
         return frames
 
@@ -114,13 +169,12 @@ class FrameReader:
             position += SIZE_BYTES
             end = position + size
             if end > count:
-                self._begin_payload(size, count - position)
-                break
+                self._begin_payload(size, bytes(view[position:count]))
+                return frames
             frames.append(bytes(view[position:end]))
             position = end
-        rest = count - position
-        self._frame[:rest] = view[position:count]
-        self._filled = rest
+        self._size_arrived = count - position
+        self._size[: self._size_arrived] = view[position:count]
         return frames
 
     def _size_at(self, data: bytearray, position: int) -> int:
@@ -136,20 +190,8 @@ class FrameReader:
             )
         return -1
 
-    def _begin_payload(self, size: int, arrived_bytes: int) -> None:
-        self._frame = bytearray(min(size, max(FIRST_ALLOCATION_BYTES, 2 * arrived_bytes)))
-        self._frame_size = size
-        self._filled = 0
-
-    def _grow(self) -> None:
-        # A view of the old memory may still be alive, so it cannot be resized in place.
-        grown = bytearray(min(self._frame_size, 2 * len(self._frame)))
-        grown[: self._filled] = self._frame
-        self._frame = grown
-
-    def _take_frame(self) -> bytes:
-        frame = bytes(self._frame)
-        self._frame = bytearray(SIZE_BYTES)
-        self._frame_size = -1
-        self._filled = 0
-        return frame
+    def _begin_payload(self, size: int, arrived: bytes) -> list[bytes]:
+        """The frame, if it is one without a payload."""
+        self._size_arrived = 0
+        self._payload_bytes = size
+        return self.take(arrived) if arrived or not size else []
