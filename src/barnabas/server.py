@@ -36,6 +36,7 @@ from barnabas.broker.quota_connections import ConnectionQuota
 from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
+from barnabas.broker.transaction_markers import TransactionMarkers
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -174,6 +175,7 @@ class Server:
         await ImageFollower(controller, replicas, manager, quotas, updates, mover).begin()
         groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
         groups.begin()
+        markers = TransactionMarkers(replicas, groups, self._clock, timeout_ms=config.request_timeout_ms)
 
         broker = Broker(
             clock=self._clock,
@@ -186,6 +188,7 @@ class Server:
                 max_sessions=config.max_incremental_fetch_session_cache_slots, rng=self._rng
             ),
             groups=groups,
+            markers=markers,
             quotas=quotas,
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             tasks=self._tasks,
@@ -361,6 +364,7 @@ def _manager_settings(config: BrokerConfig) -> ManagerSettings:
         log_flush_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         replica_high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
+        verifies_transactions=config.transaction_partition_verification_enable,
         producer_id_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
         file_delete_delay_ms=config.log_defaults.file_delete_delay_ms,
         log_cleaner_enable=config.log_cleaner_enable,

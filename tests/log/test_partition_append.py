@@ -19,6 +19,7 @@ from barnabas.errors import (
 )
 from barnabas.log.append import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.log.file_system import StorageFailure
+from barnabas.log.producer_state import ProducerSettings
 from barnabas.log.read import Isolation
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.header import parse_header
@@ -210,7 +211,7 @@ def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
 
 
 def test_transactions_are_verified_where_that_is_asked() -> None:
-    log = Disk().open(verifies_transactions=True)
+    log = Disk().open(producer_settings=ProducerSettings(verifies_transactions=True))
     first = batch(producer_id=1, sequence=0, transactional=True)
     with pytest.raises(InvalidTxnState, match="coordinator"):
         log.append_as_leader(first, leader_epoch=0)
@@ -229,7 +230,7 @@ def test_transactions_are_verified_where_that_is_asked() -> None:
 
 def test_producers_are_described_and_forgotten() -> None:
     disk = Disk()
-    log = disk.open(producer_id_expiration_ms=1000)
+    log = disk.open(producer_settings=ProducerSettings(producer_id_expiration_ms=1000))
     append(log, b"a", producer_id=5, sequence=3)
     (producer,) = log.active_producers()
     assert (producer.producer_id, producer.last_sequence, producer.last_offset) == (5, 3, 0)

@@ -10,6 +10,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
+from barnabas.broker.transaction_markers import TransactionMarkers
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.image import MetadataImage
@@ -29,6 +30,7 @@ class Broker:
         "groups",
         "log_dir_mover",
         "log_manager",
+        "markers",
         "metrics",
         "producer_ids",
         "quotas",
@@ -47,6 +49,7 @@ class Broker:
         replicas: ReplicaManager,
         fetch_sessions: FetchSessions,
         groups: GroupRuntime,
+        markers: TransactionMarkers,
         quotas: Quotas,
         producer_ids: ProducerIds,
         tasks: Tasks,
@@ -59,6 +62,7 @@ class Broker:
         self.replicas = replicas
         self.fetch_sessions = fetch_sessions
         self.groups = groups
+        self.markers = markers
         self.quotas = quotas
         self.producer_ids = producer_ids
         self.tasks = tasks

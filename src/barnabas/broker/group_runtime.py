@@ -92,7 +92,11 @@ class GroupRuntime:
 
     def shell_of(self, group_id: str) -> GroupShell:
         """The coordinator of the group, ready for requests; raises why there is none."""
-        shell = self._shells.get(self.partition_of(group_id)) if self._partition_count else None
+        return self.shell_at(self.partition_of(group_id) if self._partition_count else -1)
+
+    def shell_at(self, index: int) -> GroupShell:
+        """The same by the partition of the topic."""
+        shell = self._shells.get(index)
         if shell is None:
             raise NotCoordinator(f"the groups of this partition of {OFFSETS_TOPIC} are not coordinated here")
         shell.check_ready()

@@ -22,6 +22,7 @@ from barnabas.errors import (
 from barnabas.log.append import AppendInfo
 from barnabas.log.file_system import Data
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producer_state import NO_GUARD
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.records.policy import AppendOrigin
 
@@ -110,11 +111,18 @@ class Partition:
             )
         return log
 
-    def append(self, records: Data, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        records: Data,
+        acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: int = NO_GUARD,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         figures = self.figures
         figures.total_produce_requests += 1
         try:
-            info = self._append(records, acks, origin)
+            info = self._append(records, acks, origin, verification_guard, transaction_version)
         except KafkaError as error:
             figures.count_failed_produce(error, len(records))
             raise
@@ -124,7 +132,14 @@ class Partition:
             figures.produce_message_conversions += info.converted_count
         return info
 
-    def _append(self, records: Data, acks: int, origin: AppendOrigin) -> AppendInfo:
+    def _append(
+        self,
+        records: Data,
+        acks: int,
+        origin: AppendOrigin,
+        verification_guard: int,
+        transaction_version: int,
+    ) -> AppendInfo:
         log = self.leader_log()
         # A topic with fewer replicas than min.insync.replicas asks for all that it has.
         if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):
@@ -132,7 +147,13 @@ class Partition:
                 f"{self.topic_partition} has {len(self.in_sync)} replicas in sync, and min.insync.replicas is"
                 f" {log.config.min_insync_replicas}"
             )
-        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        info = log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            verification_guard=verification_guard,
+            transaction_version=transaction_version,
+        )
         self._advance_high_watermark(log)
         self._on_change(self)
         return info

@@ -40,6 +40,8 @@ class BrokerConfig:
     without effect, and a file that sets it is told so.
     """
 
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[str, ...] | None
     auto_create_topics_enable: bool
     background_threads: int
@@ -109,6 +111,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_partition_verification_enable: bool
 
     def __init__(
         self,

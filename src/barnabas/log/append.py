@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.config.log_config import PRODUCER, LogConfig
-from barnabas.errors import InvalidTxnState, UnknownServerError
+from barnabas.errors import UnknownServerError
 from barnabas.log.producer_entry import BatchMetadata, CompletedTransaction, ProducerUpdate
 from barnabas.log.producer_replay import update_by_batch
 from barnabas.log.producer_state import ProducerState
@@ -114,7 +114,7 @@ def prepare_producers(
     origin: AppendOrigin,
     *,
     verification_guard: int,
-    verifies_transactions: bool,
+    transaction_version: int,
 ) -> ProducerChanges | None:
     """Checks the batches' producers against what is known of them; None where no batch has a producer id.
 
@@ -138,17 +138,8 @@ def prepare_producers(
                     changes.duplicate = duplicate
                     return changes
             if header.is_transactional:
-                if (
-                    verifies_transactions
-                    and origin is not AppendOrigin.REPLICATION
-                    and not header.is_control
-                    and not state.has_ongoing_transaction(producer_id)
-                    and not state.is_verified(producer_id, verification_guard)
-                ):
-                    raise InvalidTxnState(
-                        f"producer {producer_id} wrote to {state.where} outside a transaction that its coordinator"
-                        " knows of"
-                    )
+                if origin is not AppendOrigin.REPLICATION and not header.is_control:
+                    state.check_verified(producer_id, header.producer_epoch, verification_guard)
                 changes.ended_verifications.append(producer_id)
             update = changes.updates.get(producer_id)
             if update is None:
@@ -158,7 +149,7 @@ def prepare_producers(
                     checks_sequence=from_client,
                 )
                 changes.updates[producer_id] = update
-            completed = update_by_batch(update, header, data, position)
+            completed = update_by_batch(update, header, data, position, transaction_version)
             if completed is not None:
                 changes.completed.append(completed)
         position += header.size_bytes

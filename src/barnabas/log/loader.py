@@ -42,7 +42,7 @@ from barnabas.log.names import (
     segment_file,
 )
 from barnabas.log.producer_replay import rebuild_producer_state, replay_recovered_batch
-from barnabas.log.producer_state import ProducerState
+from barnabas.log.producer_state import ProducerSettings, ProducerState
 from barnabas.log.replacement import split_overflowed, swap_in
 from barnabas.log.segment import Segment, SegmentOffsetOverflow
 from barnabas.log.segments import Segments
@@ -127,7 +127,7 @@ class Loader:
         log_start_offset: int,
         clean_shutdown: bool,
         gapless: bool,
-        producer_id_expiration_ms: int,
+        producer_settings: ProducerSettings,
         on_segment_recovered: OnSegmentRecovered | None,
     ) -> None:
         self._directory = directory
@@ -140,7 +140,7 @@ class Loader:
         self._log_start_offset = log_start_offset
         self._clean_shutdown = clean_shutdown
         self._gapless = gapless
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._producer_settings = producer_settings
         self._on_segment_recovered = on_segment_recovered
         self._names: dict[str, SegmentFileName] = {}
         self._segments: list[Segment] = []
@@ -388,7 +388,7 @@ class Loader:
             self._where,
             self._directory,
             self._fs,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            settings=self._producer_settings,
             snapshot_offsets=listed,
         )
 

@@ -37,6 +37,7 @@ from barnabas.log.local_log import OnFlush
 from barnabas.log.manager_loading import OnProgress, load_directory
 from barnabas.log.manager_settings import ManagerSettings
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producer_state import ProducerSettings
 from barnabas.log.read import Isolation
 from barnabas.log.scheduler import Scheduler
 from barnabas.model import TopicPartition
@@ -68,6 +69,8 @@ class LogManager:
         locks: bool = True,
     ) -> None:
         """`on_offline` is called in whichever thread has met the failure; `locks` is for disks that are not real."""
+        # What all logs share, and what follows the settings while they are in use.
+        self._producer_settings = ProducerSettings()
         self.settings = ManagerSettings() if settings is None else settings
         self.directories = [LogDirectory(fs, path, self._take_offline) for path in directories]
         self._fs = fs
@@ -89,6 +92,16 @@ class LogManager:
         self._is_closed = False
         # Partitions of which there is a log that waits for its deletion.
         self._marked: set[TopicPartition] = set()
+
+    @property
+    def settings(self) -> ManagerSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: ManagerSettings) -> None:
+        self._settings = settings
+        self._producer_settings.producer_id_expiration_ms = settings.producer_id_expiration_ms
+        self._producer_settings.verifies_transactions = settings.verifies_transactions
 
     def open(self, on_progress: OnProgress = lambda _: None) -> None:
         """Locks the directories and opens every log in them.
@@ -188,7 +201,7 @@ class LogManager:
             clean_shutdown=clean_shutdown,
             gapless=self.settings.expects_no_gaps and not config.compact and not was_cleaned,
             topic_id=topic_id,
-            producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
+            producer_settings=self._producer_settings,
             validate_fully=self.settings.validate_fully,
             on_failure=directory.fail,
             on_flush=self._on_flush,

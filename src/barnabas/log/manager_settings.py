@@ -18,6 +18,7 @@ class ManagerSettings:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * 60_000
+    verifies_transactions: bool = False
     file_delete_delay_ms: int = 60_000
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1

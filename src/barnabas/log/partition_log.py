@@ -51,7 +51,7 @@ from barnabas.log.names import (
     parse_partition_dir,
 )
 from barnabas.log.producer_replay import note_aborted, rebuild_producer_state
-from barnabas.log.producer_state import NO_GUARD, PRODUCER_ID_EXPIRATION_MS, ProducerState
+from barnabas.log.producer_state import NO_GUARD, ProducerSettings, ProducerState
 from barnabas.log.retention import expired_segments
 from barnabas.log.scheduler import InlineScheduler, Scheduler
 from barnabas.log.segment import Segment
@@ -81,7 +81,6 @@ class PartitionLog(LogView):
         "_gapless",
         "_policy",
         "_validate_fully",
-        "_verifies_transactions",
     )
 
     def __init__(
@@ -97,14 +96,12 @@ class PartitionLog(LogView):
         log_start_offset: int,
         topic_id: bytes | None,
         gapless: bool,
-        verifies_transactions: bool,
         validate_fully: bool,
     ) -> None:
         """Use `open`."""
         super().__init__(topic_partition, clock, local, guard, epochs, producers, log_start_offset, topic_id)
         self._fs = fs
         self._gapless = gapless
-        self._verifies_transactions = verifies_transactions
         self._validate_fully = validate_fully
         self._policy: AppendPolicy = append_policy(local.config, validate_fully=validate_fully)
         self._update_first_unstable_offset()
@@ -124,8 +121,7 @@ class PartitionLog(LogView):
         clean_shutdown: bool = False,
         gapless: bool = False,
         topic_id: bytes | None = None,
-        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        verifies_transactions: bool = False,
+        producer_settings: ProducerSettings | None = None,
         validate_fully: bool = False,
         on_failure: OnStorageFailure | None = None,
         on_flush: OnFlush | None = None,
@@ -152,7 +148,7 @@ class PartitionLog(LogView):
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
             gapless=gapless,
-            producer_id_expiration_ms=producer_id_expiration_ms,
+            producer_settings=ProducerSettings() if producer_settings is None else producer_settings,
             on_segment_recovered=on_segment_recovered,
         ).load()
         log = cls(
@@ -166,7 +162,6 @@ class PartitionLog(LogView):
             log_start_offset=loaded.log_start_offset,
             topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}"),
             gapless=gapless,
-            verifies_transactions=verifies_transactions,
             validate_fully=validate_fully,
         )
         if topic_id is not None:
@@ -180,10 +175,12 @@ class PartitionLog(LogView):
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: int = NO_GUARD,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Checks the records, gives them offsets, epoch and perhaps time (in place, if that is possible), writes them.
 
-        Raises Kafka's error for what must not be written, and then the log is unchanged.
+        Raises Kafka's error for what must not be written, and then the log is unchanged. The transaction version is
+        that of the transaction which a marker ends.
         """
         with self._guard:
             validated = validate_records(
@@ -204,7 +201,9 @@ class PartitionLog(LogView):
                 validated.log_append_time,
                 validated.converted_count,
             )
-            self._append(validated.data, validated.headers, info, origin, verification_guard)
+            self._append(
+                validated.data, validated.headers, info, origin, verification_guard, transaction_version
+            )
             return info
 
     def append_as_follower(self, records: Data) -> AppendInfo:
@@ -238,7 +237,7 @@ class PartitionLog(LogView):
                     first_offset,
                     analyzed.last_offset,
                 )
-            self._append(records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD)
+            self._append(records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD, 0)
             return info
 
     def _append(
@@ -248,6 +247,7 @@ class PartitionLog(LogView):
         info: AppendInfo,
         origin: AppendOrigin,
         verification_guard: int,
+        transaction_version: int,
     ) -> None:
         local = self._local
         size_bytes = len(data)
@@ -261,7 +261,7 @@ class PartitionLog(LogView):
             data,
             origin,
             verification_guard=verification_guard,
-            verifies_transactions=self._verifies_transactions,
+            transaction_version=transaction_version,
         )
         if changes is not None and changes.duplicate is not None:
             duplicate = changes.duplicate
@@ -533,11 +533,17 @@ class PartitionLog(LogView):
         with self._guard:
             self._producers.remove_expired(self._clock.now_ms())
 
-    def start_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> int:
-        """A guard for the first batch of a transaction that the coordinator is asked about; 0 if none is needed."""
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, *, bumps_epochs: bool = False
+    ) -> int:
+        """A guard for the first batch of a transaction that the coordinator is asked about; 0 if none is needed.
+
+        A producer that `bumps_epochs` has a new one for each transaction (transaction version 2). Raises
+        InvalidProducerEpoch for one that has been fenced.
+        """
         with self._guard:
             return self._producers.start_verification(
-                producer_id, sequence, producer_epoch, self._clock.now_ms()
+                producer_id, sequence, producer_epoch, self._clock.now_ms(), bumps_epochs=bumps_epochs
             )
 
     def update_config(self, config: LogConfig) -> None:

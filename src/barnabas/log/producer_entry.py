@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 
 BATCHES_RETAINED: Final = 5
 SEQUENCE_MAX: Final = 2**31 - 1
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
 NO_COORDINATOR_EPOCH: Final = -1
+FIRST_VERSION_WITH_EPOCH_BUMP: Final = 2
 
 
 class BatchMetadata:
@@ -94,6 +96,10 @@ class ProducerEntry:
     @property
     def last_offset_delta(self) -> int:
         return self.batches[-1].offset_delta if self.batches else 0
+
+    def is_in_transaction(self, producer_epoch: int) -> bool:
+        """Whether a batch of this epoch goes on with a transaction that is open here."""
+        return self.current_txn_first_offset >= 0 and self.producer_epoch == producer_epoch
 
     def find_duplicate(
         self, producer_epoch: int, first_sequence: int, last_sequence: int
@@ -157,13 +163,17 @@ class VerificationState:
     The lowest sequence seen holds back later batches of the same producer while an earlier one is being retried.
     """
 
-    __slots__ = ("guard", "lowest_sequence", "producer_epoch", "timestamp")
+    __slots__ = ("bumps_epochs", "guard", "lowest_sequence", "producer_epoch", "timestamp")
 
-    def __init__(self, guard: int, timestamp: int, sequence: int, producer_epoch: int) -> None:
+    def __init__(
+        self, guard: int, timestamp: int, sequence: int, producer_epoch: int, bumps_epochs: bool
+    ) -> None:
         self.guard = guard
         self.timestamp = timestamp
         self.lowest_sequence = sequence
         self.producer_epoch = producer_epoch
+        # Whether each transaction of the producer has an epoch of its own (transaction version 2).
+        self.bumps_epochs = bumps_epochs
 
     def observe(self, sequence: int, producer_epoch: int) -> None:
         if producer_epoch > self.producer_epoch:
@@ -247,10 +257,19 @@ class ProducerUpdate:
             self.started.append(OpenTransaction(updated.producer_id, first_offset))
 
     def append_end_marker(
-        self, *, producer_epoch: int, coordinator_epoch: int, is_abort: bool, offset: int, timestamp: int
+        self,
+        *,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_abort: bool,
+        offset: int,
+        timestamp: int,
+        transaction_version: int = 0,
     ) -> CompletedTransaction | None:
         """Ends the open transaction; None when no record of it is on this partition."""
         self._check_epoch(producer_epoch, offset)
+        if transaction_version >= FIRST_VERSION_WITH_EPOCH_BUMP:
+            self._check_bumped_epoch(producer_epoch, offset)
         self._check_coordinator_epoch(coordinator_epoch, offset)
         updated = self.updated
         completed: CompletedTransaction | None = None
@@ -284,6 +303,26 @@ class ProducerUpdate:
             raise InvalidProducerEpoch(message)
         logger.warning("%s", message)
 
+    def _check_bumped_epoch(self, producer_epoch: int, offset: int) -> None:
+        """The epoch of a marker is later than its transaction's: one that comes late cannot end the next transaction.
+
+        A marker may be sent again when the transaction is over; and the last epoch of all has none behind it.
+        """
+        updated = self.updated
+        if (
+            producer_epoch != updated.producer_epoch
+            or updated.current_txn_first_offset < 0
+            or producer_epoch == PRODUCER_EPOCH_MAX
+        ):
+            return
+        message = (
+            f"a marker of epoch {producer_epoch} of producer {updated.producer_id} at offset {offset} of {self._where}"
+            " has the epoch of the open transaction, not a later one"
+        )
+        if not self._trusted:
+            raise InvalidProducerEpoch(message)
+        logger.warning("%s", message)
+
     def _check_coordinator_epoch(self, coordinator_epoch: int, offset: int) -> None:
         if coordinator_epoch >= self.updated.coordinator_epoch:
             return
@@ -297,8 +336,12 @@ class ProducerUpdate:
 
     def _check_sequence(self, producer_epoch: int, first_sequence: int, offset: int) -> None:
         verification = self._verification
-        if verification is not None and first_sequence > verification.lowest_sequence:
-            raise self._out_of_order(offset, first_sequence, verification.lowest_sequence - 1)
+        if verification is not None:
+            if first_sequence > verification.lowest_sequence:
+                raise self._out_of_order(offset, first_sequence, verification.lowest_sequence - 1)
+            if verification.bumps_epochs and first_sequence != 0 and not self._current.batches:
+                # Each transaction has its own epoch and counts from 0, whatever has been forgotten.
+                raise self._out_of_order(offset, first_sequence, NO_SEQUENCE)
         updated = self.updated
         if producer_epoch != updated.producer_epoch:
             # A new epoch starts its sequence anew. Of a producer that is unknown here (its records may have been

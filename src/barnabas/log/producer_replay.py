@@ -19,7 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 def update_by_batch(
-    update: ProducerUpdate, header: BatchHeader, data: bytes | bytearray | memoryview, position: int
+    update: ProducerUpdate,
+    header: BatchHeader,
+    data: bytes | bytearray | memoryview,
+    position: int,
+    transaction_version: int = 0,
 ) -> CompletedTransaction | None:
     """Adds a batch to the producer's update; the data is looked at only where it is an end of a transaction."""
     if not header.is_control:
@@ -43,6 +47,7 @@ def update_by_batch(
                 is_abort=marker.control_type is ControlRecordType.ABORT,
                 offset=header.base_offset,
                 timestamp=record.timestamp,
+                transaction_version=transaction_version,
             )
     return None
 

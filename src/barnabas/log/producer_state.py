@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from barnabas.errors import InvalidProducerEpoch, InvalidTxnState
 from barnabas.log.file_system import CREATE, FileSystem, NoSuchFile
 from barnabas.log.names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, parse_segment_file, segment_file
 from barnabas.log.producer_entry import (
@@ -36,6 +37,21 @@ LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 NO_GUARD: Final = 0
 
 
+class ProducerSettings:
+    """What the producers of all partitions have in common. It may change while they are in use."""
+
+    __slots__ = ("producer_id_expiration_ms", "verifies_transactions")
+
+    def __init__(
+        self,
+        *,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        verifies_transactions: bool = False,
+    ) -> None:
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.verifies_transactions = verifies_transactions
+
+
 class ProducerState:
     """Kafka's ProducerStateManager. `map_end_offset` is the offset up to which batches are accounted for."""
 
@@ -51,7 +67,7 @@ class ProducerState:
         "_unreplicated",
         "_verifications",
         "map_end_offset",
-        "producer_id_expiration_ms",
+        "settings",
         "where",
     )
 
@@ -61,12 +77,12 @@ class ProducerState:
         directory: str,
         fs: FileSystem,
         *,
-        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        settings: ProducerSettings | None = None,
         snapshot_offsets: list[int] | None = None,
     ) -> None:
         """`where` names the partition in messages; the snapshots are looked up in the directory unless given."""
         self.where = where
-        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.settings = ProducerSettings() if settings is None else settings
         self.map_end_offset = 0
         self._directory = directory
         self._fs = fs
@@ -96,10 +112,6 @@ class ProducerState:
     def entry(self, producer_id: int) -> ProducerEntry | None:
         return self._producers.get(producer_id)
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
-        entry = self._producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0
-
     def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
         if not self._ongoing_offsets:
             return False
@@ -111,14 +123,22 @@ class ProducerState:
 
     # Verification of transactions with their coordinator (KIP-890).
 
-    def start_verification(self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int) -> int:
-        """A guard to present with the first batch of a transaction; NO_GUARD when one is open already."""
-        if self.has_ongoing_transaction(producer_id):
-            return NO_GUARD
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int, *, bumps_epochs: bool = False
+    ) -> int:
+        """A guard to present with the first batch of a transaction; NO_GUARD when one is open already.
+
+        Raises InvalidProducerEpoch for an epoch that has been fenced.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            self.check_fenced(entry, producer_epoch)
+            if entry.is_in_transaction(producer_epoch):
+                return NO_GUARD
         state = self._verifications.get(producer_id)
         if state is None:
             self._last_guard += 1
-            state = VerificationState(self._last_guard, now_ms, sequence, producer_epoch)
+            state = VerificationState(self._last_guard, now_ms, sequence, producer_epoch, bumps_epochs)
             self._verifications[producer_id] = state
         state.observe(sequence, producer_epoch)
         return state.guard
@@ -126,6 +146,25 @@ class ProducerState:
     def is_verified(self, producer_id: int, guard: int) -> bool:
         state = self._verifications.get(producer_id)
         return state is not None and guard == state.guard
+
+    def check_fenced(self, entry: ProducerEntry, producer_epoch: int) -> None:
+        if producer_epoch < entry.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"epoch {producer_epoch} of producer {entry.producer_id} in {self.where} is older than the last seen"
+                f" epoch {entry.producer_epoch}"
+            )
+
+    def check_verified(self, producer_id: int, producer_epoch: int, guard: int) -> None:
+        """Of a batch of a transaction: it is open here, or the coordinator has just said that it is."""
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            if entry.is_in_transaction(producer_epoch):
+                return
+            self.check_fenced(entry, producer_epoch)
+        if self.settings.verifies_transactions and not self.is_verified(producer_id, guard):
+            raise InvalidTxnState(
+                f"producer {producer_id} wrote to {self.where} outside a transaction that its coordinator knows of"
+            )
 
     def end_verification(self, producer_id: int) -> None:
         self._verifications.pop(producer_id, None)
@@ -199,7 +238,7 @@ class ProducerState:
         expired = [
             producer_id
             for producer_id, state in self._verifications.items()
-            if now_ms - state.timestamp >= self.producer_id_expiration_ms
+            if now_ms - state.timestamp >= self.settings.producer_id_expiration_ms
         ]
         for producer_id in expired:
             del self._verifications[producer_id]
@@ -319,7 +358,7 @@ class ProducerState:
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (
             entry.current_txn_first_offset < 0
-            and now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
+            and now_ms - entry.last_timestamp >= self.settings.producer_id_expiration_ms
         )
 
 
