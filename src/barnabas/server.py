@@ -37,6 +37,7 @@ from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.transaction_markers import TransactionMarkers
+from barnabas.broker.transaction_runtime import TransactionRuntime
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -192,6 +193,7 @@ class Server:
             quotas=quotas,
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             tasks=self._tasks,
+            transactions=TransactionRuntime(),
         )
         self.broker = broker
         start_maintenance(manager, background)

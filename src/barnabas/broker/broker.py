@@ -11,6 +11,7 @@ from barnabas.broker.quotas import Quotas
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.transaction_markers import TransactionMarkers
+from barnabas.broker.transaction_runtime import TransactionRuntime
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.image import MetadataImage
@@ -36,6 +37,7 @@ class Broker:
         "quotas",
         "replicas",
         "tasks",
+        "transactions",
     )
 
     def __init__(
@@ -53,6 +55,7 @@ class Broker:
         quotas: Quotas,
         producer_ids: ProducerIds,
         tasks: Tasks,
+        transactions: TransactionRuntime,
     ) -> None:
         self.clock = clock
         self.metrics = metrics
@@ -66,6 +69,7 @@ class Broker:
         self.quotas = quotas
         self.producer_ids = producer_ids
         self.tasks = tasks
+        self.transactions = transactions
 
     @property
     def config(self) -> BrokerConfig:
