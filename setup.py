@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # The messages that have a codec to compile; their types are compiled with it.
 NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/native").glob("[a-z]*_*.py"))
@@ -84,9 +87,10 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CC", "cc").split()[0])
 
 
-def extensions() -> list[object]:
+def extensions() -> list[Extension]:
     wanted = os.environ.get("BARNABAS_COMPILE", "auto")
-    if wanted == "0":
+    # Installers ask for the metadata first, in a run of its own, and that tells nothing of extensions.
+    if wanted == "0" or not HOT_MODULES or {"dist_info", "egg_info"} & set(sys.argv):
         return []
     if compiler() is None:
         if wanted == "1":
@@ -95,11 +99,32 @@ def extensions() -> list[object]:
     from mypyc.build import mypycify
 
     modules = [str(Path("src/barnabas", name)) for name in HOT_MODULES]
-    if not modules:
-        return []
-    return list(
-        mypycify(["--no-warn-unused-configs", *modules], opt_level="2", debug_level="0", separate=False)
+    # One library, so that modules call each other directly, of a C file a module, so that all cores compile.
+    found: list[Extension] = mypycify(
+        ["--no-warn-unused-configs", *modules], opt_level="2", debug_level="0", multi_file=True
     )
+    for extension in found:
+        # Calls from file to file go straight there, not by way of a table in which others could put theirs.
+        extension.extra_compile_args.append("-fvisibility=hidden")
+    return found
 
 
-setup(ext_modules=extensions())  # type: ignore[arg-type]
+class ParallelBuild(build_ext):
+    """Compiles as many C files at once as there are cores, the largest first."""
+
+    def build_extensions(self) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.parallel = cores
+        compile_here = self.compiler.compile
+        with ThreadPoolExecutor(cores) as pool:
+
+            def compile_all(sources: list[str], **options: Any) -> list[str]:
+                ordered = sorted(sources, key=os.path.getsize, reverse=True)
+                made = pool.map(lambda source: compile_here([source], **options), ordered)
+                return [path for paths in made for path in paths]
+
+            self.compiler.compile = compile_all
+            super().build_extensions()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})
