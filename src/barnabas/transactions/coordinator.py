@@ -1,0 +1,463 @@
+"""The coordinator of the transactions whose records are in one partition of `__transaction_state`.
+
+Loading is `replay` of all batches of the partition in their order, then `loaded`, which takes up again what was
+prepared and not completed. After that requests, timers, commits of records and results of markers may come in any
+order; each method returns what the shell is to do (see `decision`).
+
+A step counts when its record is committed. Until then the transaction has a pending state, and whoever wants another
+step is told CONCURRENT_TRANSACTIONS; so is everybody from the moment a transaction is prepared until its markers are
+written and its completion is committed. Producers are answered when the end is prepared: nothing can undo it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from barnabas.errors import (
+    ConcurrentTransactions,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    KafkaError,
+    NotCoordinator,
+    TransactionAbortable,
+    TransactionCoordinatorFenced,
+    UnsupportedForMessageFormat,
+    UnsupportedVersion,
+)
+from barnabas.model import NO_PRODUCER_ID, ProducerId, TimestampMs, TopicPartition
+from barnabas.records.header import BatchHeader
+from barnabas.records.record import Record
+from barnabas.transactions.decision import (
+    Append,
+    Decision,
+    Markers,
+    ProducerAnswer,
+    TimerKey,
+    TimerKind,
+    error_of_failed_append,
+)
+from barnabas.transactions.entry import (
+    COMPLETED,
+    RETRY_MIN_MS,
+    Entry,
+    ProducerIdAndEpoch,
+    check_end,
+    check_end_of_version_0,
+    check_nothing_pending,
+    check_producer,
+    check_taker,
+)
+from barnabas.transactions.records import TransactionRecord, parse_record
+from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.transaction import (
+    AT_REST,
+    PREPARED,
+    TRANSACTION_VERSION_2,
+    Transaction,
+    TransactionState,
+)
+
+ABORT_TIMED_OUT: Final = TimerKey(TimerKind.ABORT_TIMED_OUT)
+REMOVE_EXPIRED: Final = TimerKey(TimerKind.REMOVE_EXPIRED)
+# What one timer does comes in rounds, so that requests come in between.
+ROUND_MAX: Final = 200
+ROUND_PAUSE_MS: Final = 20
+# How long tombstones wait for the replicas.
+TOMBSTONE_TIMEOUT_MS: Final = 30_000
+RETRY_MAX_MS: Final = 5_000
+
+# The partition does not take markers at all, so it has nothing of the transaction either.
+_NOTHING_TO_END: Final = (UnsupportedForMessageFormat, UnsupportedVersion)
+# Another coordinator has taken over, or another producer: neither needs this end.
+_OVERTAKEN: Final = (InvalidProducerEpoch, TransactionCoordinatorFenced)
+
+_AnswerProducer = Callable[[ProducerAnswer], None]
+_AnswerError = Callable[[KafkaError | None], None]
+# Adds to the decision what follows a step, given the error that kept it from being made.
+_Finish = Callable[[Decision, KafkaError | None, int], None]
+
+
+class TransactionCoordinator:
+    def __init__(self, settings: TransactionSettings, new_producer_id: Callable[[], ProducerId]) -> None:
+        """`new_producer_id` raises a KafkaError while there is none to be had."""
+        self._settings = settings
+        self._new_producer_id = new_producer_id
+        # In the order of their last step, so that the next to expire comes first.
+        self._entries: dict[str, Entry] = {}
+        self._ongoing: dict[str, Entry] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, transactional_id: str) -> Entry | None:
+        return self._entries.get(transactional_id)
+
+    def replay(self, header: BatchHeader, records: Iterable[Record]) -> None:
+        """A batch of the partition while it is loaded. Raises InvalidRecord if a record is not what it should be."""
+        if header.is_control:
+            return
+        for record in records:
+            parsed = parse_record(record)
+            if parsed is None:
+                continue
+            self._entries.pop(parsed.transactional_id, None)
+            if parsed.transaction is not None:
+                self._entries[parsed.transactional_id] = Entry(parsed.transactional_id, parsed.transaction)
+
+    def loaded(self, now_ms: int) -> Decision:
+        decision = Decision()
+        for entry in self._entries.values():
+            if entry.transaction.state in PREPARED:
+                self._begin_completion(decision, entry, now_ms)
+            elif entry.transaction.state is TransactionState.ONGOING:
+                self._ongoing[entry.transactional_id] = entry
+        decision.timers[ABORT_TIMED_OUT] = self._settings.abort_timed_out_interval_ms
+        decision.timers[REMOVE_EXPIRED] = self._settings.remove_expired_interval_ms
+        return decision
+
+    def expire(self, key: TimerKey, now_ms: int) -> Decision:
+        """A timer is due; the shell has forgotten it."""
+        if key == ABORT_TIMED_OUT:
+            return self._abort_timed_out(now_ms)
+        if key == REMOVE_EXPIRED:
+            return self._remove_expired(now_ms)
+        decision = Decision()
+        entry = self._entries.get(key.transactional_id)
+        if entry is not None and entry.transaction.state in PREPARED:
+            self._go_on_completing(decision, entry, now_ms)
+        return decision
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        answer: _AnswerProducer,
+        now_ms: int,
+    ) -> Decision:
+        """A producer takes a transactional id; `expected` is what it has been before, if it has.
+
+        A transaction that is open is aborted, and the producer has to ask again.
+        """
+        assert 0 < timeout_ms <= self._settings.transaction_max_timeout_ms
+        decision = Decision()
+        try:
+            entry = self._entries.get(transactional_id)
+            if entry is None:
+                entry = self._entries[transactional_id] = self._new_entry(
+                    transactional_id, timeout_ms, now_ms
+                )
+            check_taker(entry, expected)
+            if entry.transaction.state is TransactionState.ONGOING:
+                finish = partial(_answer_init_later, answer)
+                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, finish, now_ms)
+                return decision
+            begun = self._begin_producer(entry.transaction, timeout_ms, expected, now_ms)
+        except KafkaError as error:
+            decision.reply(answer, ProducerAnswer(error=error))
+            return decision
+        self._step(decision, entry, begun, partial(_answer_producer, answer, begun))
+        return decision
+
+    def _new_entry(self, transactional_id: str, timeout_ms: int, now_ms: int) -> Entry:
+        return Entry(
+            transactional_id,
+            Transaction(
+                producer_id=self._new_producer_id(),
+                timeout_ms=timeout_ms,
+                last_update_timestamp=TimestampMs(now_ms),
+            ),
+        )
+
+    def _begin_producer(
+        self, transaction: Transaction, timeout_ms: int, expected: ProducerIdAndEpoch | None, now_ms: int
+    ) -> Transaction:
+        expected_epoch = None if expected is None else expected.producer_epoch
+        if transaction.is_epoch_exhausted and expected_epoch in (None, transaction.producer_epoch):
+            return transaction.begin_producer_id(self._new_producer_id(), timeout_ms, expected_epoch, now_ms)
+        return transaction.begin_producer(timeout_ms, expected_epoch, now_ms)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Whether each partition is part of the producer's open transaction.
+
+        What is pending is not looked at: the partition's log has the last word when it appends.
+        """
+        try:
+            entry = self._entry_of(transactional_id)
+            check_producer(entry.transaction, producer)
+            if entry.transaction.state in PREPARED:
+                raise ConcurrentTransactions(f"the transaction of {transactional_id} is being completed")
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        known = entry.transaction.partitions
+        missing = TransactionAbortable(f"it is not part of the transaction of {transactional_id}")
+        return {partition: None if partition in known else missing for partition in partitions}
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        version: int,
+        answer: _AnswerError,
+        now_ms: int,
+    ) -> Decision:
+        """Partitions become part of the producer's transaction, which begins if there is none."""
+        decision = Decision()
+        try:
+            entry = self._entry_of(transactional_id)
+            check_nothing_pending(entry)
+            check_producer(entry.transaction, producer)
+        except KafkaError as error:
+            decision.reply(answer, error)
+            return decision
+        transaction = entry.transaction
+        if transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
+            decision.reply(answer, None)
+        else:
+            added = transaction.add_partitions(partitions, version, now_ms)
+            self._step(decision, entry, added, partial(_answer_error, answer))
+        return decision
+
+    def end_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        version: int,
+        answer: _AnswerProducer,
+        now_ms: int,
+    ) -> Decision:
+        decision = Decision()
+        try:
+            entry = self._entry_of(transactional_id)
+            check = check_end if version >= TRANSACTION_VERSION_2 else check_end_of_version_0
+            is_ended = check(entry, producer, is_commit)
+            if not is_ended:
+                finish = partial(_answer_end, answer, entry)
+                self._prepare(decision, entry, is_commit, version, finish, now_ms)
+                return decision
+        except KafkaError as error:
+            decision.reply(answer, ProducerAnswer(error=error))
+            return decision
+        decision.reply(
+            answer,
+            ProducerAnswer(
+                producer_id=entry.transaction.producer_id, producer_epoch=entry.transaction.producer_epoch
+            ),
+        )
+        return decision
+
+    def _entry_of(self, transactional_id: str) -> Entry:
+        entry = self._entries.get(transactional_id)
+        if entry is None or (entry.pending is None and entry.transaction.producer_epoch < 0):
+            raise InvalidProducerIdMapping(f"{transactional_id} has no producer id")
+        return entry
+
+    def _step(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish) -> None:
+        assert entry.pending is None
+        entry.pending = to.state
+        self._append(decision, entry, to, finish)
+
+    def _append(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish) -> None:
+        records = [TransactionRecord(entry.transactional_id, to)]
+        then = partial(self._step_ended, entry, to, finish)
+        decision.appends.append(Append(records, then, to.timeout_ms))
+
+    def _step_ended(
+        self, entry: Entry, to: Transaction, finish: _Finish, error: KafkaError | None, now_ms: int
+    ) -> Decision:
+        decision = Decision()
+        assert entry.pending is to.state
+        entry.pending = None
+        if error is not None:
+            error = error_of_failed_append(error)
+        else:
+            self._make_step(entry, to)
+        finish(decision, error, now_ms)
+        return decision
+
+    def _make_step(self, entry: Entry, to: Transaction) -> None:
+        transactional_id = entry.transactional_id
+        entry.transaction = to
+        self._entries[transactional_id] = self._entries.pop(transactional_id)
+        if to.state is TransactionState.ONGOING:
+            self._ongoing[transactional_id] = entry
+        else:
+            self._ongoing.pop(transactional_id, None)
+
+    def _prepare(
+        self,
+        decision: Decision,
+        entry: Entry,
+        is_commit: bool,
+        version: int,
+        finish: _Finish,
+        now_ms: int,
+    ) -> None:
+        transaction = entry.transaction
+        next_producer_id = NO_PRODUCER_ID
+        if version >= TRANSACTION_VERSION_2 and transaction.is_epoch_exhausted:
+            next_producer_id = self._new_producer_id()
+        prepared = transaction.prepare(
+            is_commit=is_commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+        )
+        self._step(decision, entry, prepared, partial(self._prepared, entry, finish))
+
+    def _prepared(
+        self, entry: Entry, finish: _Finish, decision: Decision, error: KafkaError | None, now_ms: int
+    ) -> None:
+        finish(decision, error, now_ms)
+        if error is None:
+            self._begin_completion(decision, entry, now_ms)
+
+    def _begin_completion(self, decision: Decision, entry: Entry, now_ms: int) -> None:
+        transaction = entry.transaction
+        entry.pending = COMPLETED[transaction.is_commit]
+        entry.unmarked = set(transaction.partitions)
+        entry.retry_ms = RETRY_MIN_MS
+        self._go_on_completing(decision, entry, now_ms)
+
+    def _go_on_completing(self, decision: Decision, entry: Entry, now_ms: int) -> None:
+        transaction = entry.transaction
+        if not entry.unmarked:
+            entry.markers = None
+            completed = transaction.complete(now_ms)
+            self._append(decision, entry, completed, partial(self._completed, entry))
+            return
+        entry.markers = Markers(
+            transactional_id=entry.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            is_commit=transaction.is_commit,
+            partitions=tuple(sorted(entry.unmarked)),
+            version=transaction.version,
+        )
+        decision.markers.append(entry.markers)
+
+    def markers_written(
+        self, markers: Markers, results: Mapping[TopicPartition, KafkaError | None], now_ms: int
+    ) -> Decision:
+        """Each of the partitions has the marker, or an error that kept it from it."""
+        decision = Decision()
+        entry = self._entries.get(markers.transactional_id)
+        if entry is None or entry.markers is not markers:
+            return decision
+        entry.markers = None
+        errors = [error for error in results.values() if error is not None]
+        if any(isinstance(error, _OVERTAKEN) for error in errors):
+            return decision
+        for partition in markers.partitions:
+            error = results[partition]
+            if error is None or isinstance(error, _NOTHING_TO_END):
+                entry.unmarked.discard(partition)
+        if entry.unmarked:
+            self._retry(decision, entry)
+        else:
+            self._go_on_completing(decision, entry, now_ms)
+        return decision
+
+    def _completed(self, entry: Entry, decision: Decision, error: KafkaError | None, now_ms: int) -> None:
+        if error is None or isinstance(error, NotCoordinator):
+            return
+        # The end is decided and marked: it is only to be written down.
+        entry.pending = COMPLETED[entry.transaction.is_commit]
+        self._retry(decision, entry)
+
+    def _retry(self, decision: Decision, entry: Entry) -> None:
+        decision.timers[TimerKey(TimerKind.RETRY, entry.transactional_id)] = entry.retry_ms
+        entry.retry_ms = min(2 * entry.retry_ms, RETRY_MAX_MS)
+
+    def _abort_timed_out(self, now_ms: int) -> Decision:
+        decision = Decision()
+        timed_out = [
+            entry
+            for entry in self._ongoing.values()
+            if entry.pending is None
+            and entry.transaction.start_timestamp + entry.transaction.timeout_ms < now_ms
+        ]
+        delay_ms = self._settings.abort_timed_out_interval_ms
+        if len(timed_out) > ROUND_MAX:
+            delay_ms = min(delay_ms, ROUND_PAUSE_MS)
+        for entry in timed_out[:ROUND_MAX]:
+            try:
+                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, _finish_nothing, now_ms)
+            except KafkaError:
+                # There is no producer id to go on with: the next time there may be.
+                continue
+        decision.timers[ABORT_TIMED_OUT] = delay_ms
+        return decision
+
+    def _remove_expired(self, now_ms: int) -> Decision:
+        """Forgets transactional ids that have not been used for long."""
+        decision = Decision()
+        oldest = now_ms - self._settings.transactional_id_expiration_ms
+        expired: list[Entry] = []
+        for entry in self._entries.values():
+            if entry.transaction.last_update_timestamp > oldest or len(expired) == ROUND_MAX:
+                break
+            if entry.pending is None and entry.transaction.state in AT_REST:
+                expired.append(entry)
+        if expired:
+            for entry in expired:
+                entry.pending = TransactionState.DEAD
+            records = [TransactionRecord(entry.transactional_id, None) for entry in expired]
+            decision.appends.append(Append(records, partial(self._removed, expired), TOMBSTONE_TIMEOUT_MS))
+        is_cut = len(expired) == ROUND_MAX
+        delay_ms = self._settings.remove_expired_interval_ms
+        decision.timers[REMOVE_EXPIRED] = min(delay_ms, ROUND_PAUSE_MS) if is_cut else delay_ms
+        return decision
+
+    def _removed(self, expired: list[Entry], error: KafkaError | None, now_ms: int) -> Decision:
+        for entry in expired:
+            assert entry.pending is TransactionState.DEAD
+            entry.pending = None
+            if error is None:
+                del self._entries[entry.transactional_id]
+        return Decision()
+
+
+def _answer_producer(
+    answer: _AnswerProducer, begun: Transaction, decision: Decision, error: KafkaError | None, now_ms: int
+) -> None:
+    if error is not None:
+        decision.reply(answer, ProducerAnswer(error=error))
+    else:
+        decision.reply(
+            answer, ProducerAnswer(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
+        )
+
+
+def _answer_init_later(
+    answer: _AnswerProducer, decision: Decision, error: KafkaError | None, now_ms: int
+) -> None:
+    again = ConcurrentTransactions("the transaction of the producer before is being aborted")
+    decision.reply(answer, ProducerAnswer(error=error or again))
+
+
+def _answer_end(
+    answer: _AnswerProducer, entry: Entry, decision: Decision, error: KafkaError | None, now_ms: int
+) -> None:
+    """The producer goes on as what it will be when the transaction is complete."""
+    if error is not None:
+        decision.reply(answer, ProducerAnswer(error=error))
+        return
+    _answer_producer(answer, entry.transaction.complete(now_ms), decision, None, now_ms)
+
+
+def _answer_error(answer: _AnswerError, decision: Decision, error: KafkaError | None, now_ms: int) -> None:
+    decision.reply(answer, error)
+
+
+def _finish_nothing(decision: Decision, error: KafkaError | None, now_ms: int) -> None:
+    pass
