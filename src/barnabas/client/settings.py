@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, cast
 
+from barnabas.client.reset_policy import ResetPolicy
 from barnabas.config.definition import InvalidSetting, Setting, SettingType, UnknownSetting, Value
 from barnabas.errors import InvalidConfig
 
@@ -77,7 +78,30 @@ PRODUCER: Final = (
 
 CONSUMER: Final = (
     *COMMON,
+    Setting("allow.auto.create.topics", BOOLEAN, True),
+    Setting("auto.commit.interval.ms", INT, 5_000, ">=0"),
+    Setting("auto.offset.reset", STRING, "latest"),
+    Setting("check.crcs", BOOLEAN, True),
     Setting("default.api.timeout.ms", INT, MINUTE_MS, ">=0"),
+    Setting("enable.auto.commit", BOOLEAN, True),
+    Setting("exclude.internal.topics", BOOLEAN, True),
+    Setting("fetch.max.bytes", INT, 50 * 1024 * 1024, ">=0"),
+    Setting("fetch.max.wait.ms", INT, 500, ">=0"),
+    Setting("fetch.min.bytes", INT, 1, ">=0"),
+    Setting("group.id", STRING, None, "nonempty"),
+    Setting("group.instance.id", STRING, None, "nonempty"),
+    Setting("group.protocol", STRING, "classic", "classic|consumer"),
+    Setting("group.remote.assignor", STRING, None, "nonempty"),
+    Setting("heartbeat.interval.ms", INT, 3_000, ">=1"),
+    Setting("interceptor.classes", CLASS, None),
+    Setting("isolation.level", STRING, "read_uncommitted", "read_uncommitted|read_committed"),
+    Setting("key.deserializer", CLASS, None),
+    Setting("max.partition.fetch.bytes", INT, 1024 * 1024, ">=0"),
+    Setting("max.poll.interval.ms", INT, 5 * MINUTE_MS, ">=1"),
+    Setting("max.poll.records", INT, 500, ">=1"),
+    Setting("partition.assignment.strategy", LIST, ("range", "cooperative-sticky"), "nonempty"),
+    Setting("session.timeout.ms", INT, 45_000, ">=1"),
+    Setting("value.deserializer", CLASS, None),
 )
 
 ADMIN: Final = (
@@ -245,7 +269,71 @@ class ConsumerSettings(ClientSettings):
     KIND = "consumer"
     _numbers = itertools.count(1)
 
+    allow_auto_create_topics: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    check_crcs: bool
     default_api_timeout_ms: int
+    enable_auto_commit: bool
+    exclude_internal_topics: bool
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
+    heartbeat_interval_ms: int
+    interceptor_classes: Any
+    isolation_level: str
+    key_deserializer: Callable[[bytes], Any] | None
+    max_partition_fetch_bytes: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    partition_assignment_strategy: tuple[str, ...]
+    session_timeout_ms: int
+    value_deserializer: Callable[[bytes], Any] | None
+
+    # What the members of a group with the new protocol are told by the broker, or by group.remote.assignor.
+    CLASSIC_ONLY: ClassVar[tuple[str, ...]] = (
+        "heartbeat.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    )
+
+    def check(self) -> None:
+        if ResetPolicy.parse(self.auto_offset_reset) is None:
+            raise InvalidSetting(
+                "auto.offset.reset",
+                self.auto_offset_reset,
+                "earliest, latest, none or by_duration:PERIOD, such as by_duration:PT1H",
+            )
+        if self.group_id is None:
+            if self.enable_auto_commit and "enable.auto.commit" in self.given:
+                raise InvalidConfig("enable.auto.commit=true needs a group.id to commit offsets for")
+            if self.group_instance_id is not None:
+                raise InvalidConfig("group.instance.id needs a group.id that the instance is a member of")
+            self.enable_auto_commit = False
+        if self.group_protocol == "consumer":
+            for name in self.CLASSIC_ONLY:
+                if name in self.given:
+                    raise InvalidConfig(
+                        f"{name} cannot be with group.protocol=consumer, where the broker decides it: leave it out"
+                    )
+        else:
+            self._check_classic()
+
+    def _check_classic(self) -> None:
+        if "group.remote.assignor" in self.given:
+            raise InvalidConfig(
+                "group.remote.assignor needs group.protocol=consumer; with classic groups it is"
+                " partition.assignment.strategy"
+            )
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise InvalidConfig(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below"
+                f" session.timeout.ms={self.session_timeout_ms}: a third of it is usual"
+            )
 
 
 class AdminSettings(ClientSettings):

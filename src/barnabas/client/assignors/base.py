@@ -1,0 +1,54 @@
+"""What assignors share: members with what they say of themselves, and the order in which they are served."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from barnabas.model import TopicPartition
+
+NO_GENERATION: Final = -1
+
+Assignments = dict[str, list[TopicPartition]]
+"""The partitions of each member, by member id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of a group as its leader sees it.
+
+    `owned` and `generation` tell what the member had before, and of which generation of the group that is.
+    """
+
+    member_id: str
+    topics: frozenset[str]
+    group_instance_id: str | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+    user_data: bytes | None = None
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """Static members come first, by an id that a restart does not change: they get the same partitions again."""
+        if self.group_instance_id is not None:
+            return False, self.group_instance_id
+        return True, self.member_id
+
+
+class Assignor(ABC):
+    name: ClassVar[str]
+    cooperative: ClassVar[bool] = False
+
+    @abstractmethod
+    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
+        """The partitions of every member; topics that do not exist are not among the counts."""
+
+    def user_data(self) -> bytes | None:
+        """What a member tells the leader beside its subscription."""
+        return None
+
+    def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
+        """Tells a member's assignor what its member has got; for those that remember."""
+        return

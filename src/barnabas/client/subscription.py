@@ -1,0 +1,282 @@
+"""What a consumer wants and has: its subscription, its assigned partitions, and how far each has been read.
+
+Two threads look at a partition: the loop fetches, the caller hands records out. Each field has one writer, named
+below, so no lock is needed. What makes everything under way worthless (a seek, a reset, a partition that went and came
+back) replaces the whole `PartitionState`: whoever holds the old one sees that it is not the assigned one any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.errors import InvalidRequest, InvalidTopicException, OffsetOutOfRange
+from barnabas.model import TopicPartition
+
+TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class ConsumerError(InvalidRequest):
+    """A call that the consumer cannot follow as it is now: the message tells what to do instead."""
+
+
+class NoOffsetForPartition(OffsetOutOfRange):
+    """A partition has no committed offset, and auto.offset.reset=none leaves it to the caller where to begin."""
+
+
+class LogTruncation(OffsetOutOfRange):
+    """Records that were read are not in the leader's log any more, which parts from ours at `divergent_offset`."""
+
+    divergent_offset: int = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: that of the next record to be read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at a time or later."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupMetadata:
+    """Which member of a group this is: what a transactional producer needs to commit offsets for it."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class PartitionState:
+    """An assigned partition from one position on.
+
+    Written by the caller: position, epoch, is_paused, drained_bytes. Written by the loop: the rest; and the position
+    while there is none yet.
+    """
+
+    __slots__ = (
+        "drained_bytes",
+        "epoch",
+        "fetch_epoch",
+        "fetch_offset",
+        "fetched_bytes",
+        "high_watermark",
+        "is_awaiting_callback",
+        "is_paused",
+        "is_resolving",
+        "is_starved",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "position",
+        "reset_timestamp",
+        "retry_s",
+        "validated_epoch",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        *,
+        position: int | None = None,
+        epoch: int = -1,
+        reset_timestamp: int | None = None,
+        is_paused: bool = False,
+        is_awaiting_callback: bool = False,
+    ) -> None:
+        self.partition = partition
+        # The offset of the next record to hand out; None until the committed offset or a reset is known.
+        self.position = position
+        self.epoch = epoch
+        self.is_paused = is_paused
+        # Assigned, but the listener has not been told: nothing is fetched, so that it may seek first.
+        self.is_awaiting_callback = is_awaiting_callback
+        # What ListOffsets is asked for to find the position; None means the committed offset.
+        self.reset_timestamp = reset_timestamp
+        self.is_resolving = False
+        self.fetch_offset = position
+        self.fetch_epoch = epoch
+        # The leader epoch up to which the position is known to be in the leader's log.
+        self.validated_epoch = -1
+        self.retry_s = 0.0
+        # What lies between these two waits to be handed out.
+        self.fetched_bytes = 0
+        self.drained_bytes = 0
+        # Left out of fetches since too much waits: who drains it tells the loop.
+        self.is_starved = False
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+
+    def settle(self, position: int, epoch: int = -1) -> None:
+        """The loop has found where to begin."""
+        self.fetch_offset = position
+        self.fetch_epoch = epoch
+        self.epoch = epoch
+        self.position = position
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.fetched_bytes - self.drained_bytes
+
+    def successor(
+        self, *, position: int | None, epoch: int = -1, reset_timestamp: int | None = None
+    ) -> PartitionState:
+        """The same partition from another position on."""
+        return PartitionState(
+            self.partition,
+            position=position,
+            epoch=epoch,
+            reset_timestamp=reset_timestamp,
+            is_paused=self.is_paused,
+            is_awaiting_callback=self.is_awaiting_callback,
+        )
+
+
+class Subscription:
+    """What was asked for, by one of three ways that exclude each other, and the partitions that are assigned."""
+
+    __slots__ = ("_is_manual", "partitions", "pattern", "topics", "version")
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | str | None = None
+        # Replaced as a whole when partitions come or go; a seek replaces a value.
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        # Rises with every change of what is subscribed to, so that the group's member sees it.
+        self.version = 0
+        self._is_manual = False
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.pattern is not None or bool(self.topics)
+
+    @property
+    def is_manual(self) -> bool:
+        return self._is_manual
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self._refuse_if(self._is_manual, "assign")
+        self._refuse_if(self.pattern is not None, "subscribe with a pattern")
+        names = [topics] if isinstance(topics, str) else list(topics)
+        for name in names:
+            check_topic(name)
+        self.topics = frozenset(names)
+        self.version += 1
+
+    def subscribe_pattern(self, pattern: re.Pattern[str] | str) -> None:
+        """A compiled pattern is matched here, a text by the server (group.protocol=consumer alone)."""
+        self._refuse_if(self._is_manual, "assign")
+        self._refuse_if(bool(self.topics) and self.pattern is None, "subscribe with names")
+        self.pattern = pattern
+        self.version += 1
+
+    def match_topics(self, names: Iterable[str]) -> bool:
+        """Subscribes to those topics that the pattern matches; whether that changed anything."""
+        assert isinstance(self.pattern, re.Pattern)
+        matched = frozenset(name for name in names if self.pattern.match(name))
+        if matched == self.topics:
+            return False
+        self.topics = matched
+        return True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """By hand: what was assigned before and still is keeps its position."""
+        self._refuse_if(self.is_subscribed, "subscribe")
+        wanted = [as_partition(each) for each in partitions]
+        self._is_manual = bool(wanted)
+        self.set_partitions(wanted)
+
+    def unsubscribe(self) -> None:
+        self.topics = frozenset()
+        self.pattern = None
+        self.partitions = {}
+        self.version += 1
+        self._is_manual = False
+
+    def set_partitions(
+        self, partitions: Iterable[TopicPartition], *, is_awaiting_callback: bool = False
+    ) -> None:
+        before = self.partitions
+        self.partitions = {
+            each: before.get(each) or PartitionState(each, is_awaiting_callback=is_awaiting_callback)
+            for each in partitions
+        }
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        self.partitions = {each: state for each, state in self.partitions.items() if each not in gone}
+
+    def replace(self, state: PartitionState) -> None:
+        assert state.partition in self.partitions
+        self.partitions[state.partition] = state
+
+    def is_current(self, state: PartitionState) -> bool:
+        return self.partitions.get(state.partition) is state
+
+    def state_of(self, partition: TopicPartition) -> PartitionState:
+        """The state of an assigned partition; ConsumerError if it is not."""
+        state = self.partitions.get(as_partition(partition))
+        if state is None:
+            raise ConsumerError(
+                f"{TopicPartition(*partition)} is not assigned to this consumer: assign it, or wait until the group has"
+            )
+        return state
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far everything has been read: what a commit without offsets commits."""
+        return {
+            partition: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
+            for partition, state in self.partitions.items()
+            if state.position is not None
+        }
+
+    def _refuse_if(self, is_other_way: bool, way: str) -> None:
+        if is_other_way:
+            raise ConsumerError(
+                f"this consumer already uses {way}: names, patterns and assigned partitions exclude each other;"
+                " call unsubscribe() first"
+            )
+
+
+def as_partition(given: object) -> TopicPartition:
+    """A partition as people give it: a TopicPartition or any pair of topic and number."""
+    if isinstance(given, tuple) and len(given) == 2:
+        topic, number = given
+        if isinstance(topic, str) and isinstance(number, int) and number >= 0:
+            check_topic(topic)
+            return TopicPartition(topic, number)
+    raise ConsumerError(f"{given!r} is no partition: give TopicPartition('topic', 0) or ('topic', 0)")
+
+
+def as_offsets(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets to commit as people give them."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for partition, given in offsets.items():
+        offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        # Who does not check types may have given anything.
+        if type(offset.offset) is not int or offset.offset < 0:
+            raise ConsumerError(f"{given!r} is no offset to commit for {partition}: it must be 0 or more")
+        found[as_partition(partition)] = offset
+    return found
+
+
+def check_topic(name: str) -> None:
+    # str() is for who has not given text at all.
+    if TOPIC_NAME.fullmatch(str(name)) is None or name in (".", ".."):
+        raise InvalidTopicException(
+            f"{name!r} cannot be the name of a topic: 1 to 249 letters, digits, dots, underscores or hyphens"
+        )
