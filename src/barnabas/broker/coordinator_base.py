@@ -20,6 +20,7 @@ from barnabas.broker.timing_wheel import Timer, TimerTask
 from barnabas.clock import Clock
 from barnabas.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator, RequestTimedOut
 from barnabas.log.append import AppendInfo
+from barnabas.log.producer_state import NO_GUARD
 from barnabas.model import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -184,7 +185,10 @@ class CoordinatorShell(ABC, Generic[DecisionT]):
             )
 
     def _append(
-        self, records: Sequence[StoredRecord], producer: tuple[ProducerId, ProducerEpoch] | None = None
+        self,
+        records: Sequence[StoredRecord],
+        producer: tuple[ProducerId, ProducerEpoch] | None = None,
+        verification_guard: int = NO_GUARD,
     ) -> AppendInfo:
         """Appends records as one batch, in a transaction of the producer if there is one."""
         builder = BatchBuilder(
@@ -197,7 +201,7 @@ class CoordinatorShell(ABC, Generic[DecisionT]):
         now_ms = TimestampMs(self._clock.now_ms())
         for record in records:
             builder.append(now_ms, record.key_bytes(), record.value_bytes())
-        return self.partition.append(builder.build(), ACKS_ALL, AppendOrigin.COORDINATOR)
+        return self.partition.append(builder.build(), ACKS_ALL, AppendOrigin.COORDINATOR, verification_guard)
 
     def commit_awaited(
         self, then: Callable[[KafkaError | None, int], DecisionT], error: KafkaError | None

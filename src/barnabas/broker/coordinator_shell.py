@@ -20,6 +20,7 @@ from barnabas.errors import KafkaError
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.decision import Decision, TimerKey
 from barnabas.log.append import AppendInfo
+from barnabas.log.producer_state import NO_GUARD
 from barnabas.model import Offset, TopicPartition
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import CompressionType
@@ -95,6 +96,7 @@ class GroupShell(CoordinatorShell[Decision]):
         info = self._append(
             decision.records,
             None if producer is None else (producer.producer_id, producer.producer_epoch),
+            NO_GUARD if producer is None else producer.verification_guard,
         )
         self.coordinator.appended(decision, Offset(info.first_offset))
         return info

@@ -49,6 +49,8 @@ ROUTES: Final = (
     # Version 6 asks for two-phase commit, which needs a transaction coordinator that keeps transactions open.
     Route("InitProducerId", 0, 5, "init_producer_id"),
     Route("OffsetForLeaderEpoch", 0, 4, "offset_for_leader_epoch"),
+    Route("WriteTxnMarkers", 0, 2, "write_txn_markers"),
+    Route("TxnOffsetCommit", 0, 5, "txn_offset_commit"),
     Route("DescribeConfigs", 0, 4, "describe_configs"),
     Route("AlterConfigs", 0, 2, "alter_configs"),
     Route("AlterReplicaLogDirs", 0, 2, "alter_replica_log_dirs"),
@@ -63,5 +65,6 @@ ROUTES: Final = (
     Route("DescribeClientQuotas", 0, 1, "describe_client_quotas"),
     Route("AlterClientQuotas", 0, 1, "alter_client_quotas"),
     Route("DescribeCluster", 0, 2, "describe_cluster"),
+    Route("DescribeProducers", 0, 0, "describe_producers"),
     Route("DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
 )

@@ -3,7 +3,8 @@
 The shell, for each decision and without waiting in between:
 
 1. sends `replies`,
-2. sets and cancels `timers`; one that is due comes back as `GroupCoordinator.expire`,
+2. sets and cancels `timers`, and sets those `timers_if_absent` that do not run; one that is due comes back as
+   `GroupCoordinator.expire`,
 3. appends `records` as one batch, for `producer` if that is set, and tells the coordinator by `appended`,
 4. calls `then`, if there is one, once the records are committed, or with the error that kept them from it. What
    that returns is a decision again.
@@ -17,11 +18,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.errors import (
+    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidFetchSize,
     KafkaError,
     KafkaStorageError,
     MessageTooLarge,
+    NetworkException,
     NotCoordinator,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -50,6 +53,11 @@ class TimerKind(enum.Enum):
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
+    # Of a member of a consumer group: to give up what it must; to join and sync again, if it speaks the classic protocol.
+    REVOCATION = "revocation"
+    MEMBER_JOIN = "member join"
+    MEMBER_SYNC = "member sync"
+    REGEX = "regex"
     CLEANUP = "cleanup"
 
 
@@ -72,12 +80,14 @@ class Producer:
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    # What the log gave out when the transaction's coordinator was asked about it; 0 if it was not.
+    verification_guard: int = 0
 
 
 class Decision:
     """Grows while the machine works on one request, and is read once by the shell."""
 
-    __slots__ = ("producer", "records", "replies", "then", "timers")
+    __slots__ = ("producer", "records", "replies", "then", "timers", "timers_if_absent")
 
     def __init__(self) -> None:
         self.records: list[GroupRecord] = []
@@ -85,6 +95,7 @@ class Decision:
         self.replies: list[Reply] = []
         # The delay of a timer to set, None for one to cancel; of two changes the later counts.
         self.timers: dict[TimerKey, int | None] = {}
+        self.timers_if_absent: dict[TimerKey, int] = {}
         self.then: Then | None = None
 
     def reply(self, caller: Caller, response: Message) -> None:
@@ -92,6 +103,10 @@ class Decision:
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         self.timers[key] = delay_ms
+
+    def set_timer_if_absent(self, key: TimerKey, delay_ms: int) -> None:
+        if key not in self.timers:
+            self.timers_if_absent[key] = delay_ms
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers[key] = None
@@ -114,6 +129,8 @@ _CODE_OF_FAILED_APPEND: Final[dict[int, int]] = {
     MessageTooLarge.code: UnknownServerError.code,
     RecordListTooLarge.code: UnknownServerError.code,
     InvalidFetchSize.code: UnknownServerError.code,
+    # Of the question to the coordinator of a transaction; older clients do not expect it.
+    NetworkException.code: CoordinatorLoadInProgress.code,
 }
 
 

@@ -130,8 +130,10 @@ class Offsets:
         _append_then_reply(decision, records, caller, response, partial(commit_error, request))
         return decision
 
-    def commit_in_transaction(self, caller: Caller, request: TxnOffsetCommitRequest, now_ms: int) -> Decision:
-        """Whether the producer may is for the log to say, which checks its epoch."""
+    def commit_in_transaction(
+        self, caller: Caller, request: TxnOffsetCommitRequest, now_ms: int, *, verification_guard: int = 0
+    ) -> Decision:
+        """Whether the producer may is for the log to say, which checks its epoch and the guard."""
         decision = Decision()
         try:
             if not request.group_id:
@@ -146,10 +148,10 @@ class Offsets:
                     is_transactional=True,
                 )
         except GroupIdNotFound:
-            decision.reply(caller, _txn_commit_error(request, IllegalGeneration.code))
+            decision.reply(caller, txn_commit_error(request, IllegalGeneration.code))
             return decision
         except KafkaError as error:
-            decision.reply(caller, _txn_commit_error(request, error.code))
+            decision.reply(caller, txn_commit_error(request, error.code))
             return decision
         response = TxnOffsetCommitResponse()
         records: list[GroupRecord] = []
@@ -169,9 +171,11 @@ class Offsets:
                     commit_timestamp=now_ms,
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
-        _append_then_reply(decision, records, caller, response, partial(_txn_commit_error, request))
+        _append_then_reply(decision, records, caller, response, partial(txn_commit_error, request))
         decision.producer = Producer(
-            producer_id=ProducerId(request.producer_id), producer_epoch=ProducerEpoch(request.producer_epoch)
+            producer_id=ProducerId(request.producer_id),
+            producer_epoch=ProducerEpoch(request.producer_epoch),
+            verification_guard=verification_guard,
         )
         return decision
 
@@ -373,7 +377,7 @@ def commit_error(request: OffsetCommitRequest, code: int) -> OffsetCommitRespons
     )
 
 
-def _txn_commit_error(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponse:
+def txn_commit_error(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

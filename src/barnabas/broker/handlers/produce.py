@@ -3,12 +3,15 @@
 - acks 0 wants no answer: an error closes the connection, which is how such a client finds out. acks 1 is answered when
   the leader has written, acks -1 when all replicas in sync have, or `timeout_ms` is over. Others are refused.
 - Versions 0 to 2 carry message sets of the old formats; from 3 on it is one batch of v2 a partition; zstd from 7.
+- Records of a transaction (version 3 on) are written when its coordinator has been asked about their partitions; from
+  version 11 on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions by itself.
 - Internal topics are for the broker alone (and for who calls itself `__admin_client`).
 - From version 8 the answer tells which records were at fault, from 10 who leads now, from 13 topics go by id.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
@@ -16,6 +19,7 @@ from barnabas.broker.exchange import Exchange
 from barnabas.broker.partition import ACKS_ALL, Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import PRODUCER_BYTE_RATE
+from barnabas.broker.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
 from barnabas.coordination.image import INTERNAL_TOPICS
 from barnabas.errors import (
     InvalidRecord,
@@ -25,9 +29,12 @@ from barnabas.errors import (
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicId,
     UnsupportedCompressionType,
 )
+from barnabas.log.producer_state import NO_GUARD
+from barnabas.model import TopicPartition
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
@@ -45,8 +52,10 @@ from barnabas.records.layout import (
     COMPRESSION_MASK,
     MAGIC_POSITION,
     MAGIC_V2,
+    TRANSACTIONAL_BIT,
     CompressionType,
 )
+from barnabas.records.policy import AppendOrigin
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
 
 # Who calls itself so may write where only the broker writes, as in Kafka.
@@ -56,7 +65,6 @@ _ACKS: Final = frozenset({-1, 0, 1})
 _FIRST_VERSION_WITH_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADER: Final = 10
-_FIRST_VERSION_WITH_IDS: Final = 13
 
 
 class WaitingPartition:
@@ -106,11 +114,27 @@ class DelayedProduce(DelayedOperation):
 
 
 def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> ProduceResponse | None:
+    if request.transactional_id is None:
+        return _append(broker, exchange, request, None)
+    verify_produce(broker, exchange.version, request, partial(_append_verified, broker, exchange, request))
+    return None
+
+
+def _append_verified(broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
+    response = _append(broker, exchange, request, verified)
+    if response is not None:
+        exchange.respond(response)
+
+
+def _append(
+    broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified | None
+) -> ProduceResponse | None:
+    """Without an answer if that comes later, or not at all. What is verified is a request with a transactional id."""
     acks = request.acks
     response = ProduceResponse()
     waiting: list[WaitingPartition] = []
     failure: KafkaError | None = None
-    by_id = exchange.version >= _FIRST_VERSION_WITH_IDS
+    by_id = exchange.version >= FIRST_PRODUCE_WITH_IDS
     size_bytes = 0
     for topic in request.topic_data:
         name = broker.image.topic_names.get(topic.topic_id) if by_id else topic.name
@@ -126,10 +150,11 @@ def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> Produ
                     raise UnknownTopicId("there is no topic with this id")
                 if name in INTERNAL_TOPICS and exchange.client_id != ADMIN_CLIENT_ID:
                     raise InvalidTopicException(f"{name} is written to by the broker alone")
-                records = _checked_records(data, exchange.version)
+                records = _checked_records(data, exchange.version, verified is not None)
                 size_bytes += len(records)
                 partition = broker.replicas.partition(name, data.index)
-                info = partition.append(records, acks)
+                guard = NO_GUARD if verified is None else verified.guard(TopicPartition(name, data.index))
+                info = partition.append(records, acks, AppendOrigin.CLIENT, guard)
             except KafkaError as error:
                 failure = error
                 _fail(answer, error)
@@ -163,8 +188,8 @@ def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> Produ
     return None
 
 
-def _checked_records(data: PartitionProduceData, version: int) -> Buffer:
-    """What the version of the request says about records; what the topic says is up to the log."""
+def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:
+    """What the request as a whole says about records; what the topic says is up to the log."""
     records = data.records
     assert not isinstance(records, FileSlice)
     if not records:
@@ -174,12 +199,16 @@ def _checked_records(data: PartitionProduceData, version: int) -> Buffer:
             raise InvalidRecord(
                 f"Produce version {version} takes batches of magic 2 only, not {records[MAGIC_POSITION]}"
             )
-        if (
-            version < _FIRST_VERSION_WITH_ZSTD
-            and len(records) >= BATCH_HEADER_BYTES
-            and records[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK == CompressionType.ZSTD
-        ):
-            raise UnsupportedCompressionType(f"Produce version {version} does not know zstd, version 7 does")
+        if len(records) >= BATCH_HEADER_BYTES:
+            attributes = records[ATTRIBUTES_POSITION + 1]
+            if attributes & TRANSACTIONAL_BIT and not is_transactional:
+                raise TransactionalIdAuthorizationFailed(
+                    "records of a transaction come without a transactional id"
+                )
+            if version < _FIRST_VERSION_WITH_ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
+                raise UnsupportedCompressionType(
+                    f"Produce version {version} does not know zstd, version 7 does"
+                )
     return records
 
 
