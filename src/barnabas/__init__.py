@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin as Admin
 
 __version__ = "0.1.0"
 
 # Public names by the module that has them, which is loaded at first use: a broker needs none of the clients.
-_LAZY: Final[dict[str, str]] = {}
+_LAZY: Final[dict[str, str]] = {
+    "Admin": "barnabas.client.admin",
+}
 
 
 def __getattr__(name: str) -> object:

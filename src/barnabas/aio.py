@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin as Admin
+
+__all__ = ["Admin"]
 
 # Public names by the module and the name there, loaded at first use.
-_LAZY: Final[dict[str, tuple[str, str]]] = {}
+_LAZY: Final[dict[str, tuple[str, str]]] = {
+    "Admin": ("barnabas.client.admin", "AsyncAdmin"),
+}
 
 
 def __getattr__(name: str) -> object:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -30,8 +33,17 @@ Examples:
     metavar="NAME=VALUE",
     help="Set one of Apache Kafka's broker settings, whatever the file says. May be given several times.",
 )
+@click.option(
+    "--supervisor-fd",
+    type=int,
+    hidden=True,
+    help="A connected socket that this process has inherited: told when the broker is ready, and on which ports. The"
+    " broker stops when the other end closes it.",
+)
 @click.option("-v", "--verbose", count=True, help="Tell more about what goes on; -vv tells everything.")
-def start(properties: Path | None, overrides: tuple[str, ...], verbose: int) -> None:
+def start(
+    properties: Path | None, overrides: tuple[str, ...], supervisor_fd: int | None, verbose: int
+) -> None:
     """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
 
     PROPERTIES is a server.properties file as Apache Kafka has it. Without one the broker listens on port 9092 of this
@@ -44,18 +56,37 @@ def start(properties: Path | None, overrides: tuple[str, ...], verbose: int) -> 
     _log_to_stderr(verbose)
     log = logging.getLogger("barnabas")
     static = load_properties(properties) if properties is not None else {}
-    for warning in warnings_about(static):
-        log.warning("%s: %s", properties, warning)
-    config = BrokerConfig({**static, **parse_overrides(overrides)})
+    overriding = parse_overrides(overrides)
+    for source, settings in ((properties, static), ("--override", overriding)):
+        for warning in warnings_about(settings):
+            log.warning("%s: %s", source, warning)
+    config = BrokerConfig({**static, **overriding})
 
     async def run() -> None:
         server = Server(config)
         server.watch_signals()
         await server.start()
         log.info("ready after %.2f s", _running_s())
+        if supervisor_fd is not None:
+            _report_to(supervisor_fd, server.ports)
         await server.run_until_signal()
 
     asyncio.run(run())
+
+
+def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:
+    """Whoever started the broker learns that it answers; when that process ends, the broker is told to stop."""
+    supervisor = socket.socket(fileno=supervisor_fd)
+    supervisor.sendall(json.dumps({"ports": ports}).encode())
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        # Nothing is ever sent to us: what can be read is the end.
+        loop.remove_reader(supervisor)
+        supervisor.close()
+        signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(supervisor, stop)
 
 
 def _running_s() -> float:

@@ -1,0 +1,71 @@
+"""Fixtures that give a test a running broker.
+
+    def test_orders(barnabas_broker):
+        producer = barnabas_broker.producer()
+
+`barnabas_broker` is a broker of the test's own. `shared_barnabas_broker` is one for all tests of a run, which finds no
+topics and groups but its own: cheaper where tests are many. Settings and topics are asked for with a marker:
+
+    @pytest.mark.barnabas(topics={"orders": 3}, log_retention_ms=1000)
+
+pytest loads this module whenever it starts, whether or not a test needs a broker: what costs time is imported late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from barnabas.testing import Broker
+
+MARKER = "barnabas"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(topics, **settings): topics and settings of the broker that the fixture barnabas_broker starts",
+    )
+
+
+@pytest.fixture
+def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that nobody else uses, gone with all its data after the test."""
+    from barnabas.testing import Broker
+
+    marker = request.node.get_closest_marker(MARKER)
+    with Broker(**({} if marker is None else marker.kwargs)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def _session_barnabas_broker() -> Iterator[Broker]:
+    from barnabas.testing import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def shared_barnabas_broker(
+    request: pytest.FixtureRequest, _session_barnabas_broker: Broker
+) -> Iterator[Broker]:
+    """One broker for all tests that ask for it; what a test leaves behind is deleted after it."""
+    broker = _session_barnabas_broker
+    marker = request.node.get_closest_marker(MARKER)
+    wanted = {} if marker is None else dict(marker.kwargs)
+    topics = wanted.pop("topics", ())
+    if wanted:
+        raise pytest.UsageError(
+            f"a broker that tests share has no settings for one of them ({', '.join(wanted)}): use barnabas_broker"
+        )
+    if not broker.is_running:
+        broker.start()
+    if topics:
+        broker.create_topics(topics)
+    yield broker
+    if broker.is_running:
+        broker.reset()
