@@ -23,6 +23,8 @@ TABLES: dict[str, tuple[str, str]] = {
     "log_manager": ("bench.log_manager", "10,000 partitions reopened"),
     "timers": ("bench.timers", "timers added and cancelled, beside a heap"),
     "broker": ("bench.broker", "a broker beside Apache Kafka"),
+    "groups": ("bench.groups", "offset commits and rebalances, beside Apache Kafka"),
+    "transactions": ("bench.transactions", "transactions, beside Apache Kafka"),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
 }
 

@@ -17,20 +17,17 @@ import os
 import socket
 import statistics
 import struct
-import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from bench import load
+from bench.beside import KAFKA, OURS, Figures, Measured, Row, measure_load, report, tell
 from bench.kafka import ApacheKafka, MeasuredBroker, java_consumer, java_producer
-from bench.table import Table, ratio, verdict
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
 
 SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "3"))
@@ -49,8 +46,6 @@ JAVA_RECORD_BYTES: Final = 100
 
 SETTLE_S: Final = 1.0
 
-KAFKA: Final = "Apache Kafka"
-OURS: Final = "Barnabas"
 FULL: Final = "Barnabas, full validation"
 LIMIT: Final = "sendfile"
 
@@ -67,39 +62,6 @@ IDLE: Final = "memory, idle"
 LOADED: Final = "memory, after load"
 JAVA_PRODUCER: Final = "Java's ProducerPerformance, 100 B"
 JAVA_CONSUMER: Final = "Java's console consumer, 100 B"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A figure, or the sum of several; who stands for us; what is asked of it, and of its ratio to Kafka's."""
-
-    title: str
-    unit: str
-    figures: tuple[str, ...]
-    contender: str = OURS
-    digits: int = 0
-    value_max: float | None = None
-    ratio_min: float | None = None
-    ratio_max: float | None = None
-
-    @property
-    def target(self) -> str:
-        asked = (
-            f"≤ {self.value_max:g} {self.unit}" if self.value_max is not None else "",
-            f"≥ {self.ratio_min:g}×" if self.ratio_min is not None else "",
-            f"≤ {self.ratio_max:.2g}×" if self.ratio_max is not None else "",
-        )
-        return ", ".join(filter(None, asked))
-
-    def is_met(self, value: float, to_kafka: float) -> bool:
-        return (
-            (self.value_max is None or value <= self.value_max)
-            and (self.ratio_min is None or to_kafka >= self.ratio_min)
-            and (self.ratio_max is None or to_kafka <= self.ratio_max)
-        )
-
-    def show(self, value: float) -> str:
-        return f"{value:,.{self.digits}f} {self.unit}"
 
 
 ROWS: Final = (
@@ -123,46 +85,6 @@ ROWS: Final = (
 )
 
 
-class Figures:
-    """What was measured, by figure and contender, one value a round; and the cores that the load has kept busy."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._load_cores: dict[tuple[str, str], list[float]] = defaultdict(list)
-
-    def add(self, figure: str, contender: str, value: float, load_cores: float | None = None) -> None:
-        self._values[figure, contender].append(value)
-        if load_cores is not None:
-            self._load_cores[figure, contender].append(load_cores)
-
-    def of(self, row: Row, contender: str) -> list[float]:
-        rounds = zip(*(self._values[figure, contender] for figure in row.figures), strict=True)
-        return [sum(values) for values in rounds]
-
-    def load_cores(self, row: Row) -> str:
-        """For Kafka's figure and for ours."""
-        cores = [self._load_cores[row.figures[0], contender] for contender in (KAFKA, row.contender)]
-        return " / ".join(f"{median(each):.2f}" for each in cores if each)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What a load has moved, and what that has taken of time and of the load's and the broker's processor time."""
-
-    amount: float
-    spent_s: float
-    load_cpu_s: float
-    broker_cpu_s: float = 0.0
-
-    @property
-    def per_second(self) -> float:
-        return self.amount / self.spent_s
-
-    @property
-    def load_cores(self) -> float:
-        return self.load_cpu_s / self.spent_s
-
-
 def run() -> bool:
     try:
         jars(V4)
@@ -183,12 +105,12 @@ def run() -> bool:
             _warm(contender, broker)
         with _sendfile_alone(folder) as limit_port:
             for number in range(ROUNDS):
-                _tell(f"round {number + 1} of {ROUNDS}")
+                tell(f"round {number + 1} of {ROUNDS}")
                 for measure, contenders in LOADS:
                     for contender, broker in turns if number % 2 == 0 else reversed(turns):
                         if contender in contenders:
                             measure(contender, broker, SECONDS, figures)
-                limit = _measure(lambda: load.fetch_for(limit_port, "limit", FETCH_BYTES, SECONDS))
+                limit = measure_load(lambda: load.fetch_for(limit_port, "limit", FETCH_BYTES, SECONDS))
                 figures.add(FETCH, LIMIT, limit.per_second / 1e6, limit.load_cores)
         _measure_memory(LOADED, kafka, ours, figures)
         for contender, broker in turns[:2]:
@@ -197,26 +119,7 @@ def run() -> bool:
 
 
 def _report(figures: Figures) -> bool:
-    table = Table(
-        f"One broker beside Apache Kafka {V4}, {_cores()} cores, medians of {ROUNDS} rounds",
-        ("", KAFKA, OURS, "ratio", "target", "", "load's cores"),
-    )
-    all_met = True
-    for row in ROWS:
-        kafka, ours = figures.of(row, KAFKA), figures.of(row, row.contender)
-        to_kafka = median([one / other for one, other in zip(ours, kafka, strict=True)])
-        met = row.is_met(median(ours), to_kafka)
-        all_met &= met
-        table.add(
-            row.title,
-            row.show(median(kafka)),
-            row.show(median(ours)),
-            ratio(to_kafka),
-            row.target,
-            verdict(met) if row.target else "",
-            figures.load_cores(row),
-        )
-    table.print()
+    all_met = report(f"One broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
     fetched = next(row for row in ROWS if row.title == FETCH)
     limit, kafka_fetch, our_fetch = (median(figures.of(fetched, who)) for who in (LIMIT, KAFKA, OURS))
     print(
@@ -229,17 +132,9 @@ def _report(figures: Figures) -> bool:
     return all_met
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _tell(text: str) -> None:
-    print(f"  {text}", file=sys.stderr, flush=True)
-
-
 def _measure_starts(folder: Path, figures: Figures) -> None:
     """Of brokers with nothing in them. The first start of each is not counted: it fills the page cache."""
-    _tell("starting both, several times")
+    tell("starting both, several times")
     makers: dict[str, Callable[[Path], MeasuredBroker]] = {KAFKA: ApacheKafka, OURS: MeasuredBroker}
     for number in range(STARTS + 1):
         for contender, make in makers.items():
@@ -256,7 +151,7 @@ def _measure_memory(figure: str, kafka: MeasuredBroker, ours: MeasuredBroker, fi
 
 def _warm(contender: str, broker: MeasuredBroker) -> None:
     """All that will be measured, in short turns: a virtual machine compiles what it has seen often."""
-    _tell(f"warming for {WARM_UP_S:g} s: {contender}")
+    tell(f"warming for {WARM_UP_S:g} s: {contender}")
     end_s = time.monotonic() + WARM_UP_S
     while time.monotonic() < end_s:
         for measure, contenders in LOADS:
@@ -267,7 +162,9 @@ def _warm(contender: str, broker: MeasuredBroker) -> None:
 def _produce_big(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
     batch = load.batch_of(BIG_BYTES)
     with _topic(broker) as topic:
-        done = _measure(lambda: load.produce_for(broker.port, topic, batch, seconds) * len(batch), broker.pid)
+        done = measure_load(
+            lambda: load.produce_for(broker.port, topic, batch, seconds) * len(batch), broker.pid
+        )
     figures.add(BIG, contender, done.per_second / 1e6, done.load_cores)
     figures.add(CPU_IN, contender, done.broker_cpu_s / done.amount * 1e9)
 
@@ -275,7 +172,7 @@ def _produce_big(contender: str, broker: MeasuredBroker, seconds: float, figures
 def _produce_small(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
     batch = load.batch_of(SMALL_BYTES)
     with _topic(broker) as topic:
-        done = _measure(lambda: load.produce_for(broker.port, topic, batch, seconds))
+        done = measure_load(lambda: load.produce_for(broker.port, topic, batch, seconds))
     figures.add(SMALL, contender, done.per_second, done.load_cores)
 
 
@@ -298,7 +195,7 @@ def _fetch(contender: str, broker: MeasuredBroker, seconds: float, figures: Figu
     batch = load.batch_of(BIG_BYTES)
     with _topic(broker) as topic:
         load.produce_latencies(broker.port, topic, batch, FETCH_BYTES // len(batch) + 1)
-        done = _measure(lambda: load.fetch_for(broker.port, topic, FETCH_BYTES, seconds), broker.pid)
+        done = measure_load(lambda: load.fetch_for(broker.port, topic, FETCH_BYTES, seconds), broker.pid)
     figures.add(FETCH, contender, done.per_second / 1e6, done.load_cores)
     figures.add(CPU_OUT, contender, done.broker_cpu_s / done.amount * 1e9)
 
@@ -322,18 +219,6 @@ def _topic(broker: MeasuredBroker, partitions: int = 1) -> Iterator[str]:
     broker.delete_topic(name)
 
 
-def _measure(work: Callable[[], float], broker_pid: int | None = None) -> Measured:
-    broker_cpu_s = load.cpu_seconds(broker_pid) if broker_pid is not None else 0.0
-    start_cpu_s, start_s = time.process_time(), time.perf_counter()
-    amount = work()
-    return Measured(
-        amount=amount,
-        spent_s=time.perf_counter() - start_s,
-        load_cpu_s=time.process_time() - start_cpu_s,
-        broker_cpu_s=load.cpu_seconds(broker_pid) - broker_cpu_s if broker_pid is not None else 0.0,
-    )
-
-
 def _together(port: int, topic: str, batch: bytes, seconds: float) -> Measured:
     """Producers and consumers at once, each with a partition and a process of its own; bytes in and out are added."""
     tasks = [
@@ -353,8 +238,8 @@ def _together(port: int, topic: str, batch: bytes, seconds: float) -> Measured:
 
 def _take_part(role: str, port: int, topic: str, partition: int, batch: bytes, seconds: float) -> Measured:
     if role == "producer":
-        return _measure(lambda: load.produce_for(port, topic, batch, seconds, partition) * len(batch))
-    return _measure(lambda: load.consume_for(port, topic, partition, CONSUMER_BYTES, seconds))
+        return measure_load(lambda: load.produce_for(port, topic, batch, seconds, partition) * len(batch))
+    return measure_load(lambda: load.consume_for(port, topic, partition, CONSUMER_BYTES, seconds))
 
 
 @contextmanager
@@ -390,7 +275,7 @@ def _send_file(listener: socket.socket, path: Path, request_bytes: int) -> None:
 
 
 def _measure_java(contender: str, broker: MeasuredBroker, figures: Figures) -> None:
-    _tell(f"Java's clients: {contender}")
+    tell(f"Java's clients: {contender}")
     with _topic(broker) as topic:
         figures.add(
             JAVA_PRODUCER, contender, java_producer(broker.port, topic, JAVA_RECORDS, JAVA_RECORD_BYTES)

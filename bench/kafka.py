@@ -85,8 +85,8 @@ class MeasuredBroker(BrokerProcess):
 class ApacheKafka(MeasuredBroker):
     """The newest Apache Kafka on one node, its controller in the same process."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides)
         controller = f"127.0.0.1:{free_port()}"
         properties = {
             **self.overrides,

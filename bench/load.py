@@ -106,7 +106,11 @@ def check_produced(answer: memoryview) -> None:
 
 def produce_for(port: int, topic: str, batch: bytes, duration_s: float, partition: int = 0) -> int:
     """How many requests were answered in that time, with IN_FLIGHT of them always on their way."""
-    request = produce_frame(topic, batch, partition)
+    return exchange_for(port, produce_frame(topic, batch, partition), check_produced, duration_s)
+
+
+def exchange_for(port: int, request: bytes, check: Callable[[memoryview], None], duration_s: float) -> int:
+    """How often a request was answered in that time, with IN_FLIGHT of them always on their way."""
     buffer = bytearray(1 << 16)
     answered = 0
     with connect(port) as connected:
@@ -114,14 +118,14 @@ def produce_for(port: int, topic: str, batch: bytes, duration_s: float, partitio
         end_s = time.perf_counter() + duration_s
         while time.perf_counter() < end_s:
             # Answers come in bunches: as many as have come are read and followed by as many requests.
-            check = read_frame(connected, buffer)
+            answer = read_frame(connected, buffer)
             if answered == 0:
-                check_produced(check)
+                check(answer)
             count = 1 + _more_answers(connected, buffer)
             answered += count
             connected.sendall(request * count)
         for _ in range(IN_FLIGHT):
-            read_frame(connected, buffer)
+            check(read_frame(connected, buffer))
             answered += 1
     return answered
 

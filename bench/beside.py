@@ -1,0 +1,139 @@
+"""A broker beside Apache Kafka: rows with their targets, figures round by round, and the table made of them.
+
+Ratios are taken within a round and their median counts: what slows the machine down for a while slows both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from bench import load
+from bench.table import Table, ratio, verdict
+
+KAFKA: Final = "Apache Kafka"
+OURS: Final = "Barnabas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure, or the sum of several; who stands for us; what is asked of it, and of its ratio to Kafka's."""
+
+    title: str
+    unit: str
+    figures: tuple[str, ...]
+    contender: str = OURS
+    digits: int = 0
+    value_max: float | None = None
+    ratio_min: float | None = None
+    ratio_max: float | None = None
+
+    @property
+    def target(self) -> str:
+        asked = (
+            f"≤ {self.value_max:g} {self.unit}" if self.value_max is not None else "",
+            f"≥ {self.ratio_min:g}×" if self.ratio_min is not None else "",
+            f"≤ {self.ratio_max:.2g}×" if self.ratio_max is not None else "",
+        )
+        return ", ".join(filter(None, asked))
+
+    def is_met(self, value: float, to_kafka: float) -> bool:
+        return (
+            (self.value_max is None or value <= self.value_max)
+            and (self.ratio_min is None or to_kafka >= self.ratio_min)
+            and (self.ratio_max is None or to_kafka <= self.ratio_max)
+        )
+
+    def show(self, value: float) -> str:
+        return f"{value:,.{self.digits}f} {self.unit}"
+
+
+class Figures:
+    """What was measured, by figure and contender, one value a round; and the cores that the load has kept busy."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._load_cores: dict[tuple[str, str], list[float]] = defaultdict(list)
+
+    def add(self, figure: str, contender: str, value: float, load_cores: float | None = None) -> None:
+        self._values[figure, contender].append(value)
+        if load_cores is not None:
+            self._load_cores[figure, contender].append(load_cores)
+
+    def of(self, row: Row, contender: str) -> list[float]:
+        rounds = zip(*(self._values[figure, contender] for figure in row.figures), strict=True)
+        return [sum(values) for values in rounds]
+
+    def load_cores(self, row: Row) -> str:
+        """For Kafka's figure and for ours."""
+        cores = [self._load_cores[row.figures[0], contender] for contender in (KAFKA, row.contender)]
+        return " / ".join(f"{median(each):.2f}" for each in cores if each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a load has moved, and what that has taken of time and of the load's and the broker's processor time."""
+
+    amount: float
+    spent_s: float
+    load_cpu_s: float
+    broker_cpu_s: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        return self.amount / self.spent_s
+
+    @property
+    def load_cores(self) -> float:
+        return self.load_cpu_s / self.spent_s
+
+
+def report(title: str, rows: Sequence[Row], figures: Figures, rounds: int) -> bool:
+    """Prints the table; whether all targets are met."""
+    table = Table(
+        f"{title}, {_cores()} cores, medians of {rounds} rounds",
+        ("", KAFKA, OURS, "ratio", "target", "", "load's cores"),
+    )
+    all_met = True
+    for row in rows:
+        kafka, ours = figures.of(row, KAFKA), figures.of(row, row.contender)
+        to_kafka = median([one / other for one, other in zip(ours, kafka, strict=True)])
+        met = row.is_met(median(ours), to_kafka)
+        all_met &= met
+        table.add(
+            row.title,
+            row.show(median(kafka)),
+            row.show(median(ours)),
+            ratio(to_kafka),
+            row.target,
+            verdict(met) if row.target else "",
+            figures.load_cores(row),
+        )
+    table.print()
+    return all_met
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tell(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def measure_load(work: Callable[[], float], broker_pid: int | None = None) -> Measured:
+    broker_cpu_s = load.cpu_seconds(broker_pid) if broker_pid is not None else 0.0
+    start_cpu_s, start_s = time.process_time(), time.perf_counter()
+    amount = work()
+    return Measured(
+        amount=amount,
+        spent_s=time.perf_counter() - start_s,
+        load_cpu_s=time.process_time() - start_cpu_s,
+        broker_cpu_s=load.cpu_seconds(broker_pid) - broker_cpu_s if broker_pid is not None else 0.0,
+    )

@@ -1,0 +1,232 @@
+"""Groups beside Apache Kafka: commits of offsets, and how soon a large group settles. Both in turns, in one run.
+
+Commits are raw requests (bench/load.py) of groups without members, with five of them under way on a connection: on
+one connection, and on many, a group each. Members of the large group do what a client does, and no more: join, sync,
+heartbeat, and join again when told. A group has settled when all its members have an assignment of one generation.
+
+BENCH_SECONDS is the time of one load; the time to warm up follows from it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
+from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.requests import decode_response
+from bench import load
+from bench.beside import KAFKA, OURS, Figures, Row, measure_load, report, tell
+from bench.kafka import ApacheKafka, MeasuredBroker
+from tests.peers.kafka_peer import V4, PeerUnavailable, jars
+
+SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "3"))
+WARM_UP_S: Final = 5 * SECONDS
+ROUNDS: Final = 5
+
+TOPIC: Final = "consumed"
+GROUPS: Final = 16
+MEMBERS: Final = 200
+HEARTBEAT_S: Final = 0.25
+SETTLE_TIMEOUT_S: Final = 120
+METADATA: Final = bytes(200)
+ASSIGNMENT: Final = bytes(100)
+
+COMMITS: Final = "offset commits, 1 connection"
+COMMITS_TOGETHER: Final = f"offset commits, {GROUPS} connections"
+SETTLED: Final = f"{MEMBERS} members settle"
+SETTLED_AT_ONCE: Final = f"{MEMBERS} members settle, no initial delay"
+
+ROWS: Final = (
+    Row(title=COMMITS, unit="/s", figures=(COMMITS,), ratio_min=2.0),
+    Row(title=COMMITS_TOGETHER, unit="/s", figures=(COMMITS_TOGETHER,), ratio_min=2.0),
+    Row(title=SETTLED, unit="s", figures=(SETTLED,), digits=2, ratio_max=1.2),
+    Row(title=SETTLED_AT_ONCE, unit="s", figures=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
+)
+
+COMMIT_VERSION: Final = 8
+MEMBER_ID_REQUIRED: Final = 79
+REBALANCE_IN_PROGRESS: Final = 27
+
+
+def run() -> bool:
+    try:
+        jars(V4)
+    except PeerUnavailable as reason:
+        print(f"\nNothing to compare with, so no target is shown to be met: {reason}")
+        return False
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        at_once = {"group.initial.rebalance.delay.ms": "0"}
+        turns = [
+            (
+                KAFKA,
+                stack.enter_context(ApacheKafka(folder / "kafka")),
+                stack.enter_context(ApacheKafka(folder / "kafka-at-once", at_once)),
+            ),
+            (
+                OURS,
+                stack.enter_context(MeasuredBroker(folder / "ours")),
+                stack.enter_context(MeasuredBroker(folder / "ours-at-once", at_once)),
+            ),
+        ]
+        for contender, broker, immediate in turns:
+            for each in (broker, immediate):
+                each.create_topic(TOPIC)
+                find_coordinator(each.port, "any", 0)
+            tell(f"warming for {WARM_UP_S:g} s: {contender}")
+            commits_together(broker.port, WARM_UP_S)
+            settle(immediate.port, MEMBERS)
+        for number in range(ROUNDS):
+            tell(f"round {number + 1} of {ROUNDS}")
+            for contender, broker, immediate in turns if number % 2 == 0 else reversed(turns):
+                one = measure_load(lambda port=broker.port: commits(port, "group", SECONDS))  # type: ignore[misc]
+                figures.add(COMMITS, contender, one.per_second, one.load_cores)
+                many = measure_load(lambda port=broker.port: commits_together(port, SECONDS))  # type: ignore[misc]
+                figures.add(COMMITS_TOGETHER, contender, many.per_second, many.load_cores)
+                figures.add(SETTLED, contender, settle(broker.port, MEMBERS))
+                figures.add(SETTLED_AT_ONCE, contender, settle(immediate.port, MEMBERS))
+    all_met = report(f"Groups of one broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
+    print(
+        "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
+        "receiving took beside Kafka and beside us. The first of a group waits 3 s for others, as is the default."
+    )
+    return all_met
+
+
+def find_coordinator(port: int, key: str, key_type: int) -> None:
+    """Waits until there is one."""
+    request = FindCoordinatorRequest(key=key, key_type=key_type)
+    deadline_s = time.monotonic() + load.TIMEOUT_S
+    with load.connect(port) as connected:
+        while load.ask(connected, "FindCoordinator", 3, request).error_code != 0:
+            assert time.monotonic() < deadline_s, f"{key} has no coordinator after {load.TIMEOUT_S} s"
+            time.sleep(0.05)
+
+
+def commits(port: int, group: str, duration_s: float) -> int:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+    )
+    frame = load.frame("OffsetCommit", COMMIT_VERSION, request)
+    _wait_until_loaded(port, request)
+    return load.exchange_for(port, frame, _check_committed, duration_s)
+
+
+def _wait_until_loaded(port: int, request: OffsetCommitRequest) -> None:
+    deadline_s = time.monotonic() + load.TIMEOUT_S
+    with load.connect(port) as connected:
+        while True:
+            answer = load.ask(connected, "OffsetCommit", COMMIT_VERSION, request)
+            if answer.topics[0].partitions[0].error_code == 0:
+                return
+            assert time.monotonic() < deadline_s, answer
+            time.sleep(0.05)
+
+
+def _check_committed(answer: memoryview) -> None:
+    response = decode_response(api_for_name("OffsetCommit"), COMMIT_VERSION, bytes(answer)).body
+    error_code = response.topics[0].partitions[0].error_code
+    assert error_code == 0, f"the broker answered error {error_code}"
+
+
+def commits_together(port: int, duration_s: float) -> int:
+    def worker(number: int) -> Callable[[], int]:
+        return lambda: commits(port, f"group-{number}", duration_s)
+
+    return sum(load.in_threads([worker(number) for number in range(GROUPS)]))
+
+
+class _Settling:
+    """Which generation each member has an assignment of, and when all have one of the same."""
+
+    def __init__(self, members: int) -> None:
+        self._members = members
+        self._generations: dict[int, int] = {}
+        self._changed = threading.Condition()
+        self.is_settled = threading.Event()
+        self.settled_s = 0.0
+
+    def assigned(self, member: int, generation: int) -> None:
+        with self._changed:
+            self._generations[member] = generation
+            if len(self._generations) == self._members and len(set(self._generations.values())) == 1:
+                self.settled_s = time.perf_counter()
+                self.is_settled.set()
+
+
+def settle(port: int, members: int) -> float:
+    """Seconds from the first member's first request until the whole group has settled."""
+    group = f"settling-{time.monotonic_ns()}"
+    find_coordinator(port, group, 0)
+    settling = _Settling(members)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(load.connect(port)) for _ in range(members)]
+        start_s = time.perf_counter()
+        give_up_s = time.monotonic() + SETTLE_TIMEOUT_S
+
+        def worker(number: int) -> Callable[[], int]:
+            return lambda: _live(connections[number], group, number, settling, give_up_s)
+
+        load.in_threads([worker(number) for number in range(members)])
+    assert settling.is_settled.is_set(), f"{members} members have not settled in {SETTLE_TIMEOUT_S} s"
+    return settling.settled_s - start_s
+
+
+def _live(connected: Any, group: str, number: int, settling: _Settling, give_up_s: float) -> int:
+    """A member from its first request until the group has settled; how often it has joined."""
+    member_id = ""
+    joins = 0
+    while not settling.is_settled.is_set() and time.monotonic() < give_up_s:
+        join = JoinGroupRequest(
+            group_id=group,
+            member_id=member_id,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+        )
+        joined = load.ask(connected, "JoinGroup", 7, join)
+        member_id = joined.member_id
+        if joined.error_code == MEMBER_ID_REQUIRED:
+            continue
+        assert joined.error_code in (0, REBALANCE_IN_PROGRESS), joined
+        joins += 1
+        is_leader = joined.leader == member_id
+        sync = SyncGroupRequest(
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each.member_id, assignment=ASSIGNMENT)
+                for each in (joined.members if is_leader else ())
+            ],
+        )
+        synced = load.ask(connected, "SyncGroup", 5, sync)
+        if synced.error_code == REBALANCE_IN_PROGRESS:
+            continue
+        assert synced.error_code == 0, synced
+        settling.assigned(number, joined.generation_id)
+        heartbeat = HeartbeatRequest(group_id=group, generation_id=joined.generation_id, member_id=member_id)
+        while not settling.is_settled.wait(HEARTBEAT_S) and time.monotonic() < give_up_s:
+            if load.ask(connected, "Heartbeat", 4, heartbeat).error_code != 0:
+                break
+    return joins
