@@ -22,8 +22,7 @@ from barnabas.errors import (
 )
 from barnabas.log.append import AppendInfo
 from barnabas.model import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
-from barnabas.records.builder import BatchBuilder
-from barnabas.records.control import EndTxnMarker
+from barnabas.records.builder import end_transaction_marker
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.policy import AppendOrigin
 
@@ -56,12 +55,12 @@ class TransactionMarkers:
         It gets, for each partition, None where the marker is committed and otherwise what kept it from that. From
         transaction version 2 on a marker has to have a later epoch than the transaction's records.
         """
-        control_type = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
-        marker = end_txn_batch(
-            producer_id,
-            producer_epoch,
-            EndTxnMarker(control_type=control_type, coordinator_epoch=coordinator_epoch),
-            self._clock.now_ms(),
+        marker = end_transaction_marker(
+            control_type=ControlRecordType.COMMIT if commit else ControlRecordType.ABORT,
+            timestamp=TimestampMs(self._clock.now_ms()),
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(producer_epoch),
+            coordinator_epoch=coordinator_epoch,
         )
         results: dict[TopicPartition, KafkaError | None] = {}
         waiting: list[tuple[Partition, int]] = []
@@ -132,18 +131,6 @@ class _AwaitedMarkers(DelayedOperation):
                 "the replicas in sync did not all write the marker in time"
             )
         self._then(self._results)
-
-
-def end_txn_batch(producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int) -> bytes:
-    """The control batch that ends a producer's transaction."""
-    builder = BatchBuilder(
-        producer_id=ProducerId(producer_id),
-        producer_epoch=ProducerEpoch(producer_epoch),
-        is_transactional=True,
-        is_control=True,
-    )
-    builder.append(TimestampMs(now_ms), marker.key(), marker.value())
-    return bytes(builder.build())
 
 
 def _append(partition: Partition, marker: bytes, transaction_version: int) -> AppendInfo:

@@ -112,7 +112,6 @@ def prepare_producers(
     headers: list[BatchHeader],
     data: bytes | bytearray | memoryview,
     origin: AppendOrigin,
-    *,
     verification_guard: int,
     transaction_version: int,
 ) -> ProducerChanges | None:

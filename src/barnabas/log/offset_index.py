@@ -62,6 +62,11 @@ class OffsetIndex(SparseIndex):
         """From where on the log is to be scanned for the offset: the position of the largest entry not above it."""
         return self.positions_around(offset)[0]
 
+    def position_before(self, position: int) -> int:
+        """The largest position of an entry that is not above the given one; 0 when there is none."""
+        slot = self._slot_by_value(position)
+        return 0 if slot < 0 else self._loaded().values[slot]
+
     def positions_around(self, offset: int) -> tuple[int, int]:
         """The positions of the largest entry not above the offset and of the next; 0 and SEGMENT_BYTES_MAX without."""
         columns = self._loaded()

@@ -29,7 +29,12 @@ from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
-from barnabas.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge
+from barnabas.errors import (
+    InconsistentTopicId,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    RecordListTooLarge,
+)
 from barnabas.log.append import (
     AppendInfo,
     OffsetsOutOfOrder,
@@ -50,6 +55,7 @@ from barnabas.log.names import (
     PARTITION_METADATA,
     parse_partition_dir,
 )
+from barnabas.log.producer_recall import recall_batches
 from barnabas.log.producer_replay import note_aborted, rebuild_producer_state
 from barnabas.log.producer_state import NO_GUARD, ProducerSettings, ProducerState
 from barnabas.log.retention import expired_segments
@@ -255,14 +261,16 @@ class PartitionLog(LogView):
             raise RecordListTooLarge(
                 f"{size_bytes} bytes of records for {self.topic_partition} exceed a segment's {local.segment_bytes}"
             )
-        changes = prepare_producers(
-            self._producers,
-            headers,
-            data,
-            origin,
-            verification_guard=verification_guard,
-            transaction_version=transaction_version,
-        )
+        try:
+            changes = prepare_producers(
+                self._producers, headers, data, origin, verification_guard, transaction_version
+            )
+        except OutOfOrderSequenceNumber:
+            if not self._recall_producers(headers):
+                raise
+            changes = prepare_producers(
+                self._producers, headers, data, origin, verification_guard, transaction_version
+            )
         if changes is not None and changes.duplicate is not None:
             duplicate = changes.duplicate
             info.first_offset = duplicate.first_offset
@@ -285,6 +293,16 @@ class PartitionLog(LogView):
         self._producers.map_end_offset = last_offset + 1
         if local.unflushed_count >= local.flush_messages:
             local.flush()
+
+    def _recall_producers(self, headers: Sequence[BatchHeader]) -> bool:
+        """Has producers remember what snapshots do not keep; false if there is nothing to remember."""
+        recalled = False
+        for header in headers:
+            entry = self._producers.entry(header.producer_id)
+            if entry is not None and entry.is_partial and entry.producer_epoch == header.producer_epoch:
+                recall_batches(self._local.segments, entry)
+                recalled = True
+        return recalled
 
     def _apply(self, changes: ProducerChanges, segment: Segment) -> None:
         producers = self._producers

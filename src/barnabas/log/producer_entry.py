@@ -65,6 +65,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "is_partial",
         "last_timestamp",
         "producer_epoch",
         "producer_id",
@@ -84,6 +85,8 @@ class ProducerEntry:
         self.last_timestamp = last_timestamp
         self.current_txn_first_offset = current_txn_first_offset
         self.batches: list[BatchMetadata] = []
+        # Whether the log may hold earlier batches of the epoch than are remembered (see producer_recall).
+        self.is_partial = False
 
     @property
     def last_sequence(self) -> int:

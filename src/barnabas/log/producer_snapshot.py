@@ -104,4 +104,5 @@ def _entry(
     )
     if last_offset >= 0:
         entry.add_batch(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
+        entry.is_partial = True
     return entry
