@@ -20,6 +20,7 @@ NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/nativ
 
 # Only what runs for every request, batch or record: each module here adds to the time of a build.
 HOT_MODULES: list[str] = [
+    "broker/broker.py",
     "broker/dispatch.py",
     "broker/exchange.py",
     "broker/fetch_sessions.py",
@@ -27,6 +28,8 @@ HOT_MODULES: list[str] = [
     "broker/handlers/produce.py",
     "broker/partition.py",
     "broker/purgatory.py",
+    "broker/quota_bucket.py",
+    "broker/quotas.py",
     "broker/rates.py",
     "broker/replica_manager.py",
     "broker/timing_wheel.py",

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,9 @@ class FailingFile:
             self._file.pwrite(bytes(data)[: len(data) // 2], position)
             raise StorageFailure("write", self._path, self._disk.error_number)
         self._file.pwrite(data, position)
+
+    def pwritev(self, parts: Sequence[Data], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
 
     def sync(self) -> None:
         if self._disk.is_failing(self._path):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -225,6 +225,9 @@ class SimulatedFile:
             raise
         self._node.current.write(bytes(data), position)
         self._node.modified_ms = self._fs.clock.now_ms()
+
+    def pwritev(self, parts: Sequence[Data], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._must_be_writable("truncate")

@@ -179,6 +179,22 @@ def test_a_write_goes_on_after_a_part_and_tells_when_the_disk_is_full(
     assert file.pread(10, 0) == b"12345678"
 
 
+def test_data_in_parts_is_written_as_one(place: tuple[FileSystem, str]) -> None:
+    fs, directory = place
+    file = fs.open(f"{directory}/a", CREATE)
+    file.pwrite(b"0123456789", 0)
+    file.pwritev((b"ab", memoryview(b"xcdex")[1:4]), 3)
+    assert file.pread(20, 0) == b"012abcde89"
+
+
+def test_parts_go_on_after_a_part_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DiskFile(str(tmp_path / "a"), CREATE)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda at, parts, position: pwrite(at, b"".join(parts)[:3], position))
+    file.pwritev((b"01", b"234", b"56"), 1)
+    assert file.pread(20, 1) == b"0123456"
+
+
 def test_a_read_goes_on_after_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = DiskFile(str(tmp_path / "a"), CREATE)
     file.pwrite(b"0123456789", 0)

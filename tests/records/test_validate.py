@@ -26,7 +26,7 @@ from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.reader import decode_batch, iterate_batches
 from barnabas.records.record import Record
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
-from barnabas.records.validate import ValidatedRecords, validate_records
+from barnabas.records.validate import COPIED_BYTES_MAX, ValidatedRecords, validate_records
 from tests.records.test_malformed import with_crc
 
 NOW_MS = 1_700_000_000_000
@@ -91,8 +91,9 @@ def validate(
 def _check_agreement(result: ValidatedRecords) -> None:
     """Whatever the path, the headers tell what the bytes hold, and every checksum fits."""
     position = 0
-    for ours, parsed in zip(result.headers, iterate_headers(result.data), strict=True):
-        verify_crc(result.data, position, parsed)
+    data = written_of(result)
+    for ours, parsed in zip(result.headers, iterate_headers(data), strict=True):
+        verify_crc(data, position, parsed)
         assert repr(ours) == repr(parsed)
         assert (ours.crc, ours.max_timestamp, ours.base_timestamp) == (
             parsed.crc,
@@ -106,8 +107,12 @@ def _check_agreement(result: ValidatedRecords) -> None:
     assert offsets == list(range(result.first_offset, result.last_offset + 1))
 
 
+def written_of(result: ValidatedRecords) -> bytes:
+    return result.head + bytes(result.data[len(result.head) :])
+
+
 def records_of(result: ValidatedRecords) -> list[Record]:
-    return [record for _, records in iterate_batches(bytes(result.data)) for record in records]
+    return [record for _, records in iterate_batches(written_of(result)) for record in records]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +130,18 @@ def test_a_batch_gets_offsets_and_epoch_in_place(policy: AppendPolicy, compressi
     # Beyond offset, length and epoch nothing changes.
     assert data[:16] == struct.pack(">qii", BASE_OFFSET, len(data) - 12, LEADER_EPOCH)
     assert data[16:] == original[16:]
+
+
+def test_a_large_batch_that_cannot_be_written_to_gets_its_head_beside_it() -> None:
+    original = build(headers=(("h", bytes(COPIED_BYTES_MAX)),))
+    for data in (original, memoryview(original)):
+        result = validate(data)
+        assert result.data is data
+        assert result.head == struct.pack(">qii", BASE_OFFSET, len(data) - 12, LEADER_EPOCH)
+    assert original == build(headers=(("h", bytes(COPIED_BYTES_MAX)),))
+    stamped = validate(original, AppendPolicy(timestamp_type=LOG_APPEND_TIME))
+    assert stamped.head == b""
+    assert {record.timestamp for record in records_of(stamped)} == {NOW_MS}
 
 
 def test_bytes_that_cannot_be_written_to_are_copied_once() -> None:

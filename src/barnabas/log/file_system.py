@@ -14,7 +14,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from barnabas.errors import KafkaStorageError
@@ -64,6 +64,9 @@ class File(Protocol):
 
     def pwrite(self, data: Data, position: int) -> None:
         """Writes all of the data; after a failure any part of it may have been written."""
+
+    def pwritev(self, parts: Sequence[Data], position: int) -> None:
+        """The same for data in parts."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cuts the file off, or extends it with zeros."""
@@ -166,6 +169,14 @@ class DiskFile:
                     written_bytes += os.pwrite(self._descriptor, rest, position + written_bytes)
         except OSError as error:
             raise storage_failure("write", self._path, error.errno) from error
+
+    def pwritev(self, parts: Sequence[Data], position: int) -> None:
+        try:
+            written_bytes = os.pwritev(self._descriptor, parts, position)
+        except OSError as error:
+            raise storage_failure("write", self._path, error.errno) from error
+        if written_bytes < sum(map(len, parts)):
+            self.pwrite(b"".join(parts)[written_bytes:], position + written_bytes)
 
     def truncate(self, size_bytes: int) -> None:
         try:

@@ -132,9 +132,9 @@ class LocalLog:
         logger.debug("rolled %s", segment.path)
         return segment
 
-    def append(self, data: Data, headers: Sequence[BatchHeader]) -> Segment:
+    def append(self, data: Data, headers: Sequence[BatchHeader], head: bytes) -> Segment:
         segment = self.segments.active
-        segment.append(data, headers)
+        segment.append(data, headers, head)
         self.end = OffsetBound(headers[-1].next_offset, segment.base_offset, segment.size_bytes)
         return segment
 

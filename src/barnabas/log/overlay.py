@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -56,6 +56,9 @@ class OverlayFile:
             written += bytes(position - len(written))
         written[position : position + len(data)] = data
         self._size_bytes = max(self._size_bytes, position + len(data))
+
+    def pwritev(self, parts: Sequence[Data], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
 
     def truncate(self, size_bytes: int) -> None:
         self._on_change(self)

@@ -208,7 +208,13 @@ class PartitionLog(LogView):
                 validated.converted_count,
             )
             self._append(
-                validated.data, validated.headers, info, origin, verification_guard, transaction_version
+                validated.data,
+                validated.headers,
+                info,
+                origin,
+                verification_guard,
+                transaction_version,
+                validated.head,
             )
             return info
 
@@ -254,6 +260,7 @@ class PartitionLog(LogView):
         origin: AppendOrigin,
         verification_guard: int,
         transaction_version: int,
+        head: bytes = b"",
     ) -> None:
         local = self._local
         size_bytes = len(data)
@@ -287,7 +294,7 @@ class PartitionLog(LogView):
         last_offset = headers[-1].last_offset
         if local.must_roll(size_bytes, last_offset, info.max_timestamp, self._clock.now_ms()):
             self.roll(self._roll_offset(headers))
-        segment = local.append(data, headers)
+        segment = local.append(data, headers, head)
         if changes is not None:
             self._apply(changes, segment)
         self._producers.map_end_offset = last_offset + 1

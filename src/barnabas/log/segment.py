@@ -204,8 +204,11 @@ class Segment:
     def can_append_offset(self, offset: int) -> bool:
         return self.offset_index.can_append_offset(offset)
 
-    def append(self, data: Data, headers: Sequence[BatchHeader]) -> None:
-        """Appends batches, whose headers are given; an index entry is added wherever one is due."""
+    def append(self, data: Data, headers: Sequence[BatchHeader], head: bytes = b"") -> None:
+        """Appends batches, whose headers are given; an index entry is added wherever one is due.
+
+        A head is written in place of the first bytes of the data.
+        """
         assert headers
         position = self.size_bytes
         if not self.offset_index.can_append_offset(headers[-1].last_offset):
@@ -214,7 +217,11 @@ class Segment:
         if not self._timestamps_known:
             self._load_timestamps()
         try:
-            self._log.writing().pwrite(data, position)
+            file = self._log.writing()
+            if head:
+                file.pwritev((head, memoryview(data)[len(head) :]), position)
+            else:
+                file.pwrite(data, position)
         except StorageFailure:
             # A part may have been written, which must not be there after a clean stop.
             self._has_slack = True

@@ -2,7 +2,8 @@
 
 Every batch is checked by its header: size, CRC, magic, compression. The leader then checks what a client may write, and
 assigns offsets, leader epoch and, with LogAppendTime, the time, in place where it can: only in v2 do these stand where
-no CRC covers them, or in the header alone.
+no CRC covers them, or in the header alone. A large batch in memory that may not be written to gets its first bytes
+beside it instead of a copy.
 
 The records themselves stay closed unless something depends on them: a compacted topic needs keys, messages of v0 and
 v1 carry their own offsets and timestamps, a conversion or another compression builds them anew, a header whose
@@ -10,6 +11,8 @@ timestamps are out of bounds leaves open which of its records are, and `validate
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from barnabas.errors import (
     InvalidRecord,
@@ -61,14 +64,21 @@ from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedR
 from barnabas.records.rules import RecordRules
 from barnabas.records.scan import ScannedRecords, scan_records
 
+# Of what may not be written to, so much is copied at most; of larger batches only the head is.
+COPIED_BYTES_MAX: Final = 8 * 1024
+
 
 class ValidatedRecords:
-    """Records as they go into the log; `log_append_time` is -1 unless the topic asks for it."""
+    """Records as they go into the log; `log_append_time` is -1 unless the topic asks for it.
+
+    Where there is a `head`, it stands for the first bytes of the data, as many as it has.
+    """
 
     __slots__ = (
         "converted_count",
         "data",
         "first_offset",
+        "head",
         "headers",
         "last_offset",
         "log_append_time",
@@ -86,8 +96,10 @@ class ValidatedRecords:
         offset_of_max_timestamp: Offset,
         log_append_time: TimestampMs,
         converted_count: int,
+        head: bytes = b"",
     ) -> None:
         self.data = data
+        self.head = head
         self.headers = headers
         self.first_offset = first_offset
         self.last_offset = last_offset
@@ -307,12 +319,8 @@ def _assign_to_batch(
     policy: AppendPolicy,
     max_timestamp: TimestampMs,
 ) -> ValidatedRecords:
-    buffer = _writable(data)
     header.base_offset = base_offset
     header.partition_leader_epoch = leader_epoch
-    BASE_OFFSET_LENGTH_EPOCH.pack_into(
-        buffer, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch
-    )
     attributes = header.attributes
     log_append_time = NO_TIMESTAMP
     if policy.timestamp_type is LOG_APPEND_TIME:
@@ -320,7 +328,18 @@ def _assign_to_batch(
         attributes |= TIMESTAMP_TYPE_BIT
     else:
         attributes &= ~TIMESTAMP_TYPE_BIT
-    if attributes != header.attributes or max_timestamp != header.max_timestamp:
+    is_stamped = attributes != header.attributes or max_timestamp != header.max_timestamp
+    head = b""
+    if len(data) > COPIED_BYTES_MAX and not is_stamped and not _is_writable(data):
+        head = BASE_OFFSET_LENGTH_EPOCH.pack(
+            base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch
+        )
+    else:
+        data = buffer = _writable(data)
+        BASE_OFFSET_LENGTH_EPOCH.pack_into(
+            buffer, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch
+        )
+    if is_stamped:
         header.attributes = attributes & KNOWN_ATTRIBUTES
         header.max_timestamp = max_timestamp
         INT16.pack_into(buffer, ATTRIBUTES_POSITION, header.attributes)
@@ -329,7 +348,7 @@ def _assign_to_batch(
         UINT32.pack_into(buffer, CRC_POSITION, header.crc)
     last_offset = Offset(base_offset + header.last_offset_delta)
     return ValidatedRecords(
-        buffer,
+        data,
         [header],
         base_offset,
         last_offset,
@@ -337,6 +356,7 @@ def _assign_to_batch(
         NO_OFFSET if max_timestamp == NO_TIMESTAMP else last_offset,
         log_append_time,
         0,
+        head,
     )
 
 
@@ -381,10 +401,12 @@ def _assign_to_messages(
     )
 
 
+def _is_writable(data: bytes | bytearray | memoryview) -> bool:
+    return isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly)
+
+
 def _writable(data: bytes | bytearray | memoryview) -> bytearray | memoryview:
-    if isinstance(data, bytes):
-        return bytearray(data)
-    if isinstance(data, memoryview) and data.readonly:
+    if isinstance(data, bytes) or not _is_writable(data):
         return bytearray(data)
     return data
 
