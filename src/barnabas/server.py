@@ -177,6 +177,11 @@ class Server:
         groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
         groups.begin()
         markers = TransactionMarkers(replicas, groups, self._clock, timeout_ms=config.request_timeout_ms)
+        producer_ids = ProducerIds(controller.allocate_producer_ids, self._tasks)
+        transactions = TransactionRuntime(
+            controller, replicas, self._tasks, timer, self._clock, markers, producer_ids
+        )
+        transactions.begin()
 
         broker = Broker(
             clock=self._clock,
@@ -191,9 +196,9 @@ class Server:
             groups=groups,
             markers=markers,
             quotas=quotas,
-            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            producer_ids=producer_ids,
             tasks=self._tasks,
-            transactions=TransactionRuntime(),
+            transactions=transactions,
         )
         self.broker = broker
         start_maintenance(manager, background)

@@ -48,6 +48,9 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
     @abstractmethod
     def _load_buffer_bytes(self) -> int: ...
 
+    def _shell_loaded(self, shell: ShellT) -> None:
+        """A partition has been read, if that was possible."""
+
     def begin(self) -> None:
         """Follows the controller's images from now on; partitions follow them before."""
         self._follow(self._controller.image.topics.get(self.topic))
@@ -131,3 +134,4 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         await self._replicas.opened([self.topic])
         for shell in shells:
             await shell.load(self._load_buffer_bytes)
+            self._shell_loaded(shell)

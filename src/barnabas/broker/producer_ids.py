@@ -3,21 +3,72 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import Final
 
+from barnabas.broker.tasks import Tasks
+from barnabas.errors import CoordinatorLoadInProgress, KafkaError
 from barnabas.model import ProducerId
+
+# Before the last ids of a block are gone, the next block is asked for.
+_LOW_SHARE: Final = 10
 
 
 class ProducerIds:
-    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+    """No id is given twice, in this run or any other."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[range]], tasks: Tasks) -> None:
         self._allocate = allocate
-        self._block: Iterator[int] = iter(())
+        self._tasks = tasks
+        self._block = range(0)
+        self._next_block = range(0)
+        self._low = 0
         self._allocating = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """An id that no producer has had before, in this run or any other."""
+        await self.ensure()
+        return self.take()
+
+    async def ensure(self) -> None:
+        """Returns when there is an id to take."""
+        if not self._block and not self._next_block:
+            async with self._allocating:
+                if not self._block:
+                    self._use(await self._allocate())
+
+    def take(self) -> ProducerId:
+        """An id, at once. Raises CoordinatorLoadInProgress while the next block is on its way."""
+        if not self._block:
+            self._use(self._next_block)
+            self._next_block = range(0)
+        if not self._block:
+            self._refill_later()
+            raise CoordinatorLoadInProgress("there are no producer ids left; more are on their way")
+        producer_id = self._block[0]
+        self._block = self._block[1:]
+        if len(self._block) == self._low:
+            self._refill_later()
+        return ProducerId(producer_id)
+
+    def skip_to(self, next_id: ProducerId) -> None:
+        """Ids below have been given by somebody else."""
+        self._block, self._next_block = (
+            range(max(block.start, next_id), max(block.stop, next_id))
+            for block in (self._block, self._next_block)
+        )
+
+    def _use(self, block: range) -> None:
+        self._block = block
+        self._low = len(block) // _LOW_SHARE
+
+    def _refill_later(self) -> None:
+        if not self._allocating.locked():
+            self._tasks.start(self._refill())
+
+    async def _refill(self) -> None:
         async with self._allocating:
-            for producer_id in self._block:
-                return ProducerId(producer_id)
-            self._block = iter(await self._allocate())
-            return ProducerId(next(self._block))
+            try:
+                self._next_block = self._next_block or await self._allocate()
+            except KafkaError:
+                # Whoever needs an id asks again, and is told if that fails too.
+                return

@@ -109,6 +109,16 @@ class TransactionCoordinator:
             if parsed.transaction is not None:
                 self._entries[parsed.transactional_id] = Entry(parsed.transactional_id, parsed.transaction)
 
+    def highest_producer_id(self) -> ProducerId:
+        """The highest that a transactional id has or will have; -1 if there are none."""
+        return max(
+            (
+                max(entry.transaction.producer_id, entry.transaction.next_producer_id)
+                for entry in self._entries.values()
+            ),
+            default=NO_PRODUCER_ID,
+        )
+
     def loaded(self, now_ms: int) -> Decision:
         decision = Decision()
         for entry in self._entries.values():
