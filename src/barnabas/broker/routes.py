@@ -46,9 +46,12 @@ ROUTES: Final = (
     Route("CreateTopics", 0, 7, "create_topics"),
     Route("DeleteTopics", 0, 6, "delete_topics"),
     Route("DeleteRecords", 0, 2, "delete_records"),
-    # Version 6 asks for two-phase commit, which needs a transaction coordinator that keeps transactions open.
+    # Version 6 asks for two-phase commit, which needs a transaction coordinator that keeps prepared transactions.
     Route("InitProducerId", 0, 5, "init_producer_id"),
     Route("OffsetForLeaderEpoch", 0, 4, "offset_for_leader_epoch"),
+    Route("AddPartitionsToTxn", 0, 5, "add_partitions_to_txn"),
+    Route("AddOffsetsToTxn", 0, 4, "add_offsets_to_txn"),
+    Route("EndTxn", 0, 5, "end_txn"),
     Route("WriteTxnMarkers", 0, 2, "write_txn_markers"),
     Route("TxnOffsetCommit", 0, 5, "txn_offset_commit"),
     Route("DescribeConfigs", 0, 4, "describe_configs"),
@@ -66,5 +69,9 @@ ROUTES: Final = (
     Route("AlterClientQuotas", 0, 1, "alter_client_quotas"),
     Route("DescribeCluster", 0, 2, "describe_cluster"),
     Route("DescribeProducers", 0, 0, "describe_producers"),
+    Route("DescribeTransactions", 0, 0, "describe_transactions"),
+    Route("ListTransactions", 0, 2, "list_transactions"),
+    Route("ConsumerGroupHeartbeat", 0, 1, "consumer_group_heartbeat"),
+    Route("ConsumerGroupDescribe", 0, 1, "consumer_group_describe"),
     Route("DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
 )

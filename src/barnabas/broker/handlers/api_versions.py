@@ -1,8 +1,8 @@
 """ApiVersions, versions 0 to 4: what this broker answers.
 
 The name and version of the client's software (from version 3) are kept with the connection; names that are not of the
-form that Kafka allows are refused. A version above ours is answered in version 0 with UNSUPPORTED_VERSION and our
-range of this API alone, so that the client can ask again.
+form that Kafka allows are refused. The cluster's features are listed from version 3 on, too. A version above ours is
+answered in version 0 with UNSUPPORTED_VERSION and our range of this API alone, so that the client can ask again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.features import FEATURES_EPOCH, finalized_features, supported_features
 from barnabas.broker.routes import ROUTES
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -30,7 +31,12 @@ def handle(broker: Broker, exchange: Exchange, request: ApiVersionsRequest) -> A
             return ApiVersionsResponse(error_code=InvalidRequest.code)
         exchange.session.client_software_name = name
         exchange.session.client_software_version = version
-    return ApiVersionsResponse(api_keys=_api_keys())
+    return ApiVersionsResponse(
+        api_keys=_api_keys(),
+        supported_features=supported_features(exchange.version),
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=finalized_features(),
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

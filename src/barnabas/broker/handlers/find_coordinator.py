@@ -2,20 +2,19 @@
 
 - Version 0 asks about a group; from version 1 on the key has a type, and an error a message.
 - From version 4 on many keys are asked about at once, each with an error of its own.
-- Types that there are no coordinators for: a transactional id has none so far, which a client takes for a while; a
-  share partition is asked for by brokers alone.
+- There are no coordinators of share partitions.
 
-The topic of the groups is made when the first client asks. The answer comes when it is there; Kafka has the client
-ask again.
+The topic of the coordinators is made when the first client asks. The answer comes when it is there; Kafka has the
+client ask again.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.coordinator_runtime import CoordinatorRuntime
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import OFFSETS_TOPIC
 from barnabas.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -26,16 +25,23 @@ _TRANSACTION: Final = 1
 
 
 def handle(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> object:
-    if request.key_type == _GROUP and OFFSETS_TOPIC not in broker.image.topics:
-        return _create_and_answer(broker, exchange, request)
+    runtime = _runtime(broker, request.key_type)
+    if runtime is not None and not runtime.has_topic:
+        return _create_and_answer(broker, exchange, request, runtime)
     return _answer(broker, exchange, request)
 
 
+def _runtime(broker: Broker, key_type: int) -> CoordinatorRuntime[Any] | None:
+    if key_type == _GROUP:
+        return broker.groups
+    return broker.transactions if key_type == _TRANSACTION else None
+
+
 async def _create_and_answer(
-    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest
+    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest, runtime: CoordinatorRuntime[Any]
 ) -> FindCoordinatorResponse:
     try:
-        await broker.groups.ensure_topic()
+        await runtime.ensure_topic()
     except CoordinatorNotAvailable as error:
         return _answer(broker, exchange, request, error)
     return _answer(broker, exchange, request)
@@ -68,18 +74,17 @@ def _answer(
 
 
 def _find(broker: Broker, exchange: Exchange, key_type: int, key: str) -> Coordinator:
-    if key_type == _TRANSACTION:
-        raise CoordinatorNotAvailable("there is no coordinator of transactions")
-    if key_type != _GROUP:
+    runtime = _runtime(broker, key_type)
+    if runtime is None:
         raise InvalidRequest(f"there are no coordinators of type {key_type}")
     image = broker.image
-    topic = image.topics.get(OFFSETS_TOPIC)
-    index = broker.groups.partition_of(key)
+    topic = image.topics.get(runtime.topic)
+    index = runtime.partition_of(key)
     leader = None if topic is None else image.brokers.get(topic.partitions[index].leader)
     endpoint = None if leader is None else leader.endpoint(exchange.session.listener)
     if leader is None or endpoint is None:
         raise CoordinatorNotAvailable(
-            f"partition {index} of {OFFSETS_TOPIC} has no leader that can be reached"
+            f"partition {index} of {runtime.topic} has no leader that can be reached"
         )
     return Coordinator(
         key=key,
