@@ -50,10 +50,10 @@ from mypy_extensions import i16, i32, i64
 from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import ZERO_UUID, Buffer, Records
 from barnabas.protocol.native.wire import (
-    Splices, finished, read_count, read_i8, read_i32_list, read_i64_list, read_nullable_count, read_nullable_string,
-    read_records, read_string, read_tag, read_tags, read_uuid, read_uvarint, write_bool, write_count,
-    write_i8, write_i32_list, write_i64_list, write_nullable_string, write_records, write_string, write_tags,
-    write_unknown_tags, write_uuid,
+    Budget, Splices, finished, read_count, read_i8, read_i32_list, read_i64_list, read_nullable_count,
+    read_nullable_string, read_records, read_string, read_tag, read_tag_count, read_tags, read_uuid, read_uvarint,
+    write_bool, write_count, write_i8, write_i32_list, write_i64_list, write_nullable_string, write_records,
+    write_string, write_tags, write_unknown_tags, write_uuid,
 )
 """
 
@@ -224,9 +224,11 @@ class _Module:
         name = self._schema.name
         has_records = _has_records(self._schema)
         view = ", memoryview(source)" if has_records else ""
-        with self._block(f"def decode(version: i64, source: Buffer, position: i64) -> tuple[{name}, i64]:"):
+        with self._block(
+            f"def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[{name}, i64]:"
+        ):
             self._emit("data = source if isinstance(source, bytes) else bytes(source)")
-            self._emit(f"return read_{snake_case(name)}(data, position, version{view})")
+            self._emit(f"return read_{snake_case(name)}(data, position, version, Budget(elements_max){view})")
         with self._block(
             f"def encode(version: i64, message: {name}, wanted: Splices | None = None) -> bytes:"
         ):
@@ -239,7 +241,8 @@ class _Module:
     def _reader(self, struct: _Struct) -> None:
         view = ", view: memoryview" if struct.has_records else ""
         with self._block(
-            f"def read_{struct.function_name}(data: bytes, pos: i64, version: i64{view}) -> tuple[{struct.name}, i64]:"
+            f"def read_{struct.function_name}(data: bytes, pos: i64, version: i64, budget: Budget{view})"
+            f" -> tuple[{struct.name}, i64]:"
         ):
             self._flexible_local(struct)
             for condition, fields in struct.groups():
@@ -257,9 +260,11 @@ class _Module:
                         self._emit("pos += 1")
                     with self._block("else:"):
                         if struct.tagged:
-                            self._emit(f"pos = read_{struct.function_name}_tags(item, data, pos, version)")
+                            self._emit(
+                                f"pos = read_{struct.function_name}_tags(item, data, pos, version, budget)"
+                            )
                         else:
-                            self._emit("item.unknown_tagged_fields, pos = read_tags(data, pos)")
+                            self._emit("item.unknown_tagged_fields, pos = read_tags(data, pos, budget)")
             self._emit("return item, pos")
 
     def _flexible_local(self, struct: _Struct) -> None:
@@ -290,7 +295,7 @@ class _Module:
         flexible = self._flexible(field.flexible_versions, scope)
         prefix = "" if nullable == _NEVER else "nullable_"
         if field.is_array and field.struct:
-            self._emit(f"count, pos = read_{prefix}count(data, pos, {flexible})")
+            self._emit(f"count, pos = read_{prefix}count(data, pos, {flexible}, budget)")
             self._refuse_null("count < 0", field, within)
             if prefix:
                 with self._block("if count < 0:"):
@@ -304,7 +309,7 @@ class _Module:
         if field.struct:
             read = self._read_struct(field.struct)
         elif field.is_array:
-            read = f"read_{_LISTS[field.kind]}(data, pos, {flexible})"
+            read = f"read_{_LISTS[field.kind]}(data, pos, {flexible}, budget)"
         elif field.kind == "records":
             read = f"read_records(data, pos, {flexible}, view)"
         else:
@@ -314,7 +319,7 @@ class _Module:
 
     def _read_struct(self, schema: StructSchema) -> str:
         view = ", view" if _has_records(schema) else ""
-        return f"read_{snake_case(schema.name)}(data, pos, version{view})"
+        return f"read_{snake_case(schema.name)}(data, pos, version, budget{view})"
 
     def _refuse_null(self, is_null: str, field: Field, scope: VersionRange) -> None:
         """A field that may be null in some versions of the scope must not be in the others."""
@@ -326,11 +331,12 @@ class _Module:
     def _tags_reader(self, struct: _Struct) -> None:
         scope = self._flexible_scope(struct)
         with self._block(
-            f"def read_{struct.function_name}_tags(item: {struct.name}, data: bytes, pos: i64, version: i64) -> i64:"
+            f"def read_{struct.function_name}_tags(item: {struct.name}, data: bytes, pos: i64, version: i64,"
+            " budget: Budget) -> i64:"
         ):
             self._emit("unknown: list[tuple[int, bytes]] = []")
             self._emit("last: i64 = -1")
-            self._emit("tag_count, pos = read_uvarint(data, pos)")
+            self._emit("tag_count, pos = read_tag_count(data, pos, budget)")
             with self._block("for _ in range(tag_count):"):
                 self._emit("tag, pos, stop = read_tag(data, pos, last)")
                 self._emit("last = tag")

@@ -161,6 +161,17 @@ def test_faults_name_message_version_field_and_position() -> None:
     assert error.code == InvalidRequest.code
 
 
+def test_elements_of_all_arrays_and_tagged_fields_count() -> None:
+    partitions = [ListOffsetsPartition(partition_index=index) for index in range(3)]
+    topics = [ListOffsetsTopic(name=name, partitions=partitions) for name in ("ab", "cd")]
+    topics[1].unknown_tagged_fields = ((5, b"x"),)
+    data = encode(ListOffsetsRequest(topics=topics), 6)
+    message, _ = decode_prefix(ListOffsetsRequest, data, 6, elements_max=9)
+    assert [len(topic.partitions) for topic in message.topics] == [3, 3]
+    with pytest.raises(DecodeError, match="ListOffsetsRequest v6: at byte 0: more than 8 elements"):
+        decode_prefix(ListOffsetsRequest, data, 6, elements_max=8)
+
+
 def test_positions_count_from_the_start_of_the_buffer() -> None:
     with pytest.raises(DecodeError) as caught:
         decode_prefix(ResponseHeader, bytes(10), 0, position=8)

@@ -17,9 +17,10 @@ import pytest
 
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol import codec
+from barnabas.protocol.codec import ELEMENTS_MAX
 from barnabas.protocol.decoders import Decoder, write_decoder
 from barnabas.protocol.encoders import Encoder, write_encoder
-from barnabas.protocol.errors import EncodeError
+from barnabas.protocol.errors import EncodeError, TooManyElements
 from barnabas.protocol.messages import message_class
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -60,8 +61,8 @@ def outcome(call: Callable[[], object], faults: tuple[type[Exception], ...]) -> 
 
 def decoded(name: str, version: int, data: bytes) -> object:
     """What both codecs make of the bytes; it must be the same."""
-    expected = outcome(lambda: decoder_at_first_use(name, version)(data, 0), DECODE_FAULTS)
-    found = outcome(lambda: native(name).decode(version, data, 0), DECODE_FAULTS)
+    expected = outcome(lambda: decoder_at_first_use(name, version)(data, 0, ELEMENTS_MAX), DECODE_FAULTS)
+    found = outcome(lambda: native(name).decode(version, data, 0, ELEMENTS_MAX), DECODE_FAULTS)
     assert found == expected, f"{name} v{version}: {data.hex()}"
     return found
 
@@ -109,7 +110,7 @@ def test_golden_messages() -> None:
     versions = set()
     for golden in hot_golden_messages():
         versions.add((golden.message, golden.version))
-        message, end = native(golden.message).decode(golden.version, golden.data, 0)
+        message, end = native(golden.message).decode(golden.version, golden.data, 0, ELEMENTS_MAX)
         assert decoded(golden.message, golden.version, golden.data) == (message, end)
         assert end == len(golden.data)
         assert encoded(golden.message, golden.version, message) == golden.data
@@ -120,10 +121,24 @@ def test_a_message_within_other_bytes() -> None:
     for golden in hot_golden_messages():
         before, behind = b"\xff" * 3, b"\x01\x02"
         message, end = native(golden.message).decode(
-            golden.version, before + golden.data + behind, len(before)
+            golden.version, before + golden.data + behind, len(before), ELEMENTS_MAX
         )
         assert end == len(before + golden.data)
         assert encoded(golden.message, golden.version, message) == golden.data
+
+
+def test_both_codecs_count_the_same_elements() -> None:
+    for golden in hot_golden_messages():
+        found = []
+        for decoder in (
+            decoder_at_first_use(golden.message, golden.version),
+            functools.partial(native(golden.message).decode, golden.version),
+        ):
+            count = 0
+            while outcome(functools.partial(decoder, golden.data, 0, count), (TooManyElements,)) is REFUSED:
+                count += 1
+            found.append(count)
+        assert found[0] == found[1], golden
 
 
 def test_every_cut_of_a_golden_message_is_refused() -> None:
@@ -182,7 +197,7 @@ def test_golden_messages_written_in_all_other_versions() -> None:
     """What another version lacks is refused or left out by both alike."""
     refused = 0
     for golden in hot_golden_messages():
-        message, _ = native(golden.message).decode(golden.version, golden.data, 0)
+        message, _ = native(golden.message).decode(golden.version, golden.data, 0, ELEMENTS_MAX)
         for version in load_schema(golden.message).versions:
             refused += encoded(golden.message, version, message) == REFUSED
     assert refused > 100
@@ -218,7 +233,7 @@ def test_every_field_at_the_edges_of_its_type(name: str) -> None:
         (golden for golden in hot_golden_messages() if golden.message == name),
         key=lambda golden: (golden.version, len(golden.data)),
     )
-    message, _ = native(name).decode(last.version, last.data, 0)
+    message, _ = native(name).decode(last.version, last.data, 0, ELEMENTS_MAX)
     seen = set()
     for struct_schema, value in structs_within(schema, message):
         if struct_schema.name in seen:
@@ -255,7 +270,7 @@ def test_unknown_tagged_fields(name: str, fields: Any) -> None:
         data = encoded(name, version, message)
         if data != REFUSED:
             assert isinstance(data, bytes)
-            again, end = native(name).decode(version, data, 0)
+            again, end = native(name).decode(version, data, 0, ELEMENTS_MAX)
             assert end == len(data)
             assert again.unknown_tagged_fields == tuple((tag, bytes(data)) for tag, data in fields)
 
@@ -284,7 +299,7 @@ def test_records_large_and_small_side_by_side(version: int, kind: Callable[[byte
 
 def test_messages_in_parts() -> None:
     for golden in hot_golden_messages():
-        message, _ = native(golden.message).decode(golden.version, golden.data, 0)
+        message, _ = native(golden.message).decode(golden.version, golden.data, 0, ELEMENTS_MAX)
         parts = codec.encode_parts(message, golden.version)
         assert b"".join(part for part in parts if not isinstance(part, FileSlice)) == golden.data
         splices: list[tuple[int, Any]] = []
@@ -299,7 +314,7 @@ def test_records_are_views_of_what_was_given(kind: Callable[[bytes], Any]) -> No
     partition = PartitionProduceData(index=0, records=b"records")
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
     source = kind(native("ProduceRequest").encode(9, request))
-    found, _ = native("ProduceRequest").decode(9, source, 0)
+    found, _ = native("ProduceRequest").decode(9, source, 0, ELEMENTS_MAX)
     records = found.topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)
     assert bytes(records) == b"records"

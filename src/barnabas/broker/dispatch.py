@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
 
+# Topics, partitions, groups and whatever else one request may name: a request has the event loop to itself until all
+# of them are answered for. Nobody has reason to name more than there are, and a good many that are not there.
+ELEMENTS_MIN: Final = 20_000
+
 
 async def _respond_later(exchange: Exchange, coming: Coroutine[Any, Any, Any]) -> None:
     """What takes longer than a moment (a change of the cluster, say). Its errors are those of any handler."""
@@ -107,7 +111,9 @@ class Dispatcher:
             endpoint.figures.tells_error = "error_code" in field_names(endpoint.api.response_class()())
         assert endpoint.request_class is not None
         # Bytes behind a request are left alone, as in Apache Kafka: librdkafka's Metadata for all topics has three.
-        request, _ = decode_prefix(endpoint.request_class, frame, version, position)
+        request, _ = decode_prefix(
+            endpoint.request_class, frame, version, position, self._elements_max(frame)
+        )
         response = handle(self._broker, exchange, request)
         if type(response) is CoroutineType:
             exchange.park()
@@ -116,6 +122,11 @@ class Dispatcher:
             exchange.respond(response)
         else:
             exchange.park()
+
+    def _elements_max(self, frame: bytes) -> int:
+        if len(frame) <= ELEMENTS_MIN:
+            return ELEMENTS_MIN
+        return ELEMENTS_MIN + 2 * self._broker.image.partition_count
 
     def _refuse_version(self, endpoint: Endpoint, exchange: Exchange) -> None:
         """A client that is newer than we are is told which versions there are; any other request it should not send."""

@@ -71,6 +71,15 @@ class MetadataImage:
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By broker id as text; the empty text is the default for all brokers."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    _partition_count: int = field(default=-1, init=False, repr=False, compare=False)
+
+    @property
+    def partition_count(self) -> int:
+        """Of all topics; counted when somebody first wants to know."""
+        if self._partition_count < 0:
+            count = sum(len(topic.partitions) for topic in self.topics.values())
+            object.__setattr__(self, "_partition_count", count)
+        return self._partition_count
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from barnabas.protocol.decoders import Decoder, write_decoder
 from barnabas.protocol.encoders import Encoder, write_encoder
-from barnabas.protocol.errors import UnsupportedMessageVersion
+from barnabas.protocol.errors import DecodeError, TooManyElements, UnsupportedMessageVersion
 from barnabas.protocol.faults import raise_decode_error, raise_encode_error, raise_leftover_error
 from barnabas.protocol.message import Buffer, Message, Records
 from barnabas.protocol.native import native_codec
@@ -25,6 +25,9 @@ M = TypeVar("M", bound=Message)
 
 _DECODERS: Final[dict[tuple[type[Any], int], Decoder]] = {}
 _ENCODERS: Final[dict[tuple[type[Any], int], Encoder]] = {}
+
+# As good as no bound: the size of a message bounds them too.
+ELEMENTS_MAX: Final = 1 << 40
 
 _DECODE_FAULTS: Final = (IndexError, ValueError, struct.error)
 _ENCODE_FAULTS: Final = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
@@ -38,13 +41,22 @@ def decode(message_class: type[M], data: Buffer, version: int, position: int = 0
     return message
 
 
-def decode_prefix(message_class: type[M], data: Buffer, version: int, position: int = 0) -> tuple[M, int]:
-    """The message that starts at `position`, and the position behind it."""
+def decode_prefix(
+    message_class: type[M], data: Buffer, version: int, position: int = 0, elements_max: int = ELEMENTS_MAX
+) -> tuple[M, int]:
+    """The message that starts at `position`, and the position behind it.
+
+    With more than `elements_max` elements in all its arrays it is refused, before it has cost more than those.
+    """
     decoder = _DECODERS.get((message_class, version)) or _new_decoder(message_class, version)
     if type(data) is bytearray:
         data = memoryview(data)
     try:
-        found: tuple[M, int] = decoder(data, position)
+        found: tuple[M, int] = decoder(data, position, elements_max)
+    except TooManyElements:
+        raise DecodeError(
+            message_class.__name__, version, "", position, f"more than {elements_max} elements"
+        ) from None
     except _DECODE_FAULTS:
         raise_decode_error(load_schema(message_class.__name__), version, data, position)
     return found

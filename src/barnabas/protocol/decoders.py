@@ -1,10 +1,11 @@
-"""Writes decoders: `decode(data, p) -> (message, position behind it)` for one version of one message.
+"""Writes decoders: `decode(data, p, left) -> (message, position behind it)` for one version of one message.
 
 A decoder checks everything that a peer can get wrong, but does not keep track of where it is: it raises
 `Malformed`, IndexError or struct.error, and `faults.raise_decode_error` then walks the same bytes to say what it was.
 
 It is as lenient as Kafka: any negative length is null, any byte but 0 is true, bytes that are not UTF-8 become
-U+FFFD. It is stricter on tagged fields: their tags must rise, and their sizes must be true.
+U+FFFD. It is stricter on tagged fields: their tags must rise, and their sizes must be true. And it makes no more than
+`left` elements, those of all arrays counted: beyond them it raises `TooManyElements`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from barnabas.protocol.errors import Malformed
+from barnabas.protocol.errors import Malformed, TooManyElements
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.schema import PRIMITIVE_KINDS, Field, MessageSchema, StructSchema
 from barnabas.protocol.source import FORMATS, MAX_STRING_BYTES, Source
 from barnabas.protocol.varint import read_varint, read_varint_rest
 
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 
 
 def write_decoder(schema: MessageSchema, version: int, message_class: type[Any]) -> Decoder:
@@ -36,6 +37,7 @@ class _DecoderWriter:
         self._run: list[tuple[str, str]] = []
         source.bindings.update(
             Malformed=Malformed,
+            TooManyElements=TooManyElements,
             read_varint=read_varint,
             read_varint_rest=read_varint_rest,
             unpack_from=struct.unpack_from,
@@ -47,7 +49,7 @@ class _DecoderWriter:
         message = self._struct(source.schema)
         self._flush()
         source.line(f"return {message}, p")
-        return source.compile("decode(data, p)")
+        return source.compile("decode(data, p, left)")
 
     def _struct(self, schema: StructSchema) -> str:
         """Reads a struct into a new variable. The last run may still be open after it."""
@@ -129,6 +131,7 @@ class _DecoderWriter:
         with source.block(f"elif {count} > end - p:"):
             source.line("raise Malformed")
         with source.block("else:"):
+            self._take(count)
             if field.kind == "uuid":
                 stop = source.name("q")
                 source.line(f"{stop} = p + 16 * {count}")
@@ -153,6 +156,12 @@ class _DecoderWriter:
                     self._flush()
                     source.line(f"{elements}.append({element})")
                 source.line(f"{target} = {elements}")
+
+    def _take(self, count: str) -> None:
+        source = self._source
+        source.line(f"left -= {count}")
+        with source.block("if left < 0:"):
+            source.line("raise TooManyElements")
 
     def _length(self, field: Field, classic_format: str) -> str:
         """Reads a length or count into a new variable, negative for null."""
@@ -180,6 +189,7 @@ class _DecoderWriter:
         self._varint(count)
         source.line(f"{variable}.unknown_tagged_fields = ()")
         with source.block(f"if {count}:"):
+            self._take(count)
             source.line(f"{last} = -1")
             source.line(f"{unknown} = []")
             with source.block(f"for _ in range({count}):"):

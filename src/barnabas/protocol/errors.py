@@ -61,5 +61,9 @@ class UnsupportedMessageVersion(UnsupportedVersion):
         return f"{self.message} has no version {self.version}, only {self.versions}"
 
 
+class TooManyElements(Exception):
+    """Raised inside a codec where a message has more elements than it may have, in all its arrays together."""
+
+
 class Malformed(ValueError):
     """Raised inside a codec where something does not fit; the codec's caller finds out what and where."""

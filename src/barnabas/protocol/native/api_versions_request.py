@@ -14,6 +14,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_string,
     read_tags,
@@ -22,7 +23,9 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_api_versions_request(data: bytes, pos: i64, version: i64) -> tuple[ApiVersionsRequest, i64]:
+def read_api_versions_request(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ApiVersionsRequest, i64]:
     flexible = version >= 3
     client_software_name: str = ""
     client_software_version: str = ""
@@ -36,7 +39,7 @@ def read_api_versions_request(data: bytes, pos: i64, version: i64) -> tuple[ApiV
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -51,9 +54,9 @@ def write_api_versions_request(out: BytesWriter, item: ApiVersionsRequest, versi
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ApiVersionsRequest, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ApiVersionsRequest, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_api_versions_request(data, position, version)
+    return read_api_versions_request(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ApiVersionsRequest, wanted: Splices | None = None) -> bytes:

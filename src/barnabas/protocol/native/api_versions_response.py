@@ -25,12 +25,13 @@ from barnabas.protocol.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_string,
     read_tag,
+    read_tag_count,
     read_tags,
-    read_uvarint,
     write_bool,
     write_count,
     write_string,
@@ -39,7 +40,7 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_api_version(data: bytes, pos: i64, version: i64) -> tuple[ApiVersion, i64]:
+def read_api_version(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[ApiVersion, i64]:
     flexible = version >= 3
     api_key = read_i16_be(data, pos)
     min_version = read_i16_be(data, pos + 2)
@@ -50,7 +51,7 @@ def read_api_version(data: bytes, pos: i64, version: i64) -> tuple[ApiVersion, i
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -65,7 +66,9 @@ def write_api_version(out: BytesWriter, item: ApiVersion, version: i64) -> None:
         raise Malformed
 
 
-def read_supported_feature_key(data: bytes, pos: i64, version: i64) -> tuple[SupportedFeatureKey, i64]:
+def read_supported_feature_key(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[SupportedFeatureKey, i64]:
     name, pos = read_string(data, pos, True)
     min_version = read_i16_be(data, pos)
     max_version = read_i16_be(data, pos + 2)
@@ -74,7 +77,7 @@ def read_supported_feature_key(data: bytes, pos: i64, version: i64) -> tuple[Sup
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -85,7 +88,9 @@ def write_supported_feature_key(out: BytesWriter, item: SupportedFeatureKey, ver
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_finalized_feature_key(data: bytes, pos: i64, version: i64) -> tuple[FinalizedFeatureKey, i64]:
+def read_finalized_feature_key(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[FinalizedFeatureKey, i64]:
     name, pos = read_string(data, pos, True)
     max_version_level = read_i16_be(data, pos)
     min_version_level = read_i16_be(data, pos + 2)
@@ -96,7 +101,7 @@ def read_finalized_feature_key(data: bytes, pos: i64, version: i64) -> tuple[Fin
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -107,14 +112,16 @@ def write_finalized_feature_key(out: BytesWriter, item: FinalizedFeatureKey, ver
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_api_versions_response(data: bytes, pos: i64, version: i64) -> tuple[ApiVersionsResponse, i64]:
+def read_api_versions_response(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ApiVersionsResponse, i64]:
     flexible = version >= 3
     error_code = read_i16_be(data, pos)
     pos += 2
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     api_keys = []
     for _ in range(count):
-        api_keys_item, pos = read_api_version(data, pos, version)
+        api_keys_item, pos = read_api_version(data, pos, version, budget)
         api_keys.append(api_keys_item)
     throttle_time_ms: i32 = 0
     if version >= 1:
@@ -125,22 +132,24 @@ def read_api_versions_response(data: bytes, pos: i64, version: i64) -> tuple[Api
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_api_versions_response_tags(item, data, pos, version)
+            pos = read_api_versions_response_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_api_versions_response_tags(item: ApiVersionsResponse, data: bytes, pos: i64, version: i64) -> i64:
+def read_api_versions_response_tags(
+    item: ApiVersionsResponse, data: bytes, pos: i64, version: i64, budget: Budget
+) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
         if tag == 0:
-            count, pos = read_count(data, pos, True)
+            count, pos = read_count(data, pos, True, budget)
             supported_features = []
             for _ in range(count):
-                supported_features_item, pos = read_supported_feature_key(data, pos, version)
+                supported_features_item, pos = read_supported_feature_key(data, pos, version, budget)
                 supported_features.append(supported_features_item)
             item.supported_features = supported_features
         elif tag == 1:
@@ -148,10 +157,10 @@ def read_api_versions_response_tags(item: ApiVersionsResponse, data: bytes, pos:
             pos += 8
             item.finalized_features_epoch = finalized_features_epoch
         elif tag == 2:
-            count, pos = read_count(data, pos, True)
+            count, pos = read_count(data, pos, True, budget)
             finalized_features = []
             for _ in range(count):
-                finalized_features_item, pos = read_finalized_feature_key(data, pos, version)
+                finalized_features_item, pos = read_finalized_feature_key(data, pos, version, budget)
                 finalized_features.append(finalized_features_item)
             item.finalized_features = finalized_features
         elif tag == 3:
@@ -209,9 +218,9 @@ def write_api_versions_response_tags(out: BytesWriter, item: ApiVersionsResponse
     write_tags(out, known, item.unknown_tagged_fields, 4)
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ApiVersionsResponse, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ApiVersionsResponse, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_api_versions_response(data, position, version)
+    return read_api_versions_response(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ApiVersionsResponse, wanted: Splices | None = None) -> bytes:

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.fetch_request import (
     ReplicaState,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_i8,
@@ -31,9 +32,9 @@ from barnabas.protocol.native.wire import (
     read_nullable_string,
     read_string,
     read_tag,
+    read_tag_count,
     read_tags,
     read_uuid,
-    read_uvarint,
     write_count,
     write_i8,
     write_i32_list,
@@ -45,7 +46,7 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_replica_state(data: bytes, pos: i64, version: i64) -> tuple[ReplicaState, i64]:
+def read_replica_state(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[ReplicaState, i64]:
     replica_id = read_i32_be(data, pos)
     replica_epoch = read_i64_be(data, pos + 4)
     pos += 12
@@ -53,7 +54,7 @@ def read_replica_state(data: bytes, pos: i64, version: i64) -> tuple[ReplicaStat
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -63,7 +64,7 @@ def write_replica_state(out: BytesWriter, item: ReplicaState, version: i64) -> N
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_fetch_partition(data: bytes, pos: i64, version: i64) -> tuple[FetchPartition, i64]:
+def read_fetch_partition(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[FetchPartition, i64]:
     flexible = version >= 12
     partition = read_i32_be(data, pos)
     pos += 4
@@ -95,14 +96,16 @@ def read_fetch_partition(data: bytes, pos: i64, version: i64) -> tuple[FetchPart
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_fetch_partition_tags(item, data, pos, version)
+            pos = read_fetch_partition_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_fetch_partition_tags(item: FetchPartition, data: bytes, pos: i64, version: i64) -> i64:
+def read_fetch_partition_tags(
+    item: FetchPartition, data: bytes, pos: i64, version: i64, budget: Budget
+) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
@@ -159,7 +162,7 @@ def write_fetch_partition_tags(out: BytesWriter, item: FetchPartition, version: 
     write_tags(out, known, item.unknown_tagged_fields, 2)
 
 
-def read_fetch_topic(data: bytes, pos: i64, version: i64) -> tuple[FetchTopic, i64]:
+def read_fetch_topic(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[FetchTopic, i64]:
     flexible = version >= 12
     topic: str = ""
     if version <= 12:
@@ -168,17 +171,17 @@ def read_fetch_topic(data: bytes, pos: i64, version: i64) -> tuple[FetchTopic, i
     if version >= 13:
         topic_id = read_uuid(data, pos)
         pos += 16
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partitions = []
     for _ in range(count):
-        partitions_item, pos = read_fetch_partition(data, pos, version)
+        partitions_item, pos = read_fetch_partition(data, pos, version, budget)
         partitions.append(partitions_item)
     item = FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -198,7 +201,7 @@ def write_fetch_topic(out: BytesWriter, item: FetchTopic, version: i64) -> None:
         raise Malformed
 
 
-def read_forgotten_topic(data: bytes, pos: i64, version: i64) -> tuple[ForgottenTopic, i64]:
+def read_forgotten_topic(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[ForgottenTopic, i64]:
     flexible = version >= 12
     topic: str = ""
     if version <= 12:
@@ -207,13 +210,13 @@ def read_forgotten_topic(data: bytes, pos: i64, version: i64) -> tuple[Forgotten
     if version >= 13:
         topic_id = read_uuid(data, pos)
         pos += 16
-    partitions, pos = read_i32_list(data, pos, flexible)
+    partitions, pos = read_i32_list(data, pos, flexible, budget)
     item = ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -230,7 +233,7 @@ def write_forgotten_topic(out: BytesWriter, item: ForgottenTopic, version: i64) 
         raise Malformed
 
 
-def read_fetch_request(data: bytes, pos: i64, version: i64) -> tuple[FetchRequest, i64]:
+def read_fetch_request(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[FetchRequest, i64]:
     flexible = version >= 12
     replica_id: i32 = -1
     if version <= 14:
@@ -253,17 +256,17 @@ def read_fetch_request(data: bytes, pos: i64, version: i64) -> tuple[FetchReques
         session_id = read_i32_be(data, pos)
         session_epoch = read_i32_be(data, pos + 4)
         pos += 8
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     topics = []
     for _ in range(count):
-        topics_item, pos = read_fetch_topic(data, pos, version)
+        topics_item, pos = read_fetch_topic(data, pos, version, budget)
         topics.append(topics_item)
     forgotten_topics_data: list[ForgottenTopic] = []
     if version >= 7:
-        count, pos = read_count(data, pos, flexible)
+        count, pos = read_count(data, pos, flexible, budget)
         forgotten_topics_data = []
         for _ in range(count):
-            forgotten_topics_data_item, pos = read_forgotten_topic(data, pos, version)
+            forgotten_topics_data_item, pos = read_forgotten_topic(data, pos, version, budget)
             forgotten_topics_data.append(forgotten_topics_data_item)
     rack_id: str = ""
     if version >= 11:
@@ -284,14 +287,14 @@ def read_fetch_request(data: bytes, pos: i64, version: i64) -> tuple[FetchReques
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_fetch_request_tags(item, data, pos, version)
+            pos = read_fetch_request_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_fetch_request_tags(item: FetchRequest, data: bytes, pos: i64, version: i64) -> i64:
+def read_fetch_request_tags(item: FetchRequest, data: bytes, pos: i64, version: i64, budget: Budget) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
@@ -301,7 +304,7 @@ def read_fetch_request_tags(item: FetchRequest, data: bytes, pos: i64, version: 
         elif tag == 1:
             if version < 15:
                 raise Malformed
-            replica_state, pos = read_replica_state(data, pos, version)
+            replica_state, pos = read_replica_state(data, pos, version, budget)
             item.replica_state = replica_state
         else:
             unknown.append((tag, data[pos:stop]))
@@ -369,9 +372,9 @@ def write_fetch_request_tags(out: BytesWriter, item: FetchRequest, version: i64)
     write_tags(out, known, item.unknown_tagged_fields, 2)
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[FetchRequest, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[FetchRequest, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_fetch_request(data, position, version)
+    return read_fetch_request(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: FetchRequest, wanted: Splices | None = None) -> bytes:

@@ -29,6 +29,7 @@ from barnabas.protocol.messages.fetch_response import (
     SnapshotId,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     finished,
     read_count,
@@ -37,9 +38,9 @@ from barnabas.protocol.native.wire import (
     read_records,
     read_string,
     read_tag,
+    read_tag_count,
     read_tags,
     read_uuid,
-    read_uvarint,
     write_count,
     write_nullable_string,
     write_records,
@@ -50,7 +51,7 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_epoch_end_offset(data: bytes, pos: i64, version: i64) -> tuple[EpochEndOffset, i64]:
+def read_epoch_end_offset(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[EpochEndOffset, i64]:
     epoch = read_i32_be(data, pos)
     end_offset = read_i64_be(data, pos + 4)
     pos += 12
@@ -58,7 +59,7 @@ def read_epoch_end_offset(data: bytes, pos: i64, version: i64) -> tuple[EpochEnd
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -68,7 +69,9 @@ def write_epoch_end_offset(out: BytesWriter, item: EpochEndOffset, version: i64)
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_leader_id_and_epoch(data: bytes, pos: i64, version: i64) -> tuple[LeaderIdAndEpoch, i64]:
+def read_leader_id_and_epoch(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[LeaderIdAndEpoch, i64]:
     leader_id = read_i32_be(data, pos)
     leader_epoch = read_i32_be(data, pos + 4)
     pos += 8
@@ -76,7 +79,7 @@ def read_leader_id_and_epoch(data: bytes, pos: i64, version: i64) -> tuple[Leade
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -86,7 +89,7 @@ def write_leader_id_and_epoch(out: BytesWriter, item: LeaderIdAndEpoch, version:
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_snapshot_id(data: bytes, pos: i64, version: i64) -> tuple[SnapshotId, i64]:
+def read_snapshot_id(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[SnapshotId, i64]:
     end_offset = read_i64_be(data, pos)
     epoch = read_i32_be(data, pos + 8)
     pos += 12
@@ -94,7 +97,7 @@ def read_snapshot_id(data: bytes, pos: i64, version: i64) -> tuple[SnapshotId, i
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -104,7 +107,9 @@ def write_snapshot_id(out: BytesWriter, item: SnapshotId, version: i64) -> None:
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_aborted_transaction(data: bytes, pos: i64, version: i64) -> tuple[AbortedTransaction, i64]:
+def read_aborted_transaction(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[AbortedTransaction, i64]:
     flexible = version >= 12
     producer_id = read_i64_be(data, pos)
     first_offset = read_i64_be(data, pos + 8)
@@ -114,7 +119,7 @@ def read_aborted_transaction(data: bytes, pos: i64, version: i64) -> tuple[Abort
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -128,7 +133,9 @@ def write_aborted_transaction(out: BytesWriter, item: AbortedTransaction, versio
         raise Malformed
 
 
-def read_partition_data(data: bytes, pos: i64, version: i64, view: memoryview) -> tuple[PartitionData, i64]:
+def read_partition_data(
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
+) -> tuple[PartitionData, i64]:
     flexible = version >= 12
     partition_index = read_i32_be(data, pos)
     error_code = read_i16_be(data, pos + 4)
@@ -144,13 +151,13 @@ def read_partition_data(data: bytes, pos: i64, version: i64, view: memoryview) -
         pos += 8
     aborted_transactions: list[AbortedTransaction] | None = []
     if version >= 4:
-        count, pos = read_nullable_count(data, pos, flexible)
+        count, pos = read_nullable_count(data, pos, flexible, budget)
         if count < 0:
             aborted_transactions = None
         else:
             aborted_transactions = []
             for _ in range(count):
-                aborted_transactions_item, pos = read_aborted_transaction(data, pos, version)
+                aborted_transactions_item, pos = read_aborted_transaction(data, pos, version, budget)
                 aborted_transactions.append(aborted_transactions_item)
     preferred_read_replica: i32 = -1
     if version >= 11:
@@ -171,25 +178,25 @@ def read_partition_data(data: bytes, pos: i64, version: i64, view: memoryview) -
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_partition_data_tags(item, data, pos, version)
+            pos = read_partition_data_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_partition_data_tags(item: PartitionData, data: bytes, pos: i64, version: i64) -> i64:
+def read_partition_data_tags(item: PartitionData, data: bytes, pos: i64, version: i64, budget: Budget) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
         if tag == 0:
-            diverging_epoch, pos = read_epoch_end_offset(data, pos, version)
+            diverging_epoch, pos = read_epoch_end_offset(data, pos, version, budget)
             item.diverging_epoch = diverging_epoch
         elif tag == 1:
-            current_leader, pos = read_leader_id_and_epoch(data, pos, version)
+            current_leader, pos = read_leader_id_and_epoch(data, pos, version, budget)
             item.current_leader = current_leader
         elif tag == 2:
-            snapshot_id, pos = read_snapshot_id(data, pos, version)
+            snapshot_id, pos = read_snapshot_id(data, pos, version, budget)
             item.snapshot_id = snapshot_id
         else:
             unknown.append((tag, data[pos:stop]))
@@ -276,7 +283,7 @@ def write_partition_data_tags(out: BytesWriter, item: PartitionData, version: i6
 
 
 def read_fetchable_topic_response(
-    data: bytes, pos: i64, version: i64, view: memoryview
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
 ) -> tuple[FetchableTopicResponse, i64]:
     flexible = version >= 12
     topic: str = ""
@@ -286,17 +293,17 @@ def read_fetchable_topic_response(
     if version >= 13:
         topic_id = read_uuid(data, pos)
         pos += 16
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partitions = []
     for _ in range(count):
-        partitions_item, pos = read_partition_data(data, pos, version, view)
+        partitions_item, pos = read_partition_data(data, pos, version, budget, view)
         partitions.append(partitions_item)
     item = FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -318,7 +325,7 @@ def write_fetchable_topic_response(
         raise Malformed
 
 
-def read_node_endpoint(data: bytes, pos: i64, version: i64) -> tuple[NodeEndpoint, i64]:
+def read_node_endpoint(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[NodeEndpoint, i64]:
     node_id = read_i32_be(data, pos)
     pos += 4
     host, pos = read_string(data, pos, True)
@@ -329,7 +336,7 @@ def read_node_endpoint(data: bytes, pos: i64, version: i64) -> tuple[NodeEndpoin
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -341,7 +348,9 @@ def write_node_endpoint(out: BytesWriter, item: NodeEndpoint, version: i64) -> N
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_fetch_response(data: bytes, pos: i64, version: i64, view: memoryview) -> tuple[FetchResponse, i64]:
+def read_fetch_response(
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
+) -> tuple[FetchResponse, i64]:
     flexible = version >= 12
     throttle_time_ms: i32 = 0
     if version >= 1:
@@ -353,10 +362,10 @@ def read_fetch_response(data: bytes, pos: i64, version: i64, view: memoryview) -
         error_code = read_i16_be(data, pos)
         session_id = read_i32_be(data, pos + 2)
         pos += 6
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     responses = []
     for _ in range(count):
-        responses_item, pos = read_fetchable_topic_response(data, pos, version, view)
+        responses_item, pos = read_fetchable_topic_response(data, pos, version, budget, view)
         responses.append(responses_item)
     item = FetchResponse(
         throttle_time_ms=throttle_time_ms, error_code=error_code, session_id=session_id, responses=responses
@@ -365,24 +374,24 @@ def read_fetch_response(data: bytes, pos: i64, version: i64, view: memoryview) -
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_fetch_response_tags(item, data, pos, version)
+            pos = read_fetch_response_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_fetch_response_tags(item: FetchResponse, data: bytes, pos: i64, version: i64) -> i64:
+def read_fetch_response_tags(item: FetchResponse, data: bytes, pos: i64, version: i64, budget: Budget) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
         if tag == 0:
             if version < 16:
                 raise Malformed
-            count, pos = read_count(data, pos, True)
+            count, pos = read_count(data, pos, True, budget)
             node_endpoints = []
             for _ in range(count):
-                node_endpoints_item, pos = read_node_endpoint(data, pos, version)
+                node_endpoints_item, pos = read_node_endpoint(data, pos, version, budget)
                 node_endpoints.append(node_endpoints_item)
             item.node_endpoints = node_endpoints
         else:
@@ -427,9 +436,9 @@ def write_fetch_response_tags(out: BytesWriter, item: FetchResponse, version: i6
     write_tags(out, known, item.unknown_tagged_fields, 1)
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[FetchResponse, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[FetchResponse, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_fetch_response(data, position, version, memoryview(source))
+    return read_fetch_response(data, position, version, Budget(elements_max), memoryview(source))
 
 
 def encode(version: i64, message: FetchResponse, wanted: Splices | None = None) -> bytes:

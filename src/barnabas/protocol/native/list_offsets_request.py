@@ -22,6 +22,7 @@ from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_i8,
@@ -34,7 +35,9 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_list_offsets_partition(data: bytes, pos: i64, version: i64) -> tuple[ListOffsetsPartition, i64]:
+def read_list_offsets_partition(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ListOffsetsPartition, i64]:
     flexible = version >= 6
     partition_index = read_i32_be(data, pos)
     pos += 4
@@ -58,7 +61,7 @@ def read_list_offsets_partition(data: bytes, pos: i64, version: i64) -> tuple[Li
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -78,20 +81,22 @@ def write_list_offsets_partition(out: BytesWriter, item: ListOffsetsPartition, v
         raise Malformed
 
 
-def read_list_offsets_topic(data: bytes, pos: i64, version: i64) -> tuple[ListOffsetsTopic, i64]:
+def read_list_offsets_topic(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ListOffsetsTopic, i64]:
     flexible = version >= 6
     name, pos = read_string(data, pos, flexible)
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partitions = []
     for _ in range(count):
-        partitions_item, pos = read_list_offsets_partition(data, pos, version)
+        partitions_item, pos = read_list_offsets_partition(data, pos, version, budget)
         partitions.append(partitions_item)
     item = ListOffsetsTopic(name=name, partitions=partitions)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -108,7 +113,9 @@ def write_list_offsets_topic(out: BytesWriter, item: ListOffsetsTopic, version: 
         raise Malformed
 
 
-def read_list_offsets_request(data: bytes, pos: i64, version: i64) -> tuple[ListOffsetsRequest, i64]:
+def read_list_offsets_request(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ListOffsetsRequest, i64]:
     flexible = version >= 6
     replica_id = read_i32_be(data, pos)
     pos += 4
@@ -116,10 +123,10 @@ def read_list_offsets_request(data: bytes, pos: i64, version: i64) -> tuple[List
     if version >= 2:
         isolation_level = read_i8(data, pos)
         pos += 1
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     topics = []
     for _ in range(count):
-        topics_item, pos = read_list_offsets_topic(data, pos, version)
+        topics_item, pos = read_list_offsets_topic(data, pos, version, budget)
         topics.append(topics_item)
     timeout_ms: i32 = 0
     if version >= 10:
@@ -132,7 +139,7 @@ def read_list_offsets_request(data: bytes, pos: i64, version: i64) -> tuple[List
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -155,9 +162,9 @@ def write_list_offsets_request(out: BytesWriter, item: ListOffsetsRequest, versi
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ListOffsetsRequest, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ListOffsetsRequest, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_list_offsets_request(data, position, version)
+    return read_list_offsets_request(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ListOffsetsRequest, wanted: Splices | None = None) -> bytes:

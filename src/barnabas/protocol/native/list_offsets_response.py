@@ -24,6 +24,7 @@ from barnabas.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_i64_list,
@@ -37,7 +38,7 @@ from barnabas.protocol.native.wire import (
 
 
 def read_list_offsets_partition_response(
-    data: bytes, pos: i64, version: i64
+    data: bytes, pos: i64, version: i64, budget: Budget
 ) -> tuple[ListOffsetsPartitionResponse, i64]:
     flexible = version >= 6
     partition_index = read_i32_be(data, pos)
@@ -45,7 +46,7 @@ def read_list_offsets_partition_response(
     pos += 6
     old_style_offsets: list[int] = []
     if version == 0:
-        old_style_offsets, pos = read_i64_list(data, pos, flexible)
+        old_style_offsets, pos = read_i64_list(data, pos, flexible, budget)
     timestamp: i64 = -1
     offset: i64 = -1
     if version >= 1:
@@ -68,7 +69,7 @@ def read_list_offsets_partition_response(
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -98,21 +99,21 @@ def write_list_offsets_partition_response(
 
 
 def read_list_offsets_topic_response(
-    data: bytes, pos: i64, version: i64
+    data: bytes, pos: i64, version: i64, budget: Budget
 ) -> tuple[ListOffsetsTopicResponse, i64]:
     flexible = version >= 6
     name, pos = read_string(data, pos, flexible)
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partitions = []
     for _ in range(count):
-        partitions_item, pos = read_list_offsets_partition_response(data, pos, version)
+        partitions_item, pos = read_list_offsets_partition_response(data, pos, version, budget)
         partitions.append(partitions_item)
     item = ListOffsetsTopicResponse(name=name, partitions=partitions)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -129,23 +130,25 @@ def write_list_offsets_topic_response(out: BytesWriter, item: ListOffsetsTopicRe
         raise Malformed
 
 
-def read_list_offsets_response(data: bytes, pos: i64, version: i64) -> tuple[ListOffsetsResponse, i64]:
+def read_list_offsets_response(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[ListOffsetsResponse, i64]:
     flexible = version >= 6
     throttle_time_ms: i32 = 0
     if version >= 2:
         throttle_time_ms = read_i32_be(data, pos)
         pos += 4
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     topics = []
     for _ in range(count):
-        topics_item, pos = read_list_offsets_topic_response(data, pos, version)
+        topics_item, pos = read_list_offsets_topic_response(data, pos, version, budget)
         topics.append(topics_item)
     item = ListOffsetsResponse(throttle_time_ms=throttle_time_ms, topics=topics)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -163,9 +166,9 @@ def write_list_offsets_response(out: BytesWriter, item: ListOffsetsResponse, ver
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ListOffsetsResponse, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ListOffsetsResponse, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_list_offsets_response(data, position, version)
+    return read_list_offsets_response(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ListOffsetsResponse, wanted: Splices | None = None) -> bytes:

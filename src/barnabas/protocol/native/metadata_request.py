@@ -14,6 +14,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import ZERO_UUID, Buffer
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_nullable_count,
     read_nullable_string,
@@ -27,7 +28,9 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_metadata_request_topic(data: bytes, pos: i64, version: i64) -> tuple[MetadataRequestTopic, i64]:
+def read_metadata_request_topic(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[MetadataRequestTopic, i64]:
     flexible = version >= 9
     topic_id: bytes = ZERO_UUID
     if version >= 10:
@@ -41,7 +44,7 @@ def read_metadata_request_topic(data: bytes, pos: i64, version: i64) -> tuple[Me
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -58,9 +61,9 @@ def write_metadata_request_topic(out: BytesWriter, item: MetadataRequestTopic, v
         raise Malformed
 
 
-def read_metadata_request(data: bytes, pos: i64, version: i64) -> tuple[MetadataRequest, i64]:
+def read_metadata_request(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[MetadataRequest, i64]:
     flexible = version >= 9
-    count, pos = read_nullable_count(data, pos, flexible)
+    count, pos = read_nullable_count(data, pos, flexible, budget)
     if count < 0 and version < 1:
         raise Malformed
     if count < 0:
@@ -68,7 +71,7 @@ def read_metadata_request(data: bytes, pos: i64, version: i64) -> tuple[Metadata
     else:
         topics = []
         for _ in range(count):
-            topics_item, pos = read_metadata_request_topic(data, pos, version)
+            topics_item, pos = read_metadata_request_topic(data, pos, version, budget)
             topics.append(topics_item)
     allow_auto_topic_creation: bool = True
     if version >= 4:
@@ -92,7 +95,7 @@ def read_metadata_request(data: bytes, pos: i64, version: i64) -> tuple[Metadata
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -125,9 +128,9 @@ def write_metadata_request(out: BytesWriter, item: MetadataRequest, version: i64
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[MetadataRequest, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[MetadataRequest, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_metadata_request(data, position, version)
+    return read_metadata_request(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: MetadataRequest, wanted: Splices | None = None) -> bytes:

@@ -23,6 +23,7 @@ from barnabas.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_i32_list,
@@ -40,7 +41,9 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_metadata_response_broker(data: bytes, pos: i64, version: i64) -> tuple[MetadataResponseBroker, i64]:
+def read_metadata_response_broker(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[MetadataResponseBroker, i64]:
     flexible = version >= 9
     node_id = read_i32_be(data, pos)
     pos += 4
@@ -55,7 +58,7 @@ def read_metadata_response_broker(data: bytes, pos: i64, version: i64) -> tuple[
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -73,7 +76,7 @@ def write_metadata_response_broker(out: BytesWriter, item: MetadataResponseBroke
 
 
 def read_metadata_response_partition(
-    data: bytes, pos: i64, version: i64
+    data: bytes, pos: i64, version: i64, budget: Budget
 ) -> tuple[MetadataResponsePartition, i64]:
     flexible = version >= 9
     error_code = read_i16_be(data, pos)
@@ -84,11 +87,11 @@ def read_metadata_response_partition(
     if version >= 7:
         leader_epoch = read_i32_be(data, pos)
         pos += 4
-    replica_nodes, pos = read_i32_list(data, pos, flexible)
-    isr_nodes, pos = read_i32_list(data, pos, flexible)
+    replica_nodes, pos = read_i32_list(data, pos, flexible, budget)
+    isr_nodes, pos = read_i32_list(data, pos, flexible, budget)
     offline_replicas: list[int] = []
     if version >= 5:
-        offline_replicas, pos = read_i32_list(data, pos, flexible)
+        offline_replicas, pos = read_i32_list(data, pos, flexible, budget)
     item = MetadataResponsePartition(
         error_code=error_code,
         partition_index=partition_index,
@@ -102,7 +105,7 @@ def read_metadata_response_partition(
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -125,7 +128,9 @@ def write_metadata_response_partition(
         raise Malformed
 
 
-def read_metadata_response_topic(data: bytes, pos: i64, version: i64) -> tuple[MetadataResponseTopic, i64]:
+def read_metadata_response_topic(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[MetadataResponseTopic, i64]:
     flexible = version >= 9
     error_code = read_i16_be(data, pos)
     pos += 2
@@ -140,10 +145,10 @@ def read_metadata_response_topic(data: bytes, pos: i64, version: i64) -> tuple[M
     if version >= 1:
         is_internal = data[pos] != 0
         pos += 1
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partitions = []
     for _ in range(count):
-        partitions_item, pos = read_metadata_response_partition(data, pos, version)
+        partitions_item, pos = read_metadata_response_partition(data, pos, version, budget)
         partitions.append(partitions_item)
     topic_authorized_operations: i32 = -2147483648
     if version >= 8:
@@ -161,7 +166,7 @@ def read_metadata_response_topic(data: bytes, pos: i64, version: i64) -> tuple[M
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -189,16 +194,18 @@ def write_metadata_response_topic(out: BytesWriter, item: MetadataResponseTopic,
         raise Malformed
 
 
-def read_metadata_response(data: bytes, pos: i64, version: i64) -> tuple[MetadataResponse, i64]:
+def read_metadata_response(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[MetadataResponse, i64]:
     flexible = version >= 9
     throttle_time_ms: i32 = 0
     if version >= 3:
         throttle_time_ms = read_i32_be(data, pos)
         pos += 4
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     brokers = []
     for _ in range(count):
-        brokers_item, pos = read_metadata_response_broker(data, pos, version)
+        brokers_item, pos = read_metadata_response_broker(data, pos, version, budget)
         brokers.append(brokers_item)
     cluster_id: str | None = None
     if version >= 2:
@@ -207,10 +214,10 @@ def read_metadata_response(data: bytes, pos: i64, version: i64) -> tuple[Metadat
     if version >= 1:
         controller_id = read_i32_be(data, pos)
         pos += 4
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     topics = []
     for _ in range(count):
-        topics_item, pos = read_metadata_response_topic(data, pos, version)
+        topics_item, pos = read_metadata_response_topic(data, pos, version, budget)
         topics.append(topics_item)
     cluster_authorized_operations: i32 = -2147483648
     if 8 <= version <= 10:
@@ -233,7 +240,7 @@ def read_metadata_response(data: bytes, pos: i64, version: i64) -> tuple[Metadat
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -265,9 +272,9 @@ def write_metadata_response(out: BytesWriter, item: MetadataResponse, version: i
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[MetadataResponse, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[MetadataResponse, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_metadata_response(data, position, version)
+    return read_metadata_response(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: MetadataResponse, wanted: Splices | None = None) -> bytes:

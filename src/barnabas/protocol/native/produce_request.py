@@ -18,6 +18,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import ZERO_UUID, Buffer
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     finished,
     read_count,
@@ -36,7 +37,7 @@ from barnabas.protocol.native.wire import (
 
 
 def read_partition_produce_data(
-    data: bytes, pos: i64, version: i64, view: memoryview
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
 ) -> tuple[PartitionProduceData, i64]:
     flexible = version >= 9
     index = read_i32_be(data, pos)
@@ -47,7 +48,7 @@ def read_partition_produce_data(
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -64,7 +65,7 @@ def write_partition_produce_data(
 
 
 def read_topic_produce_data(
-    data: bytes, pos: i64, version: i64, view: memoryview
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
 ) -> tuple[TopicProduceData, i64]:
     flexible = version >= 9
     name: str = ""
@@ -74,17 +75,17 @@ def read_topic_produce_data(
     if version == 13:
         topic_id = read_uuid(data, pos)
         pos += 16
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partition_data = []
     for _ in range(count):
-        partition_data_item, pos = read_partition_produce_data(data, pos, version, view)
+        partition_data_item, pos = read_partition_produce_data(data, pos, version, budget, view)
         partition_data.append(partition_data_item)
     item = TopicProduceData(name=name, topic_id=topic_id, partition_data=partition_data)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -106,7 +107,9 @@ def write_topic_produce_data(
         raise Malformed
 
 
-def read_produce_request(data: bytes, pos: i64, version: i64, view: memoryview) -> tuple[ProduceRequest, i64]:
+def read_produce_request(
+    data: bytes, pos: i64, version: i64, budget: Budget, view: memoryview
+) -> tuple[ProduceRequest, i64]:
     flexible = version >= 9
     transactional_id: str | None = None
     if version >= 3:
@@ -114,10 +117,10 @@ def read_produce_request(data: bytes, pos: i64, version: i64, view: memoryview) 
     acks = read_i16_be(data, pos)
     timeout_ms = read_i32_be(data, pos + 2)
     pos += 6
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     topic_data = []
     for _ in range(count):
-        topic_data_item, pos = read_topic_produce_data(data, pos, version, view)
+        topic_data_item, pos = read_topic_produce_data(data, pos, version, budget, view)
         topic_data.append(topic_data_item)
     item = ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topic_data
@@ -126,7 +129,7 @@ def read_produce_request(data: bytes, pos: i64, version: i64, view: memoryview) 
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -148,9 +151,9 @@ def write_produce_request(out: BytesWriter, item: ProduceRequest, version: i64, 
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ProduceRequest, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ProduceRequest, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_produce_request(data, position, version, memoryview(source))
+    return read_produce_request(data, position, version, Budget(elements_max), memoryview(source))
 
 
 def encode(version: i64, message: ProduceRequest, wanted: Splices | None = None) -> bytes:

@@ -27,14 +27,15 @@ from barnabas.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_count,
     read_nullable_string,
     read_string,
     read_tag,
+    read_tag_count,
     read_tags,
     read_uuid,
-    read_uvarint,
     write_count,
     write_nullable_string,
     write_string,
@@ -45,7 +46,7 @@ from barnabas.protocol.native.wire import (
 
 
 def read_batch_index_and_error_message(
-    data: bytes, pos: i64, version: i64
+    data: bytes, pos: i64, version: i64, budget: Budget
 ) -> tuple[BatchIndexAndErrorMessage, i64]:
     flexible = version >= 9
     batch_index = read_i32_be(data, pos)
@@ -58,7 +59,7 @@ def read_batch_index_and_error_message(
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -74,7 +75,9 @@ def write_batch_index_and_error_message(
         raise Malformed
 
 
-def read_leader_id_and_epoch(data: bytes, pos: i64, version: i64) -> tuple[LeaderIdAndEpoch, i64]:
+def read_leader_id_and_epoch(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[LeaderIdAndEpoch, i64]:
     leader_id = read_i32_be(data, pos)
     leader_epoch = read_i32_be(data, pos + 4)
     pos += 8
@@ -82,7 +85,7 @@ def read_leader_id_and_epoch(data: bytes, pos: i64, version: i64) -> tuple[Leade
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -93,7 +96,7 @@ def write_leader_id_and_epoch(out: BytesWriter, item: LeaderIdAndEpoch, version:
 
 
 def read_partition_produce_response(
-    data: bytes, pos: i64, version: i64
+    data: bytes, pos: i64, version: i64, budget: Budget
 ) -> tuple[PartitionProduceResponse, i64]:
     flexible = version >= 9
     index = read_i32_be(data, pos)
@@ -111,10 +114,10 @@ def read_partition_produce_response(
     record_errors: list[BatchIndexAndErrorMessage] = []
     error_message: str | None = None
     if version >= 8:
-        count, pos = read_count(data, pos, flexible)
+        count, pos = read_count(data, pos, flexible, budget)
         record_errors = []
         for _ in range(count):
-            record_errors_item, pos = read_batch_index_and_error_message(data, pos, version)
+            record_errors_item, pos = read_batch_index_and_error_message(data, pos, version, budget)
             record_errors.append(record_errors_item)
         error_message, pos = read_nullable_string(data, pos, flexible)
     item = PartitionProduceResponse(
@@ -130,23 +133,23 @@ def read_partition_produce_response(
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_partition_produce_response_tags(item, data, pos, version)
+            pos = read_partition_produce_response_tags(item, data, pos, version, budget)
     return item, pos
 
 
 def read_partition_produce_response_tags(
-    item: PartitionProduceResponse, data: bytes, pos: i64, version: i64
+    item: PartitionProduceResponse, data: bytes, pos: i64, version: i64, budget: Budget
 ) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
         if tag == 0:
             if version < 10:
                 raise Malformed
-            current_leader, pos = read_leader_id_and_epoch(data, pos, version)
+            current_leader, pos = read_leader_id_and_epoch(data, pos, version, budget)
             item.current_leader = current_leader
         else:
             unknown.append((tag, data[pos:stop]))
@@ -199,7 +202,9 @@ def write_partition_produce_response_tags(
     write_tags(out, known, item.unknown_tagged_fields, 1)
 
 
-def read_topic_produce_response(data: bytes, pos: i64, version: i64) -> tuple[TopicProduceResponse, i64]:
+def read_topic_produce_response(
+    data: bytes, pos: i64, version: i64, budget: Budget
+) -> tuple[TopicProduceResponse, i64]:
     flexible = version >= 9
     name: str = ""
     if version <= 12:
@@ -208,17 +213,17 @@ def read_topic_produce_response(data: bytes, pos: i64, version: i64) -> tuple[To
     if version == 13:
         topic_id = read_uuid(data, pos)
         pos += 16
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     partition_responses = []
     for _ in range(count):
-        partition_responses_item, pos = read_partition_produce_response(data, pos, version)
+        partition_responses_item, pos = read_partition_produce_response(data, pos, version, budget)
         partition_responses.append(partition_responses_item)
     item = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partition_responses)
     if flexible:
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -238,7 +243,7 @@ def write_topic_produce_response(out: BytesWriter, item: TopicProduceResponse, v
         raise Malformed
 
 
-def read_node_endpoint(data: bytes, pos: i64, version: i64) -> tuple[NodeEndpoint, i64]:
+def read_node_endpoint(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[NodeEndpoint, i64]:
     node_id = read_i32_be(data, pos)
     pos += 4
     host, pos = read_string(data, pos, True)
@@ -249,7 +254,7 @@ def read_node_endpoint(data: bytes, pos: i64, version: i64) -> tuple[NodeEndpoin
     if data[pos] == 0:
         pos += 1
     else:
-        item.unknown_tagged_fields, pos = read_tags(data, pos)
+        item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -261,12 +266,12 @@ def write_node_endpoint(out: BytesWriter, item: NodeEndpoint, version: i64) -> N
     write_unknown_tags(out, item.unknown_tagged_fields)
 
 
-def read_produce_response(data: bytes, pos: i64, version: i64) -> tuple[ProduceResponse, i64]:
+def read_produce_response(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[ProduceResponse, i64]:
     flexible = version >= 9
-    count, pos = read_count(data, pos, flexible)
+    count, pos = read_count(data, pos, flexible, budget)
     responses = []
     for _ in range(count):
-        responses_item, pos = read_topic_produce_response(data, pos, version)
+        responses_item, pos = read_topic_produce_response(data, pos, version, budget)
         responses.append(responses_item)
     throttle_time_ms: i32 = 0
     if version >= 1:
@@ -277,24 +282,26 @@ def read_produce_response(data: bytes, pos: i64, version: i64) -> tuple[ProduceR
         if data[pos] == 0:
             pos += 1
         else:
-            pos = read_produce_response_tags(item, data, pos, version)
+            pos = read_produce_response_tags(item, data, pos, version, budget)
     return item, pos
 
 
-def read_produce_response_tags(item: ProduceResponse, data: bytes, pos: i64, version: i64) -> i64:
+def read_produce_response_tags(
+    item: ProduceResponse, data: bytes, pos: i64, version: i64, budget: Budget
+) -> i64:
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    tag_count, pos = read_uvarint(data, pos)
+    tag_count, pos = read_tag_count(data, pos, budget)
     for _ in range(tag_count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
         if tag == 0:
             if version < 10:
                 raise Malformed
-            count, pos = read_count(data, pos, True)
+            count, pos = read_count(data, pos, True, budget)
             node_endpoints = []
             for _ in range(count):
-                node_endpoints_item, pos = read_node_endpoint(data, pos, version)
+                node_endpoints_item, pos = read_node_endpoint(data, pos, version, budget)
                 node_endpoints.append(node_endpoints_item)
             item.node_endpoints = node_endpoints
         else:
@@ -334,9 +341,9 @@ def write_produce_response_tags(out: BytesWriter, item: ProduceResponse, version
     write_tags(out, known, item.unknown_tagged_fields, 1)
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ProduceResponse, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ProduceResponse, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_produce_response(data, position, version)
+    return read_produce_response(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ProduceResponse, wanted: Splices | None = None) -> bytes:

@@ -18,6 +18,7 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_nullable_string,
     read_tags,
@@ -26,7 +27,7 @@ from barnabas.protocol.native.wire import (
 )
 
 
-def read_request_header(data: bytes, pos: i64, version: i64) -> tuple[RequestHeader, i64]:
+def read_request_header(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[RequestHeader, i64]:
     flexible = version == 2
     request_api_key = read_i16_be(data, pos)
     request_api_version = read_i16_be(data, pos + 2)
@@ -45,7 +46,7 @@ def read_request_header(data: bytes, pos: i64, version: i64) -> tuple[RequestHea
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -64,9 +65,9 @@ def write_request_header(out: BytesWriter, item: RequestHeader, version: i64) ->
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[RequestHeader, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[RequestHeader, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_request_header(data, position, version)
+    return read_request_header(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: RequestHeader, wanted: Splices | None = None) -> bytes:

@@ -16,13 +16,14 @@ from barnabas.protocol.errors import Malformed
 from barnabas.protocol.message import Buffer
 from barnabas.protocol.messages.response_header import ResponseHeader
 from barnabas.protocol.native.wire import (
+    Budget,
     Splices,
     read_tags,
     write_unknown_tags,
 )
 
 
-def read_response_header(data: bytes, pos: i64, version: i64) -> tuple[ResponseHeader, i64]:
+def read_response_header(data: bytes, pos: i64, version: i64, budget: Budget) -> tuple[ResponseHeader, i64]:
     flexible = version == 1
     correlation_id = read_i32_be(data, pos)
     pos += 4
@@ -31,7 +32,7 @@ def read_response_header(data: bytes, pos: i64, version: i64) -> tuple[ResponseH
         if data[pos] == 0:
             pos += 1
         else:
-            item.unknown_tagged_fields, pos = read_tags(data, pos)
+            item.unknown_tagged_fields, pos = read_tags(data, pos, budget)
     return item, pos
 
 
@@ -44,9 +45,9 @@ def write_response_header(out: BytesWriter, item: ResponseHeader, version: i64) 
         raise Malformed
 
 
-def decode(version: i64, source: Buffer, position: i64) -> tuple[ResponseHeader, i64]:
+def decode(version: i64, source: Buffer, position: i64, elements_max: i64) -> tuple[ResponseHeader, i64]:
     data = source if isinstance(source, bytes) else bytes(source)
-    return read_response_header(data, position, version)
+    return read_response_header(data, position, version, Budget(elements_max))
 
 
 def encode(version: i64, message: ResponseHeader, wanted: Splices | None = None) -> bytes:

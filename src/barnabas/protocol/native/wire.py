@@ -22,7 +22,7 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64
 
 from barnabas.primitives.file_slice import FileSlice
-from barnabas.protocol.errors import Malformed
+from barnabas.protocol.errors import Malformed, TooManyElements
 from barnabas.protocol.message import Buffer, Records, TaggedFields
 
 MAX_STRING_BYTES: Final = 0x7FFF
@@ -33,6 +33,20 @@ SPLICE_BYTES: Final = 2048
 
 Splices: TypeAlias = list[tuple[int, Records]]
 """Records that are not yet in the message that is being written, each with the position where it belongs."""
+
+
+class Budget:
+    """How many elements of arrays a message may still have."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: i64) -> None:
+        self.left: i64 = left
+
+    def take(self, count: i64) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise TooManyElements
 
 
 def read_uvarint(data: bytes, pos: i64) -> tuple[i64, i64]:
@@ -65,25 +79,34 @@ def read_uuid(data: bytes, pos: i64) -> bytes:
     return data[pos : pos + 16]
 
 
-def read_count(data: bytes, pos: i64, flexible: bool) -> tuple[i64, i64]:
-    """The count of an array that may not be null. An element takes a byte at least, which bounds the count."""
-    count, pos = read_nullable_count(data, pos, flexible)
+def read_count(data: bytes, pos: i64, flexible: bool, budget: Budget) -> tuple[i64, i64]:
+    """The count of an array that may not be null."""
+    count, pos = read_nullable_count(data, pos, flexible, budget)
     if count < 0:
         raise Malformed
     return count, pos
 
 
-def read_nullable_count(data: bytes, pos: i64, flexible: bool) -> tuple[i64, i64]:
-    count: i64
-    if flexible:
-        count, pos = read_uvarint(data, pos)
-        count -= 1
-    else:
-        count = i64(read_i32_be(data, pos))
-        pos += 4
-    if count > len(data) - pos:
-        raise Malformed
+def read_nullable_count(data: bytes, pos: i64, flexible: bool, budget: Budget) -> tuple[i64, i64]:
+    """An element takes a byte at least, which bounds the count, and the message's budget does."""
+    count, pos = read_length(data, pos, flexible)
+    if count > 0:
+        budget.take(count)
     return count, pos
+
+
+def read_length(data: bytes, pos: i64, flexible: bool) -> tuple[i64, i64]:
+    """A count that is negative for null and not above the bytes that are left."""
+    length: i64
+    if flexible:
+        length, pos = read_uvarint(data, pos)
+        length -= 1
+    else:
+        length = i64(read_i32_be(data, pos))
+        pos += 4
+    if length > len(data) - pos:
+        raise Malformed
+    return length, pos
 
 
 def read_string(data: bytes, pos: i64, flexible: bool) -> tuple[str, i64]:
@@ -109,8 +132,8 @@ def read_nullable_string(data: bytes, pos: i64, flexible: bool) -> tuple[str | N
     return data[pos:end].decode("utf-8", "replace"), end
 
 
-def read_i32_list(data: bytes, pos: i64, flexible: bool) -> tuple[list[int], i64]:
-    count, pos = read_count(data, pos, flexible)
+def read_i32_list(data: bytes, pos: i64, flexible: bool, budget: Budget) -> tuple[list[int], i64]:
+    count, pos = read_count(data, pos, flexible, budget)
     values: list[int] = []
     for _ in range(count):
         values.append(read_i32_be(data, pos))
@@ -118,8 +141,8 @@ def read_i32_list(data: bytes, pos: i64, flexible: bool) -> tuple[list[int], i64
     return values, pos
 
 
-def read_i64_list(data: bytes, pos: i64, flexible: bool) -> tuple[list[int], i64]:
-    count, pos = read_count(data, pos, flexible)
+def read_i64_list(data: bytes, pos: i64, flexible: bool, budget: Budget) -> tuple[list[int], i64]:
+    count, pos = read_count(data, pos, flexible, budget)
     values: list[int] = []
     for _ in range(count):
         values.append(read_i64_be(data, pos))
@@ -129,10 +152,16 @@ def read_i64_list(data: bytes, pos: i64, flexible: bool) -> tuple[list[int], i64
 
 def read_records(data: bytes, pos: i64, flexible: bool, view: memoryview) -> tuple[memoryview | None, i64]:
     """`view` is of the buffer that `data` is a copy of, or of `data` itself: records are not copied."""
-    size, pos = read_nullable_count(data, pos, flexible)
+    size, pos = read_length(data, pos, flexible)
     if size < 0:
         return None, pos
     return view[pos : pos + size], pos + size
+
+
+def read_tag_count(data: bytes, pos: i64, budget: Budget) -> tuple[i64, i64]:
+    count, pos = read_uvarint(data, pos)
+    budget.take(count)
+    return count, pos
 
 
 def read_tag(data: bytes, pos: i64, last: i64) -> tuple[i64, i64, i64]:
@@ -144,11 +173,11 @@ def read_tag(data: bytes, pos: i64, last: i64) -> tuple[i64, i64, i64]:
     return tag, pos, pos + size
 
 
-def read_tags(data: bytes, pos: i64) -> tuple[TaggedFields, i64]:
+def read_tags(data: bytes, pos: i64, budget: Budget) -> tuple[TaggedFields, i64]:
     """The tagged fields of a struct that knows none."""
     unknown: list[tuple[int, bytes]] = []
     last: i64 = -1
-    count, pos = read_uvarint(data, pos)
+    count, pos = read_tag_count(data, pos, budget)
     for _ in range(count):
         tag, pos, stop = read_tag(data, pos, last)
         last = tag
