@@ -15,9 +15,24 @@ from barnabas.errors import KafkaError
 # name -> (module that holds a click command of that name, one line for the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("barnabas.cli.start", "Run a broker."),
+    "topics": ("barnabas.cli.topics", "Create, look at, change and delete topics."),
+    "groups": ("barnabas.cli.groups", "Consumer groups: members, lag, offsets."),
+    "configs": ("barnabas.cli.configs", "Settings of topics, brokers and groups."),
+    "transactions": ("barnabas.cli.transactions", "Transactions and the producers that write them."),
+    "log-dirs": ("barnabas.cli.log_dirs", "Directories of brokers, and what lies in them."),
+    "leaders": ("barnabas.cli.leaders", "Leaders of partitions: see and elect them."),
+    "quotas": ("barnabas.cli.quotas", "Limits of users, clients and addresses."),
+    "cluster": ("barnabas.cli.cluster", "The brokers of a cluster, and its features."),
     "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
     "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
+    "completion": ("barnabas.cli.completion", "Completion of commands for a shell."),
 }
+
+
+INTERRUPTED = 130
+# EX_SOFTWARE of sysexits.h.
+FAULT = 70
+DEBUG_VARIABLE = "BARNABAS_DEBUG"
 
 
 class LazyGroup(click.Group):
@@ -30,7 +45,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
@@ -47,6 +62,12 @@ def barnabas() -> None:
     """Barnabas, a Kafka in Python."""
 
 
+def told(error: Exception) -> str:
+    """An error in a line. What only has Kafka's name for it is no sentence, but can be looked up."""
+    text = str(error)
+    return "; ".join(text.splitlines()) if text else type(error).__name__
+
+
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # Text comes from peers and files: what the terminal cannot show must not stop us from showing the rest.
@@ -59,17 +80,26 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(130)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KafkaError as error:
-        click.echo(f"barnabas: {error}", err=True)
+    except (KafkaError, ExceptionGroup) as error:
+        click.echo(f"barnabas: {told(error)}", err=True)
         sys.exit(1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"barnabas: {where}{error.strerror or error}", err=True)
         sys.exit(1)
+    except Exception as error:
+        if DEBUG_VARIABLE in os.environ:
+            raise
+        click.echo(
+            f"barnabas: this is a fault of barnabas: {type(error).__name__}: {error}. With {DEBUG_VARIABLE}=1 it tells"
+            " where",
+            err=True,
+        )
+        sys.exit(FAULT)
     sys.exit(exit_code if isinstance(exit_code, int) else 0)

@@ -31,8 +31,12 @@ R = TypeVar("R")
 class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin):
     """The admin client for asyncio, used on the loop that it is made on."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
-        super().__init__(AdminSettings(settings, **keywords))
+    def __init__(
+        self, settings: Mapping[str, object] | AdminSettings | None = None, /, **keywords: object
+    ) -> None:
+        super().__init__(
+            settings if isinstance(settings, AdminSettings) else AdminSettings(settings, **keywords)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,7 +65,7 @@ class Admin:
         self._thread = LoopThread(checked.client_id)
 
         async def build() -> AsyncAdmin:
-            return AsyncAdmin(settings, **{**keywords, "client_id": checked.client_id})
+            return AsyncAdmin(checked)
 
         self._client = self._thread.call(build())
 

@@ -1,0 +1,74 @@
+"""`barnabas cluster`: the brokers of a cluster, and its features."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from barnabas.cli.output import Column, show, show_json
+from barnabas.cli.target import Target, cluster_command
+
+BROKERS: Final = (
+    Column("id", "broker"),
+    Column("host", "host"),
+    Column("port", "port"),
+    Column("rack", "rack"),
+    Column("controller", "controller"),
+    Column("fenced", "fenced"),
+)
+FEATURES: Final = (
+    Column("feature", "feature"),
+    Column("level", "level"),
+    Column("min_version", "from"),
+    Column("max_version", "to"),
+)
+
+
+@click.group()
+def cluster() -> None:
+    """The brokers of a cluster, and its features."""
+
+
+@cluster.command()
+@cluster_command
+def describe(target: Target) -> None:
+    """Show the cluster's id, its brokers and which of them is the controller."""
+    with target.admin() as admin:
+        described = admin.describe_cluster()
+    rows = [
+        {
+            "id": node.id,
+            "host": node.host,
+            "port": node.port,
+            "rack": node.rack,
+            "controller": node.id == described.controller_id,
+            "fenced": node.id in described.fenced,
+        }
+        for node in described.nodes
+    ]
+    if target.as_json:
+        show_json(
+            {"cluster_id": described.cluster_id, "controller_id": described.controller_id, "brokers": rows}
+        )
+        return
+    click.echo(f"cluster {described.cluster_id}")
+    show(rows, BROKERS, as_json=False, nothing="no brokers")
+
+
+@cluster.command()
+@cluster_command
+def features(target: Target) -> None:
+    """Show the features that the brokers know, and the levels that the cluster has agreed on."""
+    with target.admin() as admin:
+        found = admin.describe_features()
+    rows = [
+        {
+            "feature": each.name,
+            "level": each.level,
+            "min_version": each.min_version,
+            "max_version": each.max_version,
+        }
+        for each in found.values()
+    ]
+    show(rows, FEATURES, as_json=target.as_json, nothing="no features")

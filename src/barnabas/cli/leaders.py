@@ -1,0 +1,88 @@
+"""`barnabas leaders`: leaders of partitions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from barnabas.cli.arguments import partitions_of
+from barnabas.cli.output import Column, fail, note, show, show_json
+from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
+
+LISTED: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("leader", "leader"),
+    Column("preferred", "preferred"),
+    Column("leader_epoch", "epoch"),
+    Column("isr", "in sync"),
+)
+
+
+@click.group()
+def leaders() -> None:
+    """Leaders of partitions: see and elect them."""
+
+
+@leaders.command(name="list")
+@click.argument("names", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics)
+@click.option(
+    "--not-preferred", is_flag=True, help="Only partitions led by another than their first replica."
+)
+@cluster_command
+def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool) -> None:
+    """Show who leads partitions and who should, of all topics if none is named."""
+    with target.admin() as admin:
+        described = described_topics(admin, names) if names else admin.describe_topics()
+    rows = [
+        {
+            "topic": topic.name,
+            "partition": each.partition,
+            "leader": each.leader,
+            "preferred": each.replicas[0] if each.replicas else None,
+            "leader_epoch": each.leader_epoch,
+            "isr": list(each.isr),
+        }
+        for topic in described.values()
+        for each in topic.partitions
+        if not not_preferred or (each.replicas and each.leader != each.replicas[0])
+    ]
+    show(rows, LISTED, as_json=target.as_json, nothing="no such partitions")
+
+
+@leaders.command()
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,…]", shell_complete=complete_topics)
+@click.option("--all", "everything", is_flag=True, help="All partitions.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Let a replica lead that was not in sync if no other can: records may be lost.",
+)
+@cluster_command
+def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool) -> None:
+    """Have the first replica of partitions lead them again."""
+    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin_results import ElectionType
+    from barnabas.errors import KafkaError
+
+    if bool(topics) == everything:
+        raise click.UsageError("Say which partitions: --topic TOPIC[:P,…], or --all.")
+    errors: dict[object, KafkaError] = {}
+    with target.admin() as admin:
+        chosen = None if everything else partitions_of(admin, topics)
+        election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        try:
+            elected = admin.elect_leaders(chosen, election=election)
+        except AdminErrors as failed:
+            errors, elected = dict(failed.errors), dict(failed.results)
+    if target.as_json:
+        show_json([{"partition": str(each), "changed": changed} for each, changed in elected.items()])
+    else:
+        changed_partitions = [str(each) for each, changed in elected.items() if changed]
+        for name in changed_partitions:
+            click.echo(f"{name}: elected")
+        if not changed_partitions and not errors:
+            note("all of them had the right leader")
+    if errors:
+        fail("; ".join(f"{partition}: {error}" for partition, error in errors.items()))

@@ -1,0 +1,312 @@
+"""`barnabas topics`: topics and their partitions."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.arguments import check_setting_names, confirm, parse_pairs
+from barnabas.cli.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
+    from barnabas.client.admin_results import TopicDescription
+
+LISTED: Final = (
+    Column("topic", "topic"),
+    Column("partitions", "partitions"),
+    Column("replication_factor", "replicas"),
+    Column("internal", "internal"),
+)
+PARTITIONS: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("leader", "leader"),
+    Column("leader_epoch", "epoch"),
+    Column("replicas", "replicas"),
+    Column("isr", "in sync"),
+    Column("first_offset", "first offset"),
+    Column("end_offset", "end offset"),
+)
+
+
+def topic_names(**attributes: Any) -> Callable[..., Any]:
+    return click.argument("names", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics, **attributes)
+
+
+@click.group()
+def topics() -> None:
+    """Create, look at, change and delete topics."""
+
+
+@topics.command(
+    epilog="""\b
+Examples:
+  barnabas topics create orders --partitions 12
+  barnabas topics create users --config cleanup.policy=compact --if-not-exists"""
+)
+@topic_names(required=True)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Else as many as the broker says."
+)
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Else as many as the broker says.",
+)
+@click.option(
+    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting. May be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
+@click.option("--dry-run", is_flag=True, help="Have it checked by the broker, and create nothing.")
+@cluster_command
+def create(
+    target: Target,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Create topics."""
+    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin_results import BROKER_DEFAULT
+    from barnabas.errors import KafkaError, TopicAlreadyExists
+
+    errors: dict[str, KafkaError] = {}
+    with target.admin() as admin:
+        try:
+            created = admin.create_topics(
+                names,
+                partitions=partitions or BROKER_DEFAULT,
+                replication_factor=replication_factor or BROKER_DEFAULT,
+                configs=dict(parse_pairs(configs)),
+                validate_only=dry_run,
+            )
+        except AdminErrors as failed:
+            errors, created = dict(failed.errors), dict(failed.results)
+        except TopicAlreadyExists as error:
+            errors, created = {names[0]: error}, {}
+    if if_not_exists:
+        errors = {name: error for name, error in errors.items() if not isinstance(error, TopicAlreadyExists)}
+    rows = [
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+        }
+        for topic in created.values()
+    ]
+    if target.as_json:
+        show_json(rows)
+    for row in rows if not target.as_json else ():
+        what = "could be created" if dry_run else "created"
+        details = ""
+        if row["partitions"] is not None:
+            details = f" with {count_text(row['partitions'], 'partition')}"  # type: ignore[arg-type]
+            details += f" of {count_text(row['replication_factor'], 'replica')}"  # type: ignore[arg-type]
+        click.echo(f"{row['topic']}: {what}{details}")
+    if errors:
+        # Brokers name the topic in some of their messages.
+        fail(
+            "; ".join(
+                str(error) if name in str(error) else f"{name}: {error}" for name, error in errors.items()
+            )
+        )
+
+
+@topics.command(name="list")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
+@cluster_command
+def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> None:
+    """List topics; with patterns such as 'order*', those that match one."""
+    with target.admin() as admin:
+        described = admin.describe_topics()
+    rows = [
+        {
+            "topic": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(each.replicas) for each in topic.partitions), default=0),
+            "internal": topic.is_internal,
+        }
+        for topic in described.values()
+        if (internal or not topic.is_internal)
+        and (not patterns or any(fnmatch.fnmatchcase(topic.name, pattern) for pattern in patterns))
+    ]
+    columns = LISTED if internal else LISTED[:-1]
+    show(rows, columns, as_json=target.as_json, nothing="no topics")
+
+
+@topics.command()
+@topic_names()
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@cluster_command
+def describe(target: Target, names: tuple[str, ...], under_replicated: bool, unavailable: bool) -> None:
+    """Show leaders, replicas and offsets of partitions, of all topics if none is named."""
+    with target.admin() as admin:
+        if names:
+            described = described_topics(admin, names)
+        else:
+            everything = admin.describe_topics()
+            described = {name: topic for name, topic in everything.items() if not topic.is_internal}
+        first, end = _offsets(admin, described)
+        changed = _changed_configs(admin, list(described)) if names else {}
+    partitions = [
+        {
+            "topic": topic.name,
+            "partition": each.partition,
+            "leader": each.leader,
+            "leader_epoch": each.leader_epoch,
+            "replicas": list(each.replicas),
+            "isr": list(each.isr),
+            "offline_replicas": list(each.offline_replicas),
+            "first_offset": first.get((topic.name, each.partition)),
+            "end_offset": end.get((topic.name, each.partition)),
+        }
+        for topic in described.values()
+        for each in topic.partitions
+        if (not under_replicated or len(each.isr) < len(each.replicas))
+        and (not unavailable or each.leader is None)
+    ]
+    if target.as_json:
+        show_json(
+            [
+                {
+                    "topic": topic.name,
+                    "topic_id": topic.topic_id,
+                    "internal": topic.is_internal,
+                    "configs": changed.get(topic.name, {}),
+                    "partitions": [row for row in partitions if row["topic"] == topic.name],
+                }
+                for topic in described.values()
+            ]
+        )
+        return
+    for topic in described.values() if names else ():
+        settings = ", ".join(f"{name}={value}" for name, value in changed.get(topic.name, {}).items())
+        click.echo(f"{topic.name}: id {topic.topic_id or '-'}, settings of its own: {settings or 'none'}")
+    show(partitions, PARTITIONS, as_json=False, nothing="no such partitions")
+
+
+def _offsets(
+    admin: Admin, described: dict[str, TopicDescription]
+) -> tuple[dict[tuple[str, int], int | None], dict[tuple[str, int], int | None]]:
+    """The first and the end offset of the partitions that have a leader."""
+    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin_results import OffsetSpec
+    from barnabas.errors import KafkaError
+    from barnabas.model import TopicPartition
+
+    partitions = [
+        TopicPartition(topic.name, each.partition)
+        for topic in described.values()
+        for each in topic.partitions
+        if each.leader is not None
+    ]
+    found = []
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+        try:
+            listed = admin.list_offsets(dict.fromkeys(partitions, int(spec))) if partitions else {}
+        except AdminErrors as failed:
+            listed = dict(failed.results)
+        except KafkaError:
+            listed = {}
+        found.append({(each.topic, each.partition): listed[each].offset for each in listed})
+    return found[0], found[1]
+
+
+def _changed_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    from barnabas.client.admin_results import ConfigResource, ConfigSource, ResourceType
+
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    return {
+        resource.name: {
+            entry.name: entry.value
+            for entry in entries.values()
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+        for resource, entries in admin.describe_configs(resources).items()
+    }
+
+
+@topics.command()
+@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The new number, above that of now."
+)
+@click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="Set a setting.")
+@click.option(
+    "-d", "--delete-config", "deleted", multiple=True, metavar="NAME", help="Leave a setting to the broker."
+)
+@click.option("--dry-run", is_flag=True, help="Have it checked by the broker, and change nothing.")
+@cluster_command
+def alter(
+    target: Target,
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Give a topic more partitions or other settings.
+
+    With more partitions, keys go to other partitions than before.
+    """
+    from barnabas.client.admin_results import ConfigResource, ResourceType
+
+    changes: dict[str, str | None] = {**dict(parse_pairs(configs)), **dict.fromkeys(deleted)}
+    if partitions is None and not changes:
+        raise click.UsageError("Say what to change: --partitions, --config or --delete-config.")
+    with target.admin() as admin:
+        described_topics(admin, [name])
+        if changes:
+            resource = ConfigResource(ResourceType.TOPIC, name)
+            check_setting_names(admin, resource, list(changes))
+            admin.alter_configs({resource: changes}, validate_only=dry_run)
+        if partitions is not None:
+            admin.create_partitions({name: partitions}, validate_only=dry_run)
+    _tell(target, {"topic": name, "partitions": partitions, "configs": changes}, "changed", dry_run)
+
+
+def _tell(target: Target, row: dict[str, Any], what: str, dry_run: bool) -> None:
+    if target.as_json:
+        show_json({**row, "dry_run": dry_run})
+    else:
+        click.echo(f"{row['topic']}: {f'could be {what}' if dry_run else what}")
+
+
+@topics.command()
+@topic_names(required=True)
+@click.option("--if-exists", is_flag=True, help="Topics that do not exist are no failure.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@cluster_command
+def delete(target: Target, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
+    """Delete topics with all their records."""
+    with target.admin() as admin:
+        if if_exists:
+            known = {topic.name for topic in admin.list_topics(include_internal=True)}
+            names = tuple(name for name in names if name in known)
+        else:
+            described_topics(admin, names)
+        if names and not yes:
+            confirm(f"Delete {count_text(len(names), 'topic')} with all records: {', '.join(names)}?")
+        if names:
+            admin.delete_topics(names)
+    if target.as_json:
+        show_json([{"topic": name} for name in names])
+        return
+    for name in names:
+        click.echo(f"{name}: deleted")
+    if not names:
+        note("no such topics, nothing deleted")
