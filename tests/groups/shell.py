@@ -68,6 +68,8 @@ class Shell:
             else:
                 assert delay_ms >= 0
                 self.timers[key] = self.now_ms + delay_ms
+        for key, absent_delay_ms in decision.timers_if_absent.items():
+            self.timers.setdefault(key, self.now_ms + absent_delay_ms)
         if not decision.records:
             assert decision.then is None
             return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import tarfile
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,8 @@ from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequestGr
 from barnabas.records.header import BatchHeader
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
+from tests.groups.topics import Image, Topic
 from tests.log.golden.images import ALL, ARCHIVE
-
-# Groups of the newer protocol: their offsets are read, they themselves are left alone.
-OTHER_GROUPS: Final = {"g-new", "g-new2"}
 
 
 class StoredGroups:
@@ -32,14 +31,17 @@ class StoredGroups:
     def __init__(self) -> None:
         self.groups: dict[str, Any] = {}
         self.segments: dict[str, dict[str, bytes]] = {}
+        self.topic_ids: dict[str, bytes] = {}
 
     def coordinators(self) -> list[GroupCoordinator]:
         coordinators = []
+        image = Image({name: Topic(topic_id, range(0)) for name, topic_id in self.topic_ids.items()})
         for segments in self.segments.values():
             coordinator = GroupCoordinator(GroupSettings(), lambda: "")
             for _, segment in sorted(segments.items()):
                 for header, records in iterate_batches(segment):
                     coordinator.replay(header, records)
+            coordinator.topics_changed(image, (), has_new=True)
             coordinator.loaded(0)
             coordinators.append(coordinator)
         return coordinators
@@ -65,6 +67,10 @@ def images() -> dict[str, StoredGroups]:
             elif path.suffix == ".log" and path.parent.name.startswith("__consumer_offsets-"):
                 stored = images.setdefault(path.parents[2].name, StoredGroups())
                 stored.segments.setdefault(path.parent.name, {})[path.name] = file.read()
+            elif path.name == "partition.metadata":
+                stored = images.setdefault(path.parents[2].name, StoredGroups())
+                encoded = file.read().decode().split("topic_id: ")[1].strip()
+                stored.topic_ids[path.parent.name.rpartition("-")[0]] = urlsafe_b64decode(encoded + "==")
     return images
 
 
@@ -88,7 +94,7 @@ def _assignment(data: bytes) -> list[str]:
 def test_groups_are_as_kafka_describes_them(stored: StoredGroups) -> None:
     found: dict[str, Any] = {}
     for coordinator in stored.coordinators():
-        listed = [group.group_id for group in coordinator.list_groups()]
+        listed = [group.group_id for group in coordinator.list_groups(types=["classic"])]
         for group in coordinator.describe_groups(listed, version=6):
             found[group.group_id] = {
                 "state": group.group_state,
@@ -103,10 +109,28 @@ def test_groups_are_as_kafka_describes_them(stored: StoredGroups) -> None:
                     for member in group.members
                 ],
             }
+        for listed_group in coordinator.list_groups(types=["Consumer"]):
+            consumer_group = coordinator.describe_consumer_group(listed_group.group_id)
+            found[consumer_group.group_id] = {
+                "state": consumer_group.group_state,
+                "assignor": consumer_group.assignor_name,
+                "members": [
+                    {
+                        "memberId": member.member_id,
+                        "instanceId": member.instance_id,
+                        "clientId": member.client_id,
+                        "assignment": sorted(
+                            f"{assigned.topic_name}-{partition}"
+                            for assigned in member.assignment.topic_partitions
+                            for partition in assigned.partitions
+                        ),
+                    }
+                    for member in consumer_group.members
+                ],
+            }
     expected = {
         group_id: {key: group[key] for key in ("state", "assignor", "members")}
         for group_id, group in stored.groups.items()
-        if group_id not in OTHER_GROUPS
     }
     assert found == expected
 

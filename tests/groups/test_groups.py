@@ -115,9 +115,9 @@ def test_groups_of_other_protocols_are_left_alone() -> None:
     shell = Shell()
     commit(shell, 1)
     builder = BatchBuilder(base_offset=Offset(shell.next_offset))
-    # The epoch of a consumer group, and a part of it.
-    builder.append(TimestampMs(0), b"\x00\x03\x00\x05group", b"\x00\x00\x00\x00\x00\x01\x00")
-    builder.append(TimestampMs(0), b"\x00\x05\x00\x05group\x00\x01m", b"\x00\x00")
+    # The epoch of a share group, and a part of it.
+    builder.append(TimestampMs(0), b"\x00\x0b\x00\x05group", b"\x00\x00\x00\x00\x00\x01\x00")
+    builder.append(TimestampMs(0), b"\x00\x0a\x00\x05group\x00\x01m", b"\x00\x00")
     shell.log += builder.build()
     other = shell.reloaded()
     assert listed(other) == set()
@@ -133,7 +133,7 @@ def test_groups_of_other_protocols_are_left_alone() -> None:
     assert fetch_all(other) == {("topic", 0): 1}
     # Once it is gone, its id is free again.
     builder = BatchBuilder(base_offset=Offset(other.next_offset))
-    builder.append(TimestampMs(0), b"\x00\x03\x00\x05group", None)
+    builder.append(TimestampMs(0), b"\x00\x0b\x00\x05group", None)
     other.log += builder.build()
     free = other.reloaded()
     _, caller = join_new(free)

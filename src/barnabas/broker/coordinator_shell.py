@@ -78,6 +78,13 @@ class GroupShell(CoordinatorShell[Decision]):
     def _act(self, decision: Decision) -> None:
         self._queue_replies(decision)
         self._change_timers(decision.timers)
+        if decision.timers_if_absent:
+            missing = {
+                key: delay_ms
+                for key, delay_ms in decision.timers_if_absent.items()
+                if key not in self._timers
+            }
+            self._change_timers(missing)
         then = decision.then
         if not decision.records:
             assert then is None

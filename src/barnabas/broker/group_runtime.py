@@ -15,12 +15,14 @@ from barnabas.broker.tasks import Tasks
 from barnabas.broker.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.definition import InvalidSetting
 from barnabas.coordination.controller import Controller
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import InvalidGroupId
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.decision import Caller
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.target_assignment import ASSIGNORS
 from barnabas.model import TopicPartition
 from barnabas.records.layout import CompressionType
 
@@ -57,11 +59,18 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
             raise InvalidGroupId("a group with members has a name")
         return self.shell_of(group_id)
 
+    def speaks(self, protocol: str) -> bool:
+        return protocol in self._settings.rebalance_protocols
+
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         if before.topics is after.topics:
             return
         super()._on_image(before, after)
-        _, gone = changed_topics(before, after)
+        changed, gone = changed_topics(before, after)
+        names = [topic.name for topic in (*changed, *gone)]
+        has_new = any(name not in before.topics for name in names)
+        for shell in self._shells.values():
+            shell.coordinator.topics_changed(after, names, has_new=has_new)
         if gone and self._shells:
             deleted = {
                 TopicPartition(each.name, index) for each in gone for index in range(len(each.partitions))
@@ -71,9 +80,11 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
 
     def _new_shell(self, partition: Partition) -> GroupShell:
         config = self._controller.config
+        coordinator = GroupCoordinator(self._settings, self._new_uuid)
+        coordinator.topics_changed(self._controller.image, (), has_new=True)
         return GroupShell(
             partition,
-            GroupCoordinator(self._settings, self._new_uuid),
+            coordinator,
             timer=self._timer,
             waiting=self._replicas.waiting_produces,
             clock=self._clock,
@@ -94,7 +105,24 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=config.offsets_retention_minutes * _MINUTE_MS,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        rebalance_protocols=frozenset(config.group_coordinator_rebalance_protocols),
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_assignors=tuple(assignor_name(each) for each in config.group_consumer_assignors),
+        consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        can_upgrade=config.group_consumer_migration_policy.lower() in ("bidirectional", "upgrade"),
+        can_downgrade=config.group_consumer_migration_policy.lower() in ("bidirectional", "downgrade"),
     )
+
+
+def assignor_name(configured: str) -> str:
+    """The name of an assignor, or of Kafka's own class for it."""
+    name = configured.rpartition(".")[2].removesuffix("Assignor").lower()
+    if name not in ASSIGNORS:
+        raise InvalidSetting("group.consumer.assignors", configured, " or ".join(ASSIGNORS))
+    return name
 
 
 def caller_of(exchange: Exchange) -> Caller:

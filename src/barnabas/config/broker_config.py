@@ -57,6 +57,18 @@ class BrokerConfig:
     delete_topic_enable: bool
     fetch_max_bytes: int
     fetch_purgatory_purge_interval_requests: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_session_timeout_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
@@ -285,6 +297,29 @@ class BrokerConfig:
                 "group.max.session.timeout.ms",
                 self.group_max_session_timeout_ms,
                 f"at least group.min.session.timeout.ms, which is {self.group_min_session_timeout_ms}",
+            )
+        for what in ("session.timeout.ms", "heartbeat.interval.ms"):
+            name = f"group.consumer.{what}"
+            lowest, value, highest = (
+                self.values[each]
+                for each in (f"group.consumer.min.{what}", name, f"group.consumer.max.{what}")
+            )
+            assert isinstance(lowest, int)
+            assert isinstance(value, int)
+            assert isinstance(highest, int)
+            if not lowest <= value <= highest:
+                raise InvalidSetting(name, value, f"{lowest}..{highest}, as group.consumer.min and max say")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise InvalidSetting(
+                "group.consumer.heartbeat.interval.ms",
+                self.group_consumer_heartbeat_interval_ms,
+                f"less than group.consumer.session.timeout.ms, which is {self.group_consumer_session_timeout_ms}",
+            )
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            raise InvalidSetting(
+                "group.coordinator.rebalance.protocols",
+                ",".join(self.group_coordinator_rebalance_protocols),
+                "a list with classic in it",
             )
         if self.log_cleaner_enable and self.log_cleaner_threads > 0:
             bytes_per_thread = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads

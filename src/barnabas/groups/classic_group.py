@@ -241,6 +241,13 @@ class ClassicGroup:
         )
         self.pending_sync_members.clear()
 
+    def settle(self, generation_id: int) -> None:
+        """Members have been added to a group that was of another type: they go on in this generation."""
+        self.generation_id = generation_id
+        self.protocol_name = self.select_protocol()
+        self.subscribed_topics = self._subscribed_topics()
+        self.previous_state = self.state = GroupState.STABLE
+
     def add(self, member: Member) -> None:
         assert member.member_id not in self.members
         if member.group_instance_id is not None:

@@ -3,19 +3,36 @@
 Loading is `replay` of all batches of the partition in their order, then `loaded`. After that requests, timers and
 appends may come in any order; each method returns what the shell is to do (see `decision`). A group's own record is
 written from its state, which is ahead of it, so only loading reads it back; offsets and deletions take effect when
-their records have been appended, in the order of the log.
+their records have been appended, in the order of the log. So does all that consumer groups of the new protocol are.
+
+A record that cannot be read is told of and left out: one bad record must not keep all groups of a partition away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from barnabas.errors import GroupIdNotFound, KafkaError, NonEmptyGroup
+from barnabas.errors import GroupIdNotFound, InvalidRecord, KafkaError, NonEmptyGroup
 from barnabas.groups.classic_group import ClassicGroup, GroupState
+from barnabas.groups.classic_members import ClassicMembers
+from barnabas.groups.consumer_describe import describe_consumer_group
+from barnabas.groups.consumer_group import ConsumerGroup, ConsumerGroupState
+from barnabas.groups.consumer_membership import ConsumerMembership
+from barnabas.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from barnabas.groups.consumer_records import (
+    CONSUMER_GROUP_METADATA,
+    CONSUMER_GROUP_REGEX,
+    ConsumerGroupRecord,
+    apply_record,
+    consumer_group_tombstones,
+)
 from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
+from barnabas.groups.member_updates import MemberUpdates
 from barnabas.groups.membership import Membership
 from barnabas.groups.offset_store import OffsetStore
 from barnabas.groups.offsets import Offsets
@@ -29,8 +46,12 @@ from barnabas.groups.records import (
     offset_tombstone,
     parse_record,
 )
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import GroupOverrides, GroupSettings
+from barnabas.groups.topics import Topics
 from barnabas.model import Offset, ProducerId
+from barnabas.protocol.messages.consumer_group_describe_response import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from barnabas.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from barnabas.protocol.messages.list_groups_response import ListedGroup
@@ -39,12 +60,16 @@ from barnabas.records.header import BatchHeader
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.record import Record
 
-_GROUP_TYPE: Final = "classic"
+log = logging.getLogger(__name__)
+
+_CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
 _FIRST_DESCRIBE_WITH_UNKNOWN_GROUP: Final = 6
 # Tombstones come a batch at a time, so that other requests come in between.
 CLEANUP_RECORDS_MAX: Final = 1_000
 CLEANUP_PAUSE_MS: Final = 100
 CLEANUP: Final = TimerKey(TimerKind.CLEANUP)
+_CLASSIC_TIMERS: Final = (TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC)
 
 
 class GroupCoordinator:
@@ -54,8 +79,29 @@ class GroupCoordinator:
         self._store = OffsetStore()
         # Groups that no record but offsets has told of so far.
         self._implied: set[str] = set()
-        self.membership = Membership(self._groups, settings, Rebalance(settings), new_uuid)
+        rebalance = self._rebalance = Rebalance(settings)
+        self._updates = MemberUpdates(self._groups, settings)
+        self.consumers = ConsumerMembership(self._groups, settings, self._updates, rebalance, new_uuid)
+        classic_members = ClassicMembers(
+            self._groups, settings, self._updates, self.consumers, rebalance, new_uuid
+        )
+        self.membership = Membership(self._groups, settings, rebalance, classic_members, new_uuid)
         self.offsets = Offsets(self._groups, self._store, settings)
+
+    def topics_changed(self, image: Topics, changed: Iterable[str], *, has_new: bool) -> None:
+        """There are other topics from now on; `changed` came, went or grew."""
+        groups = self._groups
+        groups.image = image
+        if has_new:
+            groups.topics_version += 1
+        names = frozenset(changed)
+        for group in groups.consumer.values():
+            if not names.isdisjoint(group.subscribed_topics):
+                group.request_metadata_refresh()
+
+    def override_settings(self, overrides: Mapping[str, GroupOverrides]) -> None:
+        """Groups that have settings of their own."""
+        self._updates.overrides = overrides
 
     def replay(self, header: BatchHeader, records: Iterable[Record]) -> None:
         """A batch of the partition while it is loaded. Raises InvalidRecord if a record is not what it should be."""
@@ -68,17 +114,43 @@ class GroupCoordinator:
                         header.producer_id, is_committed=marker.control_type is ControlRecordType.COMMIT
                     )
                 continue
-            parsed = parse_record(record)
-            if isinstance(parsed, OtherGroupRecord):
-                self._replay_other(parsed)
-            elif isinstance(parsed, GroupMetadataRecord) and parsed.value is not None:
-                group_id = parsed.key.group
-                self._groups.classic[group_id] = ClassicGroup.from_value(group_id, parsed.value)
-                self._implied.discard(group_id)
-            elif parsed is not None:
-                if parsed.key.group not in self._groups.classic:
-                    self._implied.add(parsed.key.group)
-                self._apply(parsed, record.offset, producer_id)
+            try:
+                parsed = parse_record(record)
+            except InvalidRecord as error:
+                log.error("a record of a group is left out: %s", error)
+                continue
+            if parsed is not None:
+                self._replay(parsed, record.offset, producer_id)
+
+    def _replay(
+        self, record: GroupRecord | OtherGroupRecord, offset: Offset, producer_id: ProducerId | None
+    ) -> None:
+        if isinstance(record, OtherGroupRecord):
+            self._replay_other(record)
+        elif isinstance(record, ConsumerGroupRecord):
+            self._apply_consumer_record(record)
+            self._forget_versions(record)
+        elif isinstance(record, GroupMetadataRecord) and record.value is not None:
+            group_id = record.key.group
+            try:
+                self._groups.classic[group_id] = ClassicGroup.from_value(group_id, record.value)
+            except InvalidRecord as error:
+                log.error("a record of a group is left out: %s", error)
+                return
+            self._groups.consumer.pop(group_id, None)
+            self._implied.discard(group_id)
+        else:
+            group_id = record.key.group
+            if group_id not in self._groups.classic:
+                self._implied.add(group_id)
+            self._apply(record, offset, producer_id)
+
+    def _forget_versions(self, record: ConsumerGroupRecord) -> None:
+        """What an expression matched was found with the topics of another time: it is resolved anew."""
+        group = self._groups.consumer.get(record.group_id)
+        if record.about == CONSUMER_GROUP_REGEX and group is not None:
+            for regex, resolved in group.resolved_regexes.items():
+                group.resolved_regexes[regex] = resolved._replace(version=0)
 
     def _replay_other(self, record: OtherGroupRecord) -> None:
         if record.exists:
@@ -95,12 +167,14 @@ class GroupCoordinator:
                 self._groups.classic.pop(group_id, None)
         self._implied.clear()
         decision = self.membership.loaded(now_ms)
+        self.consumers.loaded(decision)
         decision.set_timer(CLEANUP, self._settings.offsets_retention_check_interval_ms)
         return decision
 
     def unloaded(self, now_ms: int) -> Decision:
         """The partition is another broker's. Nothing may be asked of this coordinator any more."""
         decision = self.membership.unloaded(now_ms)
+        self.consumers.unloaded(decision)
         decision.cancel_timer(CLEANUP)
         return decision
 
@@ -108,16 +182,38 @@ class GroupCoordinator:
         """The records of a decision have been appended, the first at the offset."""
         producer_id = None if decision.producer is None else decision.producer.producer_id
         for index, record in enumerate(decision.records):
-            if isinstance(record, OffsetCommitRecord) or record.value is None:
+            if isinstance(record, ConsumerGroupRecord):
+                self._apply_consumer_record(record)
+            elif isinstance(record, OffsetCommitRecord) or record.value is None:
                 self._apply(record, Offset(base_offset + index), producer_id)
 
-    def _apply(self, record: GroupRecord, record_offset: Offset, producer_id: ProducerId | None) -> None:
+    def _apply_consumer_record(self, record: ConsumerGroupRecord) -> None:
+        group_id = record.group_id
+        group = self._groups.consumer.get(group_id)
+        if record.value is None and (group is None or record.about == CONSUMER_GROUP_METADATA):
+            self._groups.consumer.pop(group_id, None)
+            return
+        if group is None:
+            group = self._groups.consumer[group_id] = ConsumerGroup(group_id)
+            if group_id in self._implied:
+                # Offsets that came before have made it a group without a protocol.
+                self._implied.discard(group_id)
+                self._groups.classic.pop(group_id, None)
+        apply_record(group, record)
+
+    def _apply(
+        self,
+        record: OffsetCommitRecord | GroupMetadataRecord,
+        record_offset: Offset,
+        producer_id: ProducerId | None,
+    ) -> None:
         if isinstance(record, GroupMetadataRecord):
             assert record.value is None
             self._groups.classic.pop(record.key.group, None)
             return
         group_id = record.key.group
-        is_known = group_id in self._groups.classic or self._groups.is_other(group_id)
+        groups = self._groups
+        is_known = group_id in groups.classic or group_id in groups.consumer or groups.is_other(group_id)
         if record.value is not None and not is_known:
             # Whoever commits without being a member makes a group without a protocol.
             self._groups.classic[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
@@ -129,23 +225,26 @@ class GroupCoordinator:
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
         """A timer is due; the shell has forgotten it."""
-        return self._clean_up(now_ms) if key == CLEANUP else self.membership.expire(key, now_ms)
+        if key == CLEANUP:
+            return self._clean_up(now_ms)
+        if key.group_id in self._groups.consumer or key.kind not in _CLASSIC_TIMERS:
+            return self.consumers.expire(key, now_ms)
+        return self.membership.expire(key, now_ms)
 
     def _clean_up(self, now_ms: int) -> Decision:
         """Forgets offsets that have expired, and groups that have neither members nor offsets."""
         decision = Decision()
         records: list[GroupRecord] = []
         delay_ms = self._settings.offsets_retention_check_interval_ms
-        for group in self._groups.classic.values():
+        groups: list[ClassicGroup | ConsumerGroup] = [
+            *self._groups.classic.values(),
+            *self._groups.consumer.values(),
+        ]
+        for group in groups:
             expired = self.offsets.expired(group, now_ms)
             records.extend(offset_tombstone(group.group_id, *partition) for partition in expired)
-            is_bare = (
-                len(expired) == len(self._store.committed(group.group_id))
-                and not self._store.has_open_transaction(group.group_id)
-                and not group.pending_join_members
-            )
-            if is_bare and group.state is GroupState.EMPTY:
-                records.append(group_tombstone(group.group_id))
+            if len(expired) == len(self._store.committed(group.group_id)) and self._may_go(group):
+                records.extend(_tombstones(group))
             if len(records) > CLEANUP_RECORDS_MAX:
                 # The order of tombstones within a group is kept: a group that is cut goes on in the next round.
                 del records[CLEANUP_RECORDS_MAX:]
@@ -155,22 +254,69 @@ class GroupCoordinator:
         decision.set_timer(CLEANUP, delay_ms)
         return decision
 
+    def _may_go(self, group: ClassicGroup | ConsumerGroup) -> bool:
+        """Whether the group is nothing but its offsets."""
+        if self._store.has_open_transaction(group.group_id):
+            return False
+        return _is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
+
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
         """Those in one of the states and of one of the types, in any case of letters; none named means any."""
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
-        if wanted_types and _GROUP_TYPE not in wanted_types:
-            return []
-        return [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=_GROUP_TYPE,
+        listed = []
+        if not wanted_types or _CLASSIC in wanted_types:
+            listed = [
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=_CLASSIC,
+                )
+                for group in self._groups.classic.values()
+            ]
+        if not wanted_types or _CONSUMER in wanted_types:
+            listed += [
+                ListedGroup(
+                    group_id=consumer_group.group_id,
+                    protocol_type=CONSUMER_PROTOCOL_TYPE,
+                    group_state=consumer_group.state.value,
+                    group_type=_CONSUMER,
+                )
+                for consumer_group in self._groups.consumer.values()
+            ]
+        return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
+
+    def group_counts(self) -> Iterable[tuple[str, str, int]]:
+        """Type and state of groups, and how many there are."""
+        classic = Counter(group.state.value for group in self._groups.classic.values())
+        consumer = Counter(group.state.value for group in self._groups.consumer.values())
+        yield from ((_CLASSIC, state, count) for state, count in classic.items())
+        yield from ((_CONSUMER, state, count) for state, count in consumer.items())
+
+    @property
+    def consumer_rebalance_count(self) -> int:
+        return self._updates.rebalance_count
+
+    @property
+    def classic_rebalance_count(self) -> int:
+        return self._rebalance.completed_count
+
+    @property
+    def offset_count(self) -> int:
+        return self._store.count()
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        group = self._groups.consumer.get(group_id)
+        if group is None:
+            is_known = group_id in self._groups.classic or self._groups.is_other(group_id)
+            what = "is not a consumer group" if is_known else "not found"
+            return DescribedConsumerGroup(
+                group_id=group_id,
+                error_code=GroupIdNotFound.code,
+                error_message=f"Group {group_id} {what}.",
             )
-            for group in self._groups.classic.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+        return describe_consumer_group(group, self._settings.consumer_assignors[0], self._groups.image)
 
     def describe_groups(self, group_ids: Iterable[str], version: int) -> list[DescribedGroup]:
         return [self._describe(group_id, version) for group_id in group_ids]
@@ -181,7 +327,8 @@ class GroupCoordinator:
             described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
             if version >= _FIRST_DESCRIBE_WITH_UNKNOWN_GROUP:
                 described.error_code = GroupIdNotFound.code
-                what = "is not a classic group" if self._groups.is_other(group_id) else "not found"
+                is_known = group_id in self._groups.consumer or self._groups.is_other(group_id)
+                what = "is not a classic group" if is_known else "not found"
                 described.error_message = f"Group {group_id} {what}."
             return described
         # Before all have agreed on a protocol, none of their metadata is the one to show.
@@ -211,14 +358,14 @@ class GroupCoordinator:
         for group_id in dict.fromkeys(group_ids):
             result = DeletableGroupResult(group_id=group_id)
             response.results.append(result)
-            group = self._groups.classic.get(group_id)
-            if self._groups.is_other(group_id) or (group is not None and group.state is not GroupState.EMPTY):
+            group = self._groups.classic.get(group_id) or self._groups.consumer.get(group_id)
+            if self._groups.is_other(group_id) or (group is not None and not _is_empty(group)):
                 result.error_code = NonEmptyGroup.code
             elif group is None:
                 result.error_code = GroupIdNotFound.code
             else:
                 records.extend(self.offsets.tombstones(group_id))
-                records.append(group_tombstone(group_id))
+                records.extend(_tombstones(group))
         if records:
             decision.append(records, partial(self._groups_deleted, caller, response))
         else:
@@ -234,3 +381,13 @@ class GroupCoordinator:
                 result.error_code = code_of_failed_append(error)
         decision.reply(caller, response)
         return decision
+
+
+def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:
+    return group.state in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
+
+
+def _tombstones(group: ClassicGroup | ConsumerGroup) -> list[GroupRecord]:
+    if isinstance(group, ClassicGroup):
+        return [group_tombstone(group.group_id)]
+    return [*consumer_group_tombstones(group)]

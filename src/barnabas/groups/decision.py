@@ -53,7 +53,7 @@ class TimerKind(enum.Enum):
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
-    # Of a member of a consumer group: to give up what it must; to join and sync again, if it speaks the classic protocol.
+    # Of a member of a consumer group: to give up what it must, or to join and sync if it speaks the classic protocol.
     REVOCATION = "revocation"
     MEMBER_JOIN = "member join"
     MEMBER_SYNC = "member sync"

@@ -7,6 +7,8 @@ SyncGroup parks until the leader's assignment is stored. Heartbeats, and parked 
   leaves no member behind. From version 9 a leader that only came back is told to skip the assignment.
 - A static member that comes back takes the place of its former self, whose requests are fenced. In a stable group
   nothing else happens, unless it would change the protocol.
+- A group that has members of the new protocol is theirs: see `classic_members`. One that is empty becomes a classic
+  group when a member of this protocol joins.
 - Cooperative rebalancing is the members' own affair: it is in metadata and assignments, which nobody reads here.
 """
 
@@ -31,6 +33,9 @@ from barnabas.errors import (
     UnknownServerError,
 )
 from barnabas.groups.classic_group import ClassicGroup, GroupState, Member, protocols_by_name
+from barnabas.groups.classic_members import ClassicMembers
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.consumer_records import consumer_group_tombstones
 from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.rebalance import (
@@ -44,6 +49,7 @@ from barnabas.groups.rebalance import (
     session_timer,
     sync_response,
 )
+from barnabas.groups.records import GroupRecord
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
@@ -61,11 +67,17 @@ _FIRST_LEAVE_OF_MANY = 3
 
 class Membership:
     def __init__(
-        self, groups: GroupTable, settings: GroupSettings, rebalance: Rebalance, new_uuid: Callable[[], str]
+        self,
+        groups: GroupTable,
+        settings: GroupSettings,
+        rebalance: Rebalance,
+        consumer_groups: ClassicMembers,
+        new_uuid: Callable[[], str],
     ) -> None:
         self._groups = groups
         self._settings = settings
         self._rebalance = rebalance
+        self._consumer_groups = consumer_groups
         self._new_uuid = new_uuid
 
     def join(self, caller: Caller, request: JoinGroupRequest, now_ms: int) -> Decision:
@@ -94,6 +106,10 @@ class Membership:
             request.rebalance_timeout_ms = request.session_timeout_ms
         if self._groups.is_other(request.group_id):
             raise InconsistentGroupProtocol(f"{request.group_id} is no classic group")
+        consumer_group = self._groups.consumer.get(request.group_id)
+        if consumer_group is not None and consumer_group.members:
+            self._consumer_groups.join(decision, caller, request, consumer_group, now_ms)
+            return
         group = self._groups.classic.get(request.group_id)
         is_new_group = group is None
         if group is None:
@@ -114,8 +130,12 @@ class Membership:
             self._add_member(decision, caller, request, protocols, group, request.member_id, now_ms)
         else:
             self._rejoin(decision, caller, request, protocols, group, now_ms)
-        if is_new_group and not decision.records:
-            decision.append([group.to_empty_record()], partial(self._group_stored, group))
+        if is_new_group:
+            records: list[GroupRecord] = [group.to_empty_record()]
+            if consumer_group is not None:
+                del self._groups.consumer[request.group_id]
+                records = [*consumer_group_tombstones(consumer_group), *records]
+            decision.append(records, partial(self._group_stored, group, consumer_group))
 
     def _make_room(self, decision: Decision, group: ClassicGroup, member_id: str) -> None:
         member = group.members.get(member_id)
@@ -136,12 +156,20 @@ class Membership:
                 remove_pending_member(decision, group, member_id)
             raise GroupMaxSizeReached(f"{group.group_id} has {len(group.members)} members")
 
-    def _group_stored(self, group: ClassicGroup, error: KafkaError | None, now_ms: int) -> Decision:
+    def _group_stored(
+        self,
+        group: ClassicGroup,
+        consumer_group: ConsumerGroup | None,
+        error: KafkaError | None,
+        now_ms: int,
+    ) -> Decision:
         decision = Decision()
         still_new = group.generation_id == 0 and self._groups.classic.get(group.group_id) is group
         if error is not None and still_new:
             bury(decision, group, code_of_failed_append(error), now_ms)
             del self._groups.classic[group.group_id]
+            if consumer_group is not None:
+                self._groups.consumer[group.group_id] = consumer_group
         return decision
 
     def _join_new(
@@ -322,6 +350,10 @@ class Membership:
         return decision
 
     def _sync(self, decision: Decision, caller: Caller, request: SyncGroupRequest, now_ms: int) -> None:
+        consumer_group = self._groups.consumer.get(request.group_id)
+        if consumer_group is not None:
+            self._consumer_groups.sync(decision, caller, request, consumer_group)
+            return
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
@@ -350,23 +382,33 @@ class Membership:
     def heartbeat(self, caller: Caller, request: HeartbeatRequest, now_ms: int) -> Decision:
         decision = Decision()
         code = NONE
+        consumer_group = self._groups.consumer.get(request.group_id)
         try:
-            group = self._group_of_member(request.group_id)
-            member = group.validate_member(request.member_id, request.group_instance_id)
-            if request.generation_id != group.generation_id:
-                raise IllegalGeneration(f"{request.generation_id}, not {group.generation_id}")
-            decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
-            if group.state is GroupState.PREPARING_REBALANCE:
-                code = RebalanceInProgress.code
+            if consumer_group is not None:
+                code = self._consumer_groups.heartbeat(decision, request, consumer_group)
+            else:
+                code = self._heartbeat(decision, request)
         except KafkaError as error:
             code = error.code
         decision.reply(caller, HeartbeatResponse(error_code=code))
         return decision
 
+    def _heartbeat(self, decision: Decision, request: HeartbeatRequest) -> int:
+        group = self._group_of_member(request.group_id)
+        member = group.validate_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation_id:
+            raise IllegalGeneration(f"{request.generation_id}, not {group.generation_id}")
+        decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
+        return RebalanceInProgress.code if group.state is GroupState.PREPARING_REBALANCE else NONE
+
     def leave(self, caller: Caller, request: LeaveGroupRequest, now_ms: int) -> Decision:
         decision = Decision()
         has_many = caller.version >= _FIRST_LEAVE_OF_MANY
         members = request.members if has_many else [MemberIdentity(member_id=request.member_id)]
+        consumer_group = self._groups.consumer.get(request.group_id)
+        if consumer_group is not None:
+            self._consumer_groups.leave(decision, caller, members, consumer_group, now_ms)
+            return decision
         response = LeaveGroupResponse()
         if not request.group_id:
             response.error_code = InvalidGroupId.code

@@ -55,6 +55,9 @@ class OffsetStore:
     def group_ids(self) -> list[str]:
         return list(dict.fromkeys((*self._committed, *self._producers)))
 
+    def count(self) -> int:
+        return sum(map(len, self._committed.values()))
+
     def apply(
         self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId | None
     ) -> None:

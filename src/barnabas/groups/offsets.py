@@ -28,6 +28,7 @@ from barnabas.errors import (
     UnstableOffsetCommit,
 )
 from barnabas.groups.classic_group import NO_STATE_TIMESTAMP, ClassicGroup, GroupState
+from barnabas.groups.consumer_group import CommitRule, ConsumerGroup
 from barnabas.groups.decision import Caller, Decision, Producer, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.offset_store import OffsetStore, StoredOffset
@@ -82,14 +83,14 @@ class Offsets:
         decision = Decision()
         try:
             group = self._group_to_commit_to(request.group_id, request.generation_id_or_member_epoch)
-            if group is not None:
-                _validate_commit(
-                    group,
-                    request.member_id,
-                    request.group_instance_id,
-                    request.generation_id_or_member_epoch,
-                    is_transactional=False,
-                )
+            rule = _validate_commit(
+                group,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                caller.version,
+                is_transactional=False,
+            )
         except GroupIdNotFound as unknown:
             is_known_error = caller.version >= _FIRST_COMMIT_WITH_UNKNOWN_GROUP
             decision.reply(
@@ -99,7 +100,10 @@ class Offsets:
         except KafkaError as error:
             decision.reply(caller, commit_error(request, error.code))
             return decision
-        if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        if isinstance(group, ClassicGroup) and group.state in (
+            GroupState.STABLE,
+            GroupState.PREPARING_REBALANCE,
+        ):
             member = group.members[request.member_id]
             decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
         expire_timestamp = NO_EXPIRY
@@ -113,6 +117,10 @@ class Offsets:
             for asked in topic.partitions:
                 answer = OffsetCommitResponsePartition(partition_index=asked.partition_index)
                 answers.partitions.append(answer)
+                if rule is not None:
+                    answer.error_code = self._broken_rule(rule, topic.name, asked.partition_index)
+                    if answer.error_code != NONE:
+                        continue
                 if self._is_too_large(asked.committed_metadata):
                     answer.error_code = OffsetMetadataTooLarge.code
                     continue
@@ -139,14 +147,14 @@ class Offsets:
             if not request.group_id:
                 raise InvalidGroupId
             group = self._group_to_commit_to(request.group_id, request.generation_id)
-            if group is not None:
-                _validate_commit(
-                    group,
-                    request.member_id,
-                    request.group_instance_id,
-                    request.generation_id,
-                    is_transactional=True,
-                )
+            rule = _validate_commit(
+                group,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                caller.version,
+                is_transactional=True,
+            )
         except GroupIdNotFound:
             decision.reply(caller, txn_commit_error(request, IllegalGeneration.code))
             return decision
@@ -161,6 +169,10 @@ class Offsets:
             for asked in topic.partitions:
                 answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
                 answers.partitions.append(answer)
+                if rule is not None:
+                    answer.error_code = self._broken_rule(rule, topic.name, asked.partition_index)
+                    if answer.error_code != NONE:
+                        continue
                 if self._is_too_large(asked.committed_metadata):
                     answer.error_code = OffsetMetadataTooLarge.code
                     continue
@@ -179,14 +191,18 @@ class Offsets:
         )
         return decision
 
-    def _group_to_commit_to(self, group_id: str, generation_id: int) -> ClassicGroup | None:
+    def _group_to_commit_to(self, group_id: str, generation_id: int) -> ClassicGroup | ConsumerGroup | None:
         """None if the commit is to make the group."""
         if self._groups.is_other(group_id):
-            raise UnknownMemberId(f"{group_id} is no classic group")
-        group = self._groups.classic.get(group_id)
+            raise UnknownMemberId(f"{group_id} is of a protocol that is not spoken here")
+        group = self._groups.classic.get(group_id) or self._groups.consumer.get(group_id)
         if group is None and generation_id >= 0:
             raise GroupIdNotFound(group_id)
         return group
+
+    def _broken_rule(self, rule: CommitRule, topic: str, partition: int) -> int:
+        found = self._groups.image.topics.get(topic)
+        return rule.error_code(None if found is None else found.id, partition)
 
     def _is_too_large(self, metadata: str | None) -> bool:
         limit = self._settings.offset_metadata_max_bytes
@@ -196,7 +212,13 @@ class Offsets:
         return len(metadata) + sum(character > _LAST_OF_BASIC_PLANE for character in metadata) > limit
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """What is committed, of all partitions if none are named; -1 where nothing is."""
+        """What is committed, of all partitions if none are named; -1 where nothing is.
+
+        Raises for a member that is none of the group, or not of this epoch.
+        """
+        group = self._groups.consumer.get(request.group_id)
+        if group is not None:
+            group.validate_fetch(request.member_id, request.member_epoch)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
         committed = self._store.committed(request.group_id)
         topics = request.topics
@@ -234,10 +256,14 @@ class Offsets:
                 raise InvalidGroupId
             if self._groups.is_other(request.group_id):
                 raise NonEmptyGroup(request.group_id)
-            group = self._groups.classic.get(request.group_id)
+            group = self._groups.classic.get(request.group_id) or self._groups.consumer.get(request.group_id)
             if group is None:
                 raise GroupIdNotFound(request.group_id)
-            if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            if (
+                isinstance(group, ClassicGroup)
+                and group.state is not GroupState.EMPTY
+                and not group.uses_consumer_protocol
+            ):
                 # What its members read is in metadata that only they understand.
                 raise NonEmptyGroup(request.group_id)
         except KafkaError as error:
@@ -287,7 +313,7 @@ class Offsets:
             for topic, partition in self._store.partitions(group_id)
         ]
 
-    def expired(self, group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
+    def expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         return [
             partition
             for partition, stored in self._store.committed(group.group_id).items()
@@ -295,10 +321,17 @@ class Offsets:
         ]
 
     def _is_expired(
-        self, group: ClassicGroup, partition: TopicPartition, stored: StoredOffset, now_ms: int
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        partition: TopicPartition,
+        stored: StoredOffset,
+        now_ms: int,
     ) -> bool:
         since_ms = stored.value.commit_timestamp
-        if group.protocol_type is not None:
+        if isinstance(group, ConsumerGroup):
+            if group.is_subscribed_to(partition.topic):
+                return False
+        elif group.protocol_type is not None:
             if group.state is GroupState.EMPTY:
                 if group.state_timestamp_ms != NO_STATE_TIMESTAMP:
                     since_ms = max(since_ms, group.state_timestamp_ms)
@@ -316,15 +349,21 @@ class Offsets:
 
 
 def _validate_commit(
-    group: ClassicGroup,
+    group: ClassicGroup | ConsumerGroup | None,
     member_id: str,
     group_instance_id: str | None,
     generation_id: int,
+    version: int,
     *,
     is_transactional: bool,
-) -> None:
-    if generation_id < 0 and group.state is GroupState.EMPTY:
-        return
+) -> CommitRule | None:
+    """Raises if the whole commit is refused; else what each partition has to stand, if anything."""
+    if isinstance(group, ConsumerGroup):
+        return group.validate_commit(
+            member_id, group_instance_id, generation_id, version, is_transactional=is_transactional
+        )
+    if group is None or (generation_id < 0 and group.state is GroupState.EMPTY):
+        return None
     if generation_id >= 0 or member_id or group_instance_id is not None:
         group.validate_member(member_id, group_instance_id)
         if generation_id != group.generation_id:
@@ -334,6 +373,7 @@ def _validate_commit(
     # Older transactional producers do not say for which member they commit, so the state does not matter to them.
     if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
         raise RebalanceInProgress
+    return None
 
 
 def _commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> OffsetCommitRecord:

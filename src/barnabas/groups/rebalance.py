@@ -105,10 +105,11 @@ def bury(decision: Decision, group: ClassicGroup, code: int, now_ms: int) -> Non
 
 
 class Rebalance:
-    __slots__ = ("_settings",)
+    __slots__ = ("_settings", "completed_count")
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
+        self.completed_count = 0
 
     def prepare_or_complete(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
         if group.can_rebalance:
@@ -171,6 +172,7 @@ class Rebalance:
             decision.set_timer(join_timer(group), group.rebalance_timeout_ms)
             return
         group.start_next_generation(now_ms)
+        self.completed_count += 1
         if not group.members:
             # If this is lost the members of the last generation come back when it is loaded, and time out.
             decision.append([group.to_record({})])

@@ -4,7 +4,8 @@
     value  int16 version          | the message in that version; null to forget what the key is about
 
 Both are named by the key: 1 (before, 0) an offset that a group has committed for a partition, 2 a classic group with
-its members, 3, 11 and 17 the epoch of a group of another protocol. The other keys are parts of such groups.
+its members; `consumer_records` has those of consumer groups. 11 and 17 are the epochs of groups of other protocols,
+which are left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from barnabas.errors import InvalidRecord
+from barnabas.groups.consumer_records import (
+    CONSUMER_GROUP_KEYS,
+    ConsumerGroupRecord,
+    parse_consumer_record,
+)
 from barnabas.protocol.codec import decode, decode_prefix, encode
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.group_metadata_key import GroupMetadataKey
@@ -30,8 +36,8 @@ assert _TYPE.size == 2
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
-# The key whose value exists as long as the group does, for each protocol but the classic one.
-GROUP_TYPE_OF_KEY: Final = {3: "consumer", 11: "share", 17: "streams"}
+# The key whose value exists as long as the group does, for protocols that are not spoken here.
+GROUP_TYPE_OF_KEY: Final = {11: "share", 17: "streams"}
 
 _KEY_VERSION: Final = 0
 _GROUP_METADATA_VERSION: Final = 3
@@ -83,7 +89,7 @@ class OtherGroupRecord:
     exists: bool
 
 
-GroupRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+GroupRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
 
 
 def parse_record(record: Record) -> GroupRecord | OtherGroupRecord | None:
@@ -102,6 +108,8 @@ def parse_record(record: Record) -> GroupRecord | OtherGroupRecord | None:
         if about == GROUP_METADATA:
             group_key = decode(GroupMetadataKey, key, _KEY_VERSION, _TYPE.size)
             return GroupMetadataRecord(group_key, _parse_group_metadata(record))
+        if about in CONSUMER_GROUP_KEYS:
+            return parse_consumer_record(about, record)
         group_type = GROUP_TYPE_OF_KEY.get(about)
         if group_type is None:
             return None

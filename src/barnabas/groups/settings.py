@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _DAY_MS = 24 * 60 * 60 * 1_000
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +20,23 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * _DAY_MS
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
+    # Which protocols there are; a group of another is as good as none.
+    rebalance_protocols: frozenset[str] = frozenset({CLASSIC, CONSUMER})
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    # The first is taken where members do not ask for one.
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_regex_refresh_interval_ms: int = 600_000
+    can_upgrade: bool = True
+    can_downgrade: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOverrides:
+    """What one group has settings of its own for."""
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    assignment_interval_ms: int | None = None

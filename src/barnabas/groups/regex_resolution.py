@@ -1,0 +1,68 @@
+"""Which topics match a regular expression that members subscribe to.
+
+Expressions are RE2's, which take time in proportion to the text however they are written: a client's expression cannot
+stall the broker. Still there may be many topics, so they are matched some at a time, with a timer in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from barnabas.errors import InvalidRegularExpression
+from barnabas.groups.consumer_group import ResolvedRegex
+from barnabas.groups.topics import Topics
+
+# About a millisecond's work.
+MATCHES_AT_ONCE: Final = 150
+PAUSE_MS: Final = 1
+_COMPILED_MAX: Final = 256
+
+
+@lru_cache(_COMPILED_MAX)
+def compile_regex(regex: str) -> Any:
+    """Raises InvalidRegularExpression. The library is loaded when the first expression comes."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else error.args[0]
+        raise InvalidRegularExpression(
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
+        ) from None
+
+
+class RegexResolution:
+    """All expressions of a group against all topics there were when it began."""
+
+    def __init__(self, regexes: Iterable[str], image: Topics, version: int) -> None:
+        self._version = version
+        self._names = list(image.topics)
+        self._left = [(regex, compile_regex(regex)) for regex in regexes]
+        self._matched: dict[str, set[str]] = {regex: set() for regex, _ in self._left}
+        self._position = 0
+
+    def advance(self) -> bool:
+        """Does a part of the work; whether it was the last."""
+        budget = MATCHES_AT_ONCE
+        while self._left and budget > 0:
+            regex, pattern = self._left[-1]
+            names = self._names[self._position : self._position + budget]
+            self._matched[regex].update(name for name in names if pattern.fullmatch(name))
+            budget -= max(len(names), 1)
+            self._position += len(names)
+            if self._position >= len(self._names):
+                self._left.pop()
+                self._position = 0
+        return not self._left
+
+    def result(self, now_ms: int) -> dict[str, ResolvedRegex]:
+        return {
+            regex: ResolvedRegex(frozenset(topics), self._version, now_ms)
+            for regex, topics in self._matched.items()
+        }
