@@ -19,6 +19,8 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    # Level 1: groups whose members the broker assigns (KIP-848).
+    Feature("group.version", 0, 1),
     # Level 2: partitions are added by writing to them, and each transaction has an epoch of its own (KIP-890).
     Feature("transaction.version", 0, 2),
 )
