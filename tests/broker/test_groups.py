@@ -493,7 +493,7 @@ def test_a_commit_waits_for_the_replicas(tmp_path: Path, is_in_time: bool) -> No
         async def remove_it() -> None:
             assert partition.log is not None
             partition.in_sync = in_sync
-            partition._advance_high_watermark(partition.log)
+            partition.log.advance_high_watermark(partition.log.log_end_offset)
             broker.server.broker.replicas._note_change(partition)
 
         broker.call(add_a_replica_that_lags)

@@ -28,7 +28,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def echo(connection: Connection, request: bytes) -> None:
-    connection.reply(frame(request))
+    connection.reply([frame(request)])
 
 
 @contextlib.asynccontextmanager
@@ -118,7 +118,7 @@ def test_one_request_at_a_time_and_later_replies() -> None:
                 [(connection, request)] = waiting
                 assert request == expected
                 waiting.clear()
-                connection.reply(frame(request))
+                connection.reply([frame(request)])
                 assert await read_frame(reader) == expected
             await closing(writer)
 
@@ -131,7 +131,7 @@ def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
             if request == b"quiet":
                 connection.reply()
             else:
-                connection.reply(frame(request))
+                connection.reply([frame(request)])
 
         async with serving(handle) as (_, listener):
             reader, writer = await connect(listener)
@@ -150,7 +150,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
         def answer_at_length(connection: Connection, _: bytes) -> None:
             nonlocal handled, pending
             handled += 1
-            connection.reply(frame(bytes(100_000)))
+            connection.reply([frame(bytes(100_000))])
             pending = max(pending, connection.pending_bytes)
 
         async with serving(answer_at_length) as (_, listener):
@@ -185,7 +185,7 @@ def test_a_slice_of_a_file_goes_out_between_bytes(tmp_path: Path) -> None:
         def send_slice(connection: Connection, request: bytes) -> None:
             position, size = struct.unpack(">ii", request)
             part = FileSlice(PlainFile(path), position, size)
-            connection.reply(struct.pack(">i", size + 2) + b"<", part, b">")
+            connection.reply([struct.pack(">i", size + 2) + b"<", part, b">"])
 
         async with serving(send_slice) as (_, listener):
             reader, writer = await connect(listener)
@@ -204,7 +204,7 @@ def test_cold_parts_of_a_file_are_read_off_the_loop(tmp_path: Path) -> None:
 
     async def test() -> None:
         def send_slice(connection: Connection, _: bytes) -> None:
-            connection.reply(struct.pack(">i", len(content)), FileSlice(PlainFile(path), 0, len(content)))
+            connection.reply([struct.pack(">i", len(content)), FileSlice(PlainFile(path), 0, len(content))])
 
         async with serving(send_slice) as (connections, listener):
             probed: list[tuple[int, int]] = []
@@ -233,7 +233,7 @@ def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(
         def send_slice(connection: Connection, _: bytes) -> None:
             file = PlainFile(path)
             os.ftruncate(file.fileno(), 400)
-            connection.reply(struct.pack(">i", 1_000), FileSlice(file, 0, 1_000))
+            connection.reply([struct.pack(">i", 1_000), FileSlice(file, 0, 1_000)])
 
         async with serving(send_slice) as (_, listener):
             reader, writer = await connect(listener)
@@ -253,7 +253,7 @@ def test_a_request_that_fails_closes_its_connection_and_no_other(
         def handle(connection: Connection, request: bytes) -> None:
             if request == b"bad":
                 raise fault
-            connection.reply(frame(request))
+            connection.reply([frame(request)])
 
         async with serving(handle) as (connections, listener):
             good_reader, good_writer = await connect(listener)
@@ -293,7 +293,7 @@ def test_a_throttled_connection_is_answered_but_not_read_from() -> None:
 
         def handle(connection: Connection, request: bytes) -> None:
             handled_s.append(loop.time())
-            connection.reply(frame(request), delay_s=0.05)
+            connection.reply([frame(request)], delay_s=0.05)
 
         async with serving(handle) as (_, listener):
             reader, writer = await connect(listener)
@@ -351,7 +351,7 @@ def test_idle_connections_are_closed_and_those_that_wait_for_us_are_not() -> Non
             await until(lambda: bool(parked))
             assert await idle_reader.read(-1) == b""
             await until(lambda: len(connections) == 1)
-            parked[0].reply(frame(b"still here"))
+            parked[0].reply([frame(b"still here")])
             assert await read_frame(reader) == b"still here"
             await closing(idle_writer, writer)
 
@@ -366,7 +366,7 @@ def test_a_reply_to_a_connection_that_is_gone_is_dropped() -> None:
             writer.write(frame(b"park me"))
             await until(lambda: bool(parked))
             parked[0].close()
-            parked[0].reply(frame(b"too late"))
+            parked[0].reply([frame(b"too late")])
             assert len(connections) == 0
             await closing(writer)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be
 
 from barnabas.broker.quotas import REQUEST_PERCENTAGE, Quotas
 from barnabas.broker.rates import WINDOW_MS
@@ -19,10 +20,6 @@ from barnabas.protocol.message import Message
 
 # What a quota on time can cost at once: a window of the rate.
 MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
-
-RESPONSE_HEADER_V0: Final = Struct(">ii")
-# Correlation id and no tagged fields.
-RESPONSE_HEADER_V1: Final = Struct(">iib")
 
 
 class ClientSession:
@@ -150,17 +147,22 @@ class Exchange:
         for part in parts:
             figures.response_bytes.value += len(part)
         self._finish()
-        self.connection.reply(*parts, delay_s=self.throttle_ms / 1_000)
+        self.connection.reply(parts, self.throttle_ms / 1_000)
 
     def respond_nothing(self) -> None:
         """For requests that want no answer (Produce with acks=0)."""
         self._finish()
-        self.connection.reply(delay_s=self.throttle_ms / 1_000)
+        self.connection.reply((), self.throttle_ms / 1_000)
 
     def _finish(self) -> None:
         self.figures.times_s.observe((self.clock.monotonic_ns() - self.started_ns) / 1e9)
 
     def _header(self, body_bytes: int) -> bytes:
-        if self.api.response_header_version(self.version) == 0:
-            return RESPONSE_HEADER_V0.pack(4 + body_bytes, self.correlation_id)
-        return RESPONSE_HEADER_V1.pack(5 + body_bytes, self.correlation_id, 0)
+        """Size, correlation id and, from version 1 on, no tagged fields."""
+        has_tags = self.api.response_header_version(self.version) > 0
+        out = BytesWriter()
+        write_i32_be(out, (5 if has_tags else 4) + body_bytes)
+        write_i32_be(out, self.correlation_id)
+        if has_tags:
+            out.append(0)
+        return out.getvalue()

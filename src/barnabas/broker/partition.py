@@ -91,7 +91,8 @@ class Partition:
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         log.assign_epoch(self.leader_epoch, log.log_end_offset)
-        self._advance_high_watermark(log)
+        if self._is_alone:
+            log.advance_high_watermark(log.log_end_offset)
 
     def leader_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
         """The log, for whoever has to ask the leader and may have told which epoch it believes in."""
@@ -153,8 +154,8 @@ class Partition:
             origin=origin,
             verification_guard=verification_guard,
             transaction_version=transaction_version,
+            is_alone=self._is_alone,
         )
-        self._advance_high_watermark(log)
         self._on_change(self)
         return info
 
@@ -169,6 +170,7 @@ class Partition:
         """The highest start of the log that every replica has reached: here there is one replica."""
         return self.leader_log().log_start_offset
 
-    def _advance_high_watermark(self, log: PartitionLog) -> None:
-        if self.in_sync == (self._broker_id,):
-            log.advance_high_watermark(log.log_end_offset)
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nobody else is in sync: the high watermark then follows the end of the log."""
+        return len(self.in_sync) == 1 and self.in_sync[0] == self._broker_id

@@ -53,7 +53,8 @@ class ReplicaManager:
         self._make_log = make_log
         self._executor = executor
         self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
-        self._partitions: dict[TopicPartition, Partition] = {}
+        # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._changed: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -63,7 +64,7 @@ class ReplicaManager:
         return len(self._partitions)
 
     def partition(self, topic: str, index: int) -> Partition:
-        found = self._partitions.get(TopicPartition(topic, index))
+        found = self._partitions.get((topic, index))
         if found is None:
             raise UnknownTopicOrPartition(f"this broker has no partition {index} of a topic {topic!r}")
         return found

@@ -182,17 +182,19 @@ class PartitionLog(LogView):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: int = NO_GUARD,
         transaction_version: int = 0,
+        is_alone: bool = False,
     ) -> AppendInfo:
         """Checks the records, gives them offsets, epoch and perhaps time (in place, if that is possible), writes them.
 
         Raises Kafka's error for what must not be written, and then the log is unchanged. The transaction version is
-        that of the transaction which a marker ends.
+        that of the transaction which a marker ends. What a leader writes that is alone in sync is committed at once.
         """
         with self._guard:
+            now_ms = self._clock.now_ms()
             validated = validate_records(
                 records,
                 base_offset=Offset(self._local.end.offset),
-                now_ms=self._clock.now_ms(),
+                now_ms=now_ms,
                 leader_epoch=LeaderEpoch(leader_epoch),
                 policy=self._policy,
                 origin=origin,
@@ -214,8 +216,11 @@ class PartitionLog(LogView):
                 origin,
                 verification_guard,
                 transaction_version,
+                now_ms,
                 validated.head,
             )
+            if is_alone:
+                self._raise_high_watermark(self._local.end.offset)
             return info
 
     def append_as_follower(self, records: Data) -> AppendInfo:
@@ -249,7 +254,9 @@ class PartitionLog(LogView):
                     first_offset,
                     analyzed.last_offset,
                 )
-            self._append(records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD, 0)
+            self._append(
+                records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD, 0, self._clock.now_ms()
+            )
             return info
 
     def _append(
@@ -260,6 +267,7 @@ class PartitionLog(LogView):
         origin: AppendOrigin,
         verification_guard: int,
         transaction_version: int,
+        now_ms: int,
         head: bytes = b"",
     ) -> None:
         local = self._local
@@ -292,7 +300,7 @@ class PartitionLog(LogView):
             elif header.partition_leader_epoch >= 0:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         last_offset = headers[-1].last_offset
-        if local.must_roll(size_bytes, last_offset, info.max_timestamp, self._clock.now_ms()):
+        if local.must_roll(size_bytes, last_offset, info.max_timestamp, now_ms):
             self.roll(self._roll_offset(headers))
         segment = local.append(data, headers, head)
         if changes is not None:
@@ -336,11 +344,14 @@ class PartitionLog(LogView):
     def advance_high_watermark(self, candidate: int) -> bool:
         """Raises the high watermark, if the candidate is higher."""
         with self._guard:
-            if candidate <= self._high_watermark:
-                return False
-            assert candidate <= self._local.end.offset, (candidate, self._local.end.offset)
-            self._set_high_watermark(candidate)
-            return True
+            return self._raise_high_watermark(candidate)
+
+    def _raise_high_watermark(self, candidate: int) -> bool:
+        if candidate <= self._high_watermark:
+            return False
+        assert candidate <= self._local.end.offset, (candidate, self._local.end.offset)
+        self._set_high_watermark(candidate)
+        return True
 
     def update_high_watermark(self, offset: int) -> Offset:
         """Sets what a leader says, or a checkpoint, as far as it lies within the log."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 
 
@@ -26,7 +25,13 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
+        # Most figures are small, and so are the indexes of their buckets.
+        index = 0
+        for bound in self._bounds:
+            if value <= bound:
+                break
+            index += 1
+        self._counts[index] += 1
         self.total += value
 
     @property

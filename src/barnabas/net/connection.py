@@ -14,7 +14,7 @@ import contextlib
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
@@ -103,7 +103,7 @@ class Connection:
         """Whether nothing has moved since that time of the loop; who waits for an answer of ours is not idle."""
         return self.last_active_s < time_s and not (self._is_awaiting_reply or self._is_cold or self._resume)
 
-    def reply(self, *parts: Part, delay_s: float = 0.0) -> None:
+    def reply(self, parts: Sequence[Part] = (), delay_s: float = 0.0) -> None:
         """Answers the request under way. With a delay, the connection is not read from for that long (a throttle)."""
         if self.is_closed:
             return

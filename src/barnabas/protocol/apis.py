@@ -5,7 +5,7 @@ Everything about an API is found from its row: the message types and the version
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.errors import InvalidRequest
 from barnabas.protocol.messages import message_class
@@ -14,14 +14,22 @@ _API_VERSIONS_KEY: Final = 18
 _CONTROLLED_SHUTDOWN_KEY: Final = 7
 
 
-class Api(NamedTuple):
+class Api:
     """Versions are those of the schemas, both inclusive: what we can read and write, not what a broker offers."""
 
-    key: int
-    name: str
-    first_version: int
-    last_version: int
-    first_flexible_version: int | None
+    __slots__ = ("first_flexible_version", "first_version", "key", "last_version", "name")
+
+    def __init__(
+        self, key: int, name: str, first_version: int, last_version: int, first_flexible_version: int | None
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.first_version = first_version
+        self.last_version = last_version
+        self.first_flexible_version = first_flexible_version
+
+    def __repr__(self) -> str:
+        return f"Api({self.name})"
 
     def has_version(self, version: int) -> bool:
         return self.first_version <= version <= self.last_version

@@ -9,8 +9,9 @@ A response does not say what it is: whoever sent the request remembers its API a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final
+
+from librt.strings import read_i16_be
 
 from barnabas.errors import UnsupportedVersion
 from barnabas.protocol.apis import Api, api_for_key
@@ -21,8 +22,8 @@ from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.messages.response_header import ResponseHeader
 
 # What tells the version of the header itself: API key and version, then the correlation id.
-_HEADER_START: Final = Struct(">hhi")
-assert _HEADER_START.size == 8
+_HEADER_START_BYTES: Final = 8
+_VERSION_POSITION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,13 @@ def decode_request(frame: Buffer) -> Request:
 
 def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     """The API, the header and the position of the body, in whatever version the request is."""
-    if len(frame) < _HEADER_START.size:
+    if len(frame) < _HEADER_START_BYTES:
         raise DecodeError(
-            "RequestHeader", 0, "", 0, f"{_HEADER_START.size} bytes needed, there are {len(frame)}"
+            "RequestHeader", 0, "", 0, f"{_HEADER_START_BYTES} bytes needed, there are {len(frame)}"
         )
-    key, version, _ = _HEADER_START.unpack_from(frame)
-    api = api_for_key(key)
+    start = frame if isinstance(frame, bytes) else bytes(frame[:_HEADER_START_BYTES])
+    version = read_i16_be(start, _VERSION_POSITION)
+    api = api_for_key(read_i16_be(start, 0))
     header, position = decode_prefix(RequestHeader, frame, api.request_header_version(version))
     return api, header, position
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from mypy_extensions import i64
+
 from barnabas.errors import CorruptMessage, UnsupportedCompressionType
 from barnabas.model import (
     NO_LEADER_EPOCH,
@@ -25,26 +28,35 @@ from barnabas.model import (
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.layout import (
     ATTRIBUTES_POSITION,
-    BATCH_HEADER,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
     BATCH_HEADER_BYTES,
     COMPRESSION_MASK,
     CONTROL_BIT,
+    CRC_POSITION,
     DELETE_HORIZON_BIT,
     HEADER_UP_TO_MAGIC_BYTES,
     INT32,
     INT32_MAX,
+    LAST_OFFSET_DELTA_POSITION,
+    LEADER_EPOCH_POSITION,
     LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_TIMESTAMP_POSITION,
     MESSAGE_HEADER_V0,
     MESSAGE_HEADER_V1,
     MESSAGE_OVERHEAD_V0_BYTES,
     MESSAGE_OVERHEAD_V1_BYTES,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    UINT32_MAX,
     CompressionType,
     TimestampType,
 )
@@ -197,26 +209,26 @@ def parse_header(data: bytes | bytearray | memoryview, position: int = 0) -> Bat
     if magic == MAGIC_V2:
         if available < BATCH_HEADER_BYTES:
             raise CorruptRecord(f"the batch header at position {position} has only {available} bytes")
-        fields = BATCH_HEADER.unpack_from(data, position)
-        size_bytes: int = fields[1] + LOG_OVERHEAD_BYTES
+        head = bytes(data[position : position + BATCH_HEADER_BYTES])
+        size_bytes = read_i32_be(head, LENGTH_POSITION) + LOG_OVERHEAD_BYTES
         if size_bytes < BATCH_HEADER_BYTES:
             raise CorruptRecord(
                 f"size {size_bytes} of the batch at position {position} is below that of its header"
             )
         return BatchHeader(
-            fields[0],
+            Offset(read_i64_be(head, 0)),
             size_bytes,
-            fields[2],
+            LeaderEpoch(read_i32_be(head, LEADER_EPOCH_POSITION)),
             MAGIC_V2,
-            fields[4],
-            fields[5],
-            fields[6],
-            fields[7],
-            fields[8],
-            fields[9],
-            fields[10],
-            fields[11],
-            fields[12],
+            i64(read_i32_be(head, CRC_POSITION)) & UINT32_MAX,
+            read_i16_be(head, ATTRIBUTES_POSITION),
+            read_i32_be(head, LAST_OFFSET_DELTA_POSITION),
+            TimestampMs(read_i64_be(head, BASE_TIMESTAMP_POSITION)),
+            TimestampMs(read_i64_be(head, MAX_TIMESTAMP_POSITION)),
+            ProducerId(read_i64_be(head, PRODUCER_ID_POSITION)),
+            ProducerEpoch(read_i16_be(head, PRODUCER_EPOCH_POSITION)),
+            read_i32_be(head, BASE_SEQUENCE_POSITION),
+            read_i32_be(head, RECORD_COUNT_POSITION),
         )
     if magic > MAGIC_V2:
         raise CorruptRecord(f"magic {magic} of the entry at position {position} is unknown")
@@ -263,9 +275,10 @@ def _parse_message_header(data: bytes | bytearray | memoryview, position: int, m
 def compute_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
     """The checksum that the entry's bytes ought to carry; the whole entry must be there."""
     end = position + header.size_bytes
+    view = data if isinstance(data, memoryview) else memoryview(data)
     if header.magic == MAGIC_V2:
-        return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end])
-    return zlib.crc32(memoryview(data)[position + MAGIC_POSITION : end])
+        return crc32c(view[position + ATTRIBUTES_POSITION : end])
+    return zlib.crc32(view[position + MAGIC_POSITION : end])
 
 
 def verify_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> None:

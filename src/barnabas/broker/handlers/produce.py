@@ -168,10 +168,11 @@ def _append(
                 pending = WaitingPartition(partition, info.last_offset + 1, answer)
                 if not pending.is_done():
                     waiting.append(pending)
-    session = exchange.session
-    exchange.throttle(
-        broker.quotas.record(PRODUCER_BYTE_RATE, session.user, exchange.client_id, size_bytes, broker.now_ms)
-    )
+    if broker.quotas.has(PRODUCER_BYTE_RATE):
+        user = exchange.session.user
+        exchange.throttle(
+            broker.quotas.record(PRODUCER_BYTE_RATE, user, exchange.client_id, size_bytes, broker.now_ms)
+        )
     if acks == 0:
         if failure is not None:
             exchange.figures.errors.value += 1
