@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin as Admin
+    from barnabas.client.consumer import Consumer as Consumer
+    from barnabas.client.consumer_front import ConsumerInterceptor as ConsumerInterceptor
+    from barnabas.client.consumer_front import RebalanceListener as RebalanceListener
+    from barnabas.client.consumer_record import ConsumerRecord as ConsumerRecord
+    from barnabas.client.subscription import OffsetAndMetadata as OffsetAndMetadata
+    from barnabas.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
 
 # Public names by the module that has them, which is loaded at first use: a broker needs none of the clients.
 _LAZY: Final[dict[str, str]] = {
     "Admin": "barnabas.client.admin",
+    "Consumer": "barnabas.client.consumer",
+    "ConsumerInterceptor": "barnabas.client.consumer_front",
+    "ConsumerRecord": "barnabas.client.consumer_record",
+    "OffsetAndMetadata": "barnabas.client.subscription",
+    "RebalanceListener": "barnabas.client.consumer_front",
+    "TopicPartition": "barnabas.model",
 }
 
 

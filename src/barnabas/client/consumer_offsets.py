@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
@@ -268,12 +269,12 @@ class Positions:
             states = [
                 state
                 for state in self._subscription.partitions.values()
-                if state.position is None and not state.is_awaiting_callback
+                if state.position is None and not state.is_awaiting_callback and state.retry_s != math.inf
             ]
             if not states:
                 continue
             try:
-                await self._find(states)
+                await self.find(states)
                 failures = 0
             except KafkaError as error:
                 if not error.retriable:
@@ -294,7 +295,8 @@ class Positions:
                         await self._wanted.wait()
                 self._wanted.set()
 
-    async def _find(self, states: list[PartitionState]) -> None:
+    async def find(self, states: list[PartitionState]) -> None:
+        """Finds a position for each, or tells `on_failed`; raises what may pass."""
         await self._settle_committed([state for state in states if state.reset_timestamp is None])
         timestamps: dict[TopicPartition, int] = {}
         for state in states:

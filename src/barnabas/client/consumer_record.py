@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from librt.strings import BytesWriter, write_i32_le
 from mypy_extensions import i32, i64, mypyc_attr
 
 from barnabas.records.header import BatchHeader
@@ -216,3 +217,18 @@ def _decode(
             f" {base_offset}"
         )
     return records
+
+
+def repeated_offsets(runs: list[tuple[int, int]]) -> bytes:
+    """Arrow's offsets of a column whose values have the same length over runs of records: (length, count) each."""
+    offsets = BytesWriter()
+    write_i32_le(offsets, 0)
+    end: i32 = 0
+    for length, count in runs:
+        step: i32 = length
+        left: i64 = count
+        while left > 0:
+            left -= 1
+            end += step
+            write_i32_le(offsets, end)
+    return offsets.getvalue()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.client.consumer_record import ConsumerRecord
 from barnabas.client.subscription import PartitionState
 from barnabas.errors import KafkaError, RecordListTooLarge
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
@@ -42,7 +43,11 @@ class Fetched:
         "end_epoch",
         "end_offset",
         "error",
+        "index",
+        "is_drained",
+        "next_offset",
         "next_position",
+        "records",
         "size_bytes",
         "state",
     )
@@ -68,6 +73,12 @@ class Fetched:
         # Where the batch that `next_batch` has returned begins, and where it ends.
         self.batch_position = 0
         self.next_position = 0
+        # The records of that batch, how many of them are handed out, and the offset behind it.
+        self.records: list[ConsumerRecord] = []
+        self.index = 0
+        self.next_offset = -1
+        # Whether somebody has begun to read it: then the next fetch may come.
+        self.is_drained = False
         self._check_crcs = check_crcs
         self._aborted = aborted
         self._aborted_count = 0

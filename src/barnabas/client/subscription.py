@@ -74,7 +74,6 @@ class PartitionState:
         "high_watermark",
         "is_awaiting_callback",
         "is_paused",
-        "is_resolving",
         "is_starved",
         "last_stable_offset",
         "log_start_offset",
@@ -104,12 +103,12 @@ class PartitionState:
         self.is_awaiting_callback = is_awaiting_callback
         # What ListOffsets is asked for to find the position; None means the committed offset.
         self.reset_timestamp = reset_timestamp
-        self.is_resolving = False
         self.fetch_offset = position
         self.fetch_epoch = epoch
+        # Nothing is asked of brokers for it before this time; infinity after an error that the caller has to see.
+        self.retry_s = 0.0
         # The leader epoch up to which the position is known to be in the leader's log.
         self.validated_epoch = -1
-        self.retry_s = 0.0
         # What lies between these two waits to be handed out.
         self.fetched_bytes = 0
         self.drained_bytes = 0
