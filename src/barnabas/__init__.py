@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from barnabas.client.consumer_front import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.consumer_front import RebalanceListener as RebalanceListener
     from barnabas.client.consumer_record import ConsumerRecord as ConsumerRecord
+    from barnabas.client.producer import Producer as Producer
+    from barnabas.client.records import RecordMetadata as RecordMetadata
     from barnabas.client.subscription import OffsetAndMetadata as OffsetAndMetadata
     from barnabas.model import TopicPartition as TopicPartition
 
@@ -23,7 +25,9 @@ _LAZY: Final[dict[str, str]] = {
     "ConsumerInterceptor": "barnabas.client.consumer_front",
     "ConsumerRecord": "barnabas.client.consumer_record",
     "OffsetAndMetadata": "barnabas.client.subscription",
+    "Producer": "barnabas.client.producer",
     "RebalanceListener": "barnabas.client.consumer_front",
+    "RecordMetadata": "barnabas.client.records",
     "TopicPartition": "barnabas.model",
 }
 

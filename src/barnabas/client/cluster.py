@@ -85,6 +85,7 @@ class Cluster:
         self._is_new = asyncio.Event()
         self._answered = asyncio.Condition()
         self._last_error: KafkaError | None = None
+        self._asked_s = float("-inf")
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -167,6 +168,11 @@ class Cluster:
         """Asks for metadata soon; what is known is used until then."""
         self._is_wanted.set()
 
+    def want_refresh_if_unreachable(self, node_id: int) -> None:
+        """Asks soon if the broker could not be reached lately: its partitions may have another leader by now."""
+        if self._brokers.backoff_left_s(node_id) > 0:
+            self._is_wanted.set()
+
     def move_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
         """Takes over the leader that an answer to produce or fetch has told of (KIP-951), if that is news."""
         info = self.partition(tp)
@@ -200,6 +206,7 @@ class Cluster:
             # Version 0 has no way to ask for no topic; any broker that we can talk to knows version 1.
             request.topics = []
         self._is_wanted.clear()
+        self._asked_s = self._loop.time()
         answer: MetadataResponse = await self._brokers.request(None, request, timeout_ms=timeout_ms)
         if answer.error_code != NONE:
             raise error_for_code(answer.error_code, "the broker asks to begin anew with bootstrap.servers")
@@ -265,13 +272,19 @@ class Cluster:
     async def _wait_until_due(self, failures: int) -> None:
         """Waits until metadata is wanted or too old; after a failure, for a while or until a new topic is tracked."""
         if failures:
-            due, left_s = self._is_new, self._backoff_s(failures - 1)
+            await self._wait(self._is_new, self._backoff_s(failures - 1))
         else:
-            due, left_s = self._is_wanted, self._settings.metadata_max_age_ms / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left_s):
-                await due.wait()
+            await self._wait(self._is_wanted, self._settings.metadata_max_age_ms / 1000)
+            # However often it is wanted, it is not asked for in a circle.
+            left_s = self._asked_s + self._settings.retry_backoff_ms / 1000 - self._loop.time()
+            if left_s > 0:
+                await self._wait(self._is_new, left_s)
         self._is_new.clear()
+
+    async def _wait(self, event: asyncio.Event, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
 
     def _backoff_s(self, failures: int) -> float:
         settings = self._settings

@@ -16,3 +16,14 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+
+class OutgoingRecord(NamedTuple):
+    """A record as it was handed to `send`, before it is serialized: what interceptors see and may replace."""
+
+    topic: str
+    value: object
+    key: object
+    partition: int | None
+    timestamp_ms: int | None
+    headers: HeadersLike | None

@@ -175,7 +175,7 @@ class BatchBuilder:
             timestamp_delta -= self._base_timestamp
             if timestamp_delta > INT64_MAX or timestamp_delta < INT64_MIN:
                 timestamp_delta = wrap_int64(timestamp_delta)
-            _write_record(self._body, offset_delta, timestamp_delta, key, value, headers)
+            write_record(self._body, offset_delta, timestamp_delta, key, value, headers)
         else:
             assert not headers, "v0 and v1 have no headers"
             if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -203,7 +203,7 @@ class BatchBuilder:
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
             self.max_timestamp = self.log_append_time
         if self.magic == MAGIC_V2:
-            return _with_batch_header(
+            return with_batch_header(
                 body,
                 self.base_offset,
                 self.partition_leader_epoch,
@@ -276,7 +276,7 @@ def encode_message(
 
 def build_empty_batch(header: BatchHeader) -> bytes:
     """The batch of v2 without its records: it keeps the offsets and the producer's last sequence, as a cleaner must."""
-    return _with_batch_header(
+    return with_batch_header(
         b"",
         header.base_offset,
         header.partition_leader_epoch,
@@ -315,7 +315,7 @@ def end_transaction_marker(
     return builder.build()
 
 
-def _with_batch_header(
+def with_batch_header(
     body: bytes,
     base_offset: Offset,
     partition_leader_epoch: LeaderEpoch,
@@ -328,6 +328,7 @@ def _with_batch_header(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
+    """A batch of v2: the header with its checksum, and behind it records as they are, compressed or not."""
     head = BATCH_HEADER.pack(
         base_offset,
         len(body) + BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES,
@@ -347,7 +348,7 @@ def _with_batch_header(
     return b"".join((head[: MAGIC_POSITION + 1], crc.to_bytes(4, "big"), head[ATTRIBUTES_POSITION:], body))
 
 
-def _write_record(
+def write_record(
     body: BytesWriter,
     offset_delta: i64,
     timestamp_delta: i64,
@@ -355,6 +356,7 @@ def _write_record(
     value: bytes | None,
     headers: Headers,
 ) -> None:
+    """Appends a record of v2."""
     size: i64 = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
     key_size: i64 = -1
     value_size: i64 = -1

@@ -1,0 +1,323 @@
+"""What `send` returns: the fate of a record, looked up in its batch when somebody asks.
+
+A future is three words: the batch, the record's place in it, its timestamp. Nothing else is made for a record, and
+nothing is done for it when the batch is acknowledged, unless somebody waits or has left a function to call.
+The methods are those of `concurrent.futures.Future`; `await` works too, on any loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from mypy_extensions import i64
+
+from barnabas.client.batches import ProducerBatch
+from barnabas.client.records import RecordMetadata
+from barnabas.errors import InvalidRecord, KafkaError
+from barnabas.model import NO_OFFSET, NO_TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], object]
+
+
+class SendFuture:
+    """The fate of one record."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    _batch: ProducerBatch
+    _index: i64
+    _timestamp_ms: i64
+
+    def __init__(self, batch: ProducerBatch, index: i64, timestamp_ms: i64) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def done(self) -> bool:
+        self._locate()
+        return self._batch.is_done
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> bool:
+        """A record that was handed in cannot be taken back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record has gone; raises why it has not, or TimeoutError if that is open after `timeout` seconds."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        deadline_s = None if timeout is None else monotonic() + timeout
+        while not self.done():
+            left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
+            if not wait_for(self._batch, left_s) and not self.done():
+                raise TimeoutError(f"the record was not acknowledged within {timeout:g} s")
+        return self._error()
+
+    def add_done_callback(self, function: Callable[[SendFuture], object]) -> None:
+        """Has the function called with this future once it is done: at once if it is, else on the client's thread."""
+        self.when_done(partial(function, self))
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        while True:
+            self._locate()
+            batch = self._batch
+            lock = batch.queue.lock
+            lock.acquire()
+            try:
+                if batch.parts is not None:
+                    continue
+                if not batch.is_done:
+                    if batch.callbacks is None:
+                        batch.callbacks = []
+                    batch.callbacks.append((self._index, call))
+                    return
+            finally:
+                lock.release()
+            run_callback(call)
+            return
+
+    def deliver(self, on_delivery: OnDelivery) -> None:
+        """Calls a function of two arguments with what has become of the record."""
+        error = self._error()
+        if error is None:
+            on_delivery(self._metadata(), None)
+        else:
+            on_delivery(None, error)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> RecordMetadata:
+        if not self.done():
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            self.when_done(partial(_wake, loop, waiter))
+            await waiter
+        return self.result(0.0)
+
+    def _locate(self) -> None:
+        """Follows the record into the batch that it was put in when its batch was split."""
+        while self._batch.parts is not None:
+            for part in self._batch.parts:
+                if self._index < part.record_count:
+                    self._batch = part
+                    break
+                self._index -= part.record_count
+
+    def _error(self) -> KafkaError | None:
+        return error_of(self._batch, self._index)
+
+    def _metadata(self) -> RecordMetadata:
+        return metadata_of(self._batch, self._index, self._timestamp_ms)
+
+    def __repr__(self) -> str:
+        return f"<SendFuture of {self._batch.queue.tp}, {'done' if self.done() else 'pending'}>"
+
+
+class SendManyFuture:
+    """The fate of all records of one `send_many`, in their order; `result` is a list."""
+
+    __slots__ = ("_batches", "_counts", "_firsts", "_timestamps", "count")
+
+    count: i64
+
+    def __init__(self) -> None:
+        # Runs of records that stand side by side in one batch, and were given one timestamp.
+        self._batches: list[ProducerBatch] = []
+        self._firsts: list[int] = []
+        self._counts: list[int] = []
+        self._timestamps: list[int] = []
+        self.count = 0
+
+    def add(self, batch: ProducerBatch, index: i64, count: i64, timestamp_ms: i64) -> None:
+        """Takes note of records that follow those known so far."""
+        self.count += count
+        self._batches.append(batch)
+        self._firsts.append(index)
+        self._counts.append(count)
+        self._timestamps.append(timestamp_ms)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def done(self) -> bool:
+        return self._first_pending(0) == len(self._batches)
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def cancelled(self) -> bool:
+        return False
+
+    def cancel(self) -> bool:
+        return False
+
+    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Where each record has gone. If any was not delivered, the first reason is raised, after all are done."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        found: list[RecordMetadata] = []
+        for number in range(len(self._batches)):
+            for batch, first, count in self._leaves(number):
+                timestamp_ms = self._timestamps[number]
+                found.extend(
+                    [metadata_of(batch, index, timestamp_ms) for index in range(first, first + count)]
+                )
+        return found
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        deadline_s = None if timeout is None else monotonic() + timeout
+        number = 0
+        while True:
+            number = self._first_pending(number)
+            if number == len(self._batches):
+                return self._first_error()
+            left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
+            if not wait_for(self._pending_leaf(number), left_s):
+                raise TimeoutError(f"the records were not acknowledged within {timeout:g} s")
+
+    def add_done_callback(self, function: Callable[[SendManyFuture], object]) -> None:
+        """Has the function called with this future once all records are done."""
+        number = self._first_pending(0)
+        if number == len(self._batches):
+            run_callback(partial(function, self))
+        else:
+            pending = SendFuture(self._pending_leaf(number), 0, NO_TIMESTAMP)
+            pending.when_done(partial(self.add_done_callback, function))
+
+    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> list[RecordMetadata]:
+        if not self.done():
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            self.add_done_callback(partial(_wake_with, loop, waiter))
+            await waiter
+        return self.result(0.0)
+
+    def _first_pending(self, number: int) -> int:
+        """The first run from there on that has a batch which is not done; the number of runs if there is none."""
+        last: ProducerBatch | None = None
+        while number < len(self._batches):
+            batch = self._batches[number]
+            if batch is not last and not _is_done(batch):
+                return number
+            last = batch
+            number += 1
+        return number
+
+    def _pending_leaf(self, number: int) -> ProducerBatch:
+        batch = self._batches[number]
+        while batch.parts is not None:
+            batch = next((part for part in batch.parts if not _is_done(part)), batch.parts[0])
+        return batch
+
+    def _leaves(self, number: int) -> list[tuple[ProducerBatch, int, int]]:
+        """Where the records of a run are now: batch, first index and count, several if the batch was split."""
+        batch = self._batches[number]
+        first = self._firsts[number]
+        count = self._counts[number]
+        if batch.parts is None:
+            return [(batch, first, count)]
+        leaves: list[tuple[ProducerBatch, int, int]] = []
+        for index in range(first, first + count):
+            record = SendFuture(batch, index, NO_TIMESTAMP)
+            record._locate()
+            leaves.append((record._batch, record._index, 1))
+        return leaves
+
+    def _first_error(self) -> KafkaError | None:
+        last: ProducerBatch | None = None
+        for number, batch in enumerate(self._batches):
+            if batch is last and batch.error is None and batch.parts is None:
+                continue
+            last = batch
+            for leaf, first, count in self._leaves(number):
+                if leaf.error is not None:
+                    for index in range(first, first + count):
+                        error = error_of(leaf, index)
+                        if error is not None:
+                            return error
+        return None
+
+
+def _is_done(batch: ProducerBatch) -> bool:
+    parts = batch.parts
+    return batch.is_done if parts is None else all(_is_done(part) for part in parts)
+
+
+def wait_for(batch: ProducerBatch, timeout_s: float | None) -> bool:
+    """Waits until the batch is done or split; False if neither is so in time."""
+    lock = batch.queue.lock
+    lock.acquire()
+    try:
+        if batch.is_done or batch.parts is not None:
+            return True
+        event = batch.event
+        if event is None:
+            event = threading.Event()
+            batch.event = event
+    finally:
+        lock.release()
+    return event.wait(timeout_s)
+
+
+def error_of(batch: ProducerBatch, index: i64) -> KafkaError | None:
+    error = batch.error
+    errors = batch.record_errors
+    if error is None or errors is None:
+        return error
+    found = errors.get(index)
+    if found is not None:
+        return found
+    return InvalidRecord(f"the record was not written because others of its batch are invalid: {error}")
+
+
+def metadata_of(batch: ProducerBatch, index: i64, timestamp_ms: i64) -> RecordMetadata:
+    queue = batch.queue
+    offset = batch.base_offset + index if batch.base_offset != NO_OFFSET else batch.base_offset
+    appended_ms = batch.log_append_time_ms
+    return RecordMetadata(
+        queue.tp.topic, queue.partition, offset, timestamp_ms if appended_ms == NO_TIMESTAMP else appended_ms
+    )
+
+
+def run_callback(call: Callable[[], object]) -> None:
+    """A function of the user's may fail: that is told, and stops nobody else."""
+    try:
+        call()
+    except Exception:
+        log.exception("a callback of a producer failed")
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_set, waiter)
+
+
+def _wake_with(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], _: SendManyFuture) -> None:
+    _wake(loop, waiter)
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,318 @@
+"""The producer.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        future = producer.send("orders", b"value", key=b"key")
+        print(future.result().offset)
+
+`send` and `send_many` do their work in the caller's thread and return at once; a thread of the producer's own sends
+(see `sender`). They wait, up to `max.block.ms`, only for a topic that is not known yet and for memory. Any thread may
+call any method.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mypy_extensions import i64
+
+from barnabas.client.accumulator import TopicQueue
+from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
+from barnabas.client.buffer_pool import Waiter
+from barnabas.client.failures import BufferExhausted, SerializationError
+from barnabas.client.futures import OnDelivery, SendFuture, SendManyFuture, wait_for
+from barnabas.client.loop_thread import LoopThread
+from barnabas.client.producer_core import ProducerCore
+from barnabas.client.producer_many import ManyAppender, many_records
+from barnabas.client.records import HeadersLike
+from barnabas.client.serializers import to_headers
+from barnabas.client.settings import ProducerSettings
+from barnabas.errors import RequestTimedOut
+from barnabas.records.record import NO_HEADERS, Headers
+
+CLOSE_GRACE_MS: Final = 5_000
+
+
+class Producer:
+    """Sends records to topics. Settings have Kafka's names, as keywords with underscores or a mapping with dots."""
+
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+        self._core: ProducerCore = ProducerCore(ProducerSettings(settings, **keywords))
+        self._thread: LoopThread = LoopThread(f"barnabas-{self._core.settings.client_id}")
+        self._thread.call(self._core.start(self._thread.loop.call_soon_threadsafe))
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> SendFuture:
+        """Hands in a record; the future tells where it has gone.
+
+        `on_delivery` is called with its RecordMetadata and None, or with None and the error, on the producer's thread.
+        """
+        core = self._core
+        if core.refusal is not None:
+            core.refuse()
+        if core.interceptors:
+            record = core.intercept(topic, value, key, partition, timestamp_ms, headers)
+            topic, value, key, partition, timestamp_ms, headers = record
+        value_bytes: bytes | None
+        key_bytes: bytes | None = None
+        record_headers: Headers = NO_HEADERS
+        if isinstance(value, bytes) and core.value_serializer is None:
+            value_bytes = value
+        else:
+            value_bytes = None if value is None else core.value_bytes(topic, value)
+        if key is not None:
+            if isinstance(key, bytes) and core.key_serializer is None:
+                key_bytes = key
+            else:
+                key_bytes = core.key_bytes(topic, key)
+        if headers:
+            record_headers = to_headers(headers)
+        topic_queue = core.accumulator.topics.get(topic)
+        if topic_queue is None:
+            topic_queue = self._learn(topic)
+        queue = core.queue_for(topic_queue, partition, key_bytes, value_bytes)
+        if queue is None:
+            queue = self._learn_partition(topic_queue, partition)
+        future = core.append(topic_queue, queue, timestamp_ms, key_bytes, value_bytes, record_headers, 0)
+        if future is None:
+            future = self._append_when_room(
+                topic_queue, queue, timestamp_ms, key_bytes, value_bytes, record_headers
+            )
+        if on_delivery is not None or core.interceptors:
+            core.on_done(future, on_delivery)
+        return future
+
+    def send_many(
+        self,
+        topic: str,
+        records: Any,
+        *,
+        keys: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike | None = None,
+    ) -> SendManyFuture:
+        """Hands in many records at once, for far less a record than `send`; one future tells of all.
+
+        Records are values, (key, value) or (key, value, headers) tuples, dicts with the names that `send` has, or
+        Arrow: an array of values, or a table with the columns value, key, partition, timestamp_ms. `keys` may stand
+        beside values. If one cannot be made bytes of or is too large, none is sent.
+        """
+        core = self._core
+        if core.refusal is not None:
+            core.refuse()
+        if core.interceptors:
+            raise SerializationError(
+                "send_many runs no interceptors: use send, or leave interceptor.classes out"
+            )
+        topic_queue = core.accumulator.topics.get(topic)
+        if topic_queue is None:
+            topic_queue = self._learn(topic)
+        if partition is not None and core.queue_for(topic_queue, partition, None, None) is None:
+            self._learn_partition(topic_queue, partition)
+        made = many_records(core, topic_queue, records, keys, headers)
+        appender = ManyAppender(core, topic_queue, partition, timestamp_ms, made)
+        while not appender.append():
+            reserved_bytes = appender.next_bound_bytes()
+            try:
+                self._wait_for_room(reserved_bytes)
+            except BufferExhausted as error:
+                raise BufferExhausted(
+                    f"{error}; {appender.future.count} of {len(made.values)} were taken"
+                ) from None
+            self._give_back(reserved_bytes)
+        return appender.future
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Sends everything at once and waits until all of it is acknowledged or has failed, at most `timeout` seconds.
+
+        What has failed is not raised here: the futures tell.
+        """
+        deadline_s = None if timeout is None else monotonic() + timeout
+        pending = self._core.begin_flush()
+        try:
+            while pending:
+                batch = pending.pop()
+                left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
+                if not wait_for(batch, left_s):
+                    raise RequestTimedOut(f"not all records were acknowledged within {timeout:g} s")
+                if batch.parts is not None:
+                    pending.extend(batch.parts)
+        finally:
+            self._core.end_flush()
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        queue = self._core.accumulator.topics.get(topic)
+        return len((queue or self._learn(topic)).partitions)
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Fences other producers of the transactional id and ends what they left open; the first begin does it too."""
+        self._call(self._core.init_transactions(self._timeout_ms(timeout)))
+
+    def begin_transaction(self) -> None:
+        self._call(self._core.begin_transaction())
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Sends what is left and makes all of the transaction visible at once; may be called again after a time-out."""
+        self._call(self._core.commit_transaction(self._timeout_ms(timeout)))
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        self._call(self._core.abort_transaction(self._timeout_ms(timeout)))
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[Any, Any], group: Any, timeout: float | None = None
+    ) -> None:
+        """Commits the offsets (the next to read, by topic and partition) of a group together with the transaction.
+
+        `group` is `consumer.group_metadata()`, or the id of a group that has no members.
+        """
+        self._call(self._core.send_offsets(offsets, group, self._timeout_ms(timeout)))
+
+    def transaction(self) -> Transaction:
+        """A transaction as a block: committed at its end, aborted if it raises."""
+        return Transaction(self)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Delivers what is left, for at most `timeout` seconds, and ends. An open transaction is aborted."""
+        core = self._core
+        if self._thread.is_closed:
+            return
+        core.begin_close()
+        delivery_ms = core.settings.delivery_timeout_ms
+        timeout_ms = delivery_ms if timeout is None else timeout * 1000
+        if self._thread.is_current():
+            # In a callback: nobody can wait here for what this very thread has to do.
+            self._thread.loop.create_task(self._close_later())
+            return
+        try:
+            self._thread.call(core.close_gracefully(timeout_ms), timeout_ms + CLOSE_GRACE_MS)
+        finally:
+            self._thread.close()
+
+    async def _close_later(self) -> None:
+        await self._core.close_gracefully(0)
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._core.settings.client_id}>"
+
+    def _timeout_ms(self, timeout: float | None) -> float:
+        return self._core.settings.max_block_ms if timeout is None else timeout * 1000
+
+    def _call(self, work: Any) -> None:
+        if self._thread.is_closed:
+            work.close()
+            self._core.refuse()
+        self._thread.call(work)
+
+    def _learn(self, topic: str) -> TopicQueue:
+        core = self._core
+        found: TopicQueue = self._thread.call(core.learn(topic, core.settings.max_block_ms))
+        return found
+
+    def _learn_partition(self, topic: TopicQueue, partition: int | None) -> PartitionQueue:
+        """A partition that the topic may have got lately."""
+        core = self._core
+        if isinstance(partition, int) and partition >= 0:
+            self._thread.call(core.learn_partitions(topic.name, core.settings.max_block_ms))
+            found = core.queue_for(topic, partition, None, None)
+            if found is not None:
+                return found
+        raise core.no_such_partition(topic, partition)
+
+    def _append_when_room(
+        self,
+        topic: TopicQueue,
+        queue: PartitionQueue,
+        timestamp_ms: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> SendFuture:
+        reserved_bytes = record_bound_bytes(key, value, headers) + BATCH_OVERHEAD_BYTES
+        self._wait_for_room(reserved_bytes)
+        future = self._core.append(topic, queue, timestamp_ms, key, value, headers, reserved_bytes)
+        assert future is not None
+        return future
+
+    def _wait_for_room(self, size_bytes: i64) -> None:
+        """Waits for memory, which is the caller's then; BufferExhausted after `max.block.ms`."""
+        core = self._core
+        pool = core.accumulator.pool
+        granted = threading.Event()
+        waiter = Waiter(size_bytes, granted.set)
+        lock = core.accumulator.lock
+        lock.acquire()
+        try:
+            pool.wait(waiter)
+        finally:
+            lock.release()
+        core.wake()
+        try:
+            granted.wait(core.settings.max_block_ms / 1000)
+        except BaseException:
+            lock.acquire()
+            try:
+                pool.give_up(waiter)
+            finally:
+                lock.release()
+            raise
+        lock.acquire()
+        try:
+            if waiter.is_granted and core.refusal is None:
+                return
+            pool.give_up(waiter)
+        finally:
+            lock.release()
+        if core.refusal is not None:
+            core.refuse()
+        raise BufferExhausted(
+            f"no room for {size_bytes} bytes within {core.settings.max_block_ms} ms (max.block.ms): the"
+            f" {core.settings.buffer_memory} bytes of buffer.memory are full of records that are not acknowledged"
+        )
+
+    def _give_back(self, size_bytes: i64) -> None:
+        lock = self._core.accumulator.lock
+        lock.acquire()
+        try:
+            self._core.accumulator.pool.available_bytes += size_bytes
+        finally:
+            lock.release()
+
+
+class Transaction:
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> Producer:
+        self._producer.begin_transaction()
+        return self._producer
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._producer.commit_transaction()
+        else:
+            self._producer.abort_transaction()
