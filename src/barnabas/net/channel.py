@@ -15,6 +15,11 @@ from barnabas.protocol.frames import FrameReader
 
 MAX_PARTS_AT_ONCE: Final = 64
 
+# Plain numbers: what enumerations are put together with costs more than the call that they are for.
+_NO_SIGNAL: Final = int(socket.MSG_NOSIGNAL)
+# Without it the few bytes before a file slice would travel in a packet of their own.
+_MORE_FOLLOWS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_MORE)
+
 
 class Channel(Protocol):
     def fileno(self) -> int:
@@ -52,8 +57,7 @@ class PlainChannel:
         return self._socket.recv(max_bytes)
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
-        # Without MSG_MORE the few bytes before a file slice would travel in a packet of their own.
-        flags = socket.MSG_NOSIGNAL | (socket.MSG_MORE if more_follows else 0)
+        flags = _MORE_FOLLOWS if more_follows else _NO_SIGNAL
         if len(parts) == 1:
             return self._socket.send(parts[0], flags)
         return self._socket.sendmsg(parts, (), flags)

@@ -140,7 +140,7 @@ class Connection:
             self._watch_reading(False)
             return
         self.last_active_s = self._loop.time()
-        self._take_turn()
+        self._take_turn(is_readable=True)
 
     def _on_writable(self) -> None:
         self.last_active_s = self._loop.time()
@@ -153,12 +153,12 @@ class Connection:
     def _is_busy(self) -> bool:
         return self._is_awaiting_reply or self._is_writing or self._is_cold or self._resume is not None
 
-    def _take_turn(self) -> None:
+    def _take_turn(self, is_readable: bool = False) -> None:
         """Reads, handles and writes until nothing is there, somebody has to be waited for, or it is others' turn."""
         assert not self._in_turn
         self._in_turn = True
         try:
-            self._run_turn()
+            self._run_turn(is_readable)
         except (ConnectionResetError, BrokenPipeError):
             self.close()  # A peer that is gone is no event that anybody needs to read about.
         except KafkaError as kafka_error:
@@ -177,10 +177,11 @@ class Connection:
             self._outbox.flush(self._channel)
         self.close(reason)
 
-    def _run_turn(self) -> None:
+    def _run_turn(self, is_readable: bool) -> None:
         if not self._flush():
             return
         reads = 0
+        expects_more = is_readable
         while True:
             self._handle_frames()
             if self.is_closed or not self._flush() or self._is_busy():
@@ -189,8 +190,10 @@ class Connection:
                 continue
             if self._reader.error is not None:
                 raise self._reader.error
-            if reads == READS_A_TURN or not self._receive():
+            if reads == READS_A_TURN or not expects_more or not self._receive():
                 break
+            # Behind one small request there is seldom another: to look for it costs more than to be told.
+            expects_more = len(self._frames) > 1 or self._reader.is_among_large
             reads += 1
         if not self.is_closed:
             self._watch_reading(True)

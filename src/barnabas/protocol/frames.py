@@ -83,6 +83,11 @@ class FrameReader:
         return self._size_arrived > 0 or self._payload_bytes >= 0
 
     @property
+    def is_among_large(self) -> bool:
+        """Whether the last frame was a large one, or the frame under way has begun to come."""
+        return self._receives_size_alone or self.in_frame
+
+    @property
     def missing_bytes(self) -> int:
         """How much to receive and hand to `take`; 0 where `next_buffer` is the place."""
         if self._payload_bytes < 0:
@@ -173,8 +178,9 @@ class FrameReader:
                 return frames
             frames.append(bytes(view[position:end]))
             position = end
-        self._size_arrived = count - position
-        self._size[: self._size_arrived] = view[position:count]
+        if position < count:
+            self._size_arrived = count - position
+            self._size[: self._size_arrived] = view[position:count]
         return frames
 
     def _size_at(self, data: bytearray, position: int) -> int:
