@@ -1,0 +1,279 @@
+"""Clients of confluent-kafka (librdkafka): idempotent and transactional producers, consumers of groups, a copier."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from tests.histories.client import (
+    ABORTED_SHARE,
+    EXIT_HUNG,
+    INSIST_S,
+    RECORDS_A_TRANSACTION_MAX,
+    Client,
+    deadline_s,
+    end_offsets,
+)
+from tests.histories.history import Position, partition_name
+
+POLL_S: Final = 0.1
+POLL_RECORDS_MAX: Final = 50
+# What a call may block for; then it is made again.
+CALL_S: Final = 10
+HUNG_S: Final = 3 * CALL_S
+
+
+def _settings(client: Client, **settings: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": client.plan.address,
+        "client.id": client.plan.instance,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 200,
+        "retry.backoff.ms": 20,
+        "log_level": 0,
+        **{name.replace("_", "."): value for name, value in settings.items()},
+        **client.plan.settings,
+    }
+
+
+def _insist(call: Callable[[], Any]) -> Any:
+    """The result of a call that is made again for as long as its error says that this may help."""
+    end_s = deadline_s()
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            print(f"{time.monotonic():.3f} {error.args[0]!r}", file=sys.stderr, flush=True)
+            if not error.args[0].retriable() or time.monotonic() > end_s:
+                raise
+
+
+@contextlib.contextmanager
+def _given_up_after(timeout_s: float) -> Iterator[None]:
+    """Ends the process when a call does not return.
+
+    librdkafka's send_offsets_to_transaction can wait for ever, whatever its time-out, when the coordinator goes away
+    while it is asked; Apache Kafka sees the same.
+    """
+    watchdog = threading.Timer(timeout_s, os._exit, [EXIT_HUNG])
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+
+
+class _Sender:
+    """A producer whose deliveries are written down."""
+
+    def __init__(self, client: Client, **settings: Any) -> None:
+        self._client = client
+        self.producer = Producer(_settings(client, linger_ms=1, **settings))
+
+    def send(self, topic: str, *, transaction: str | None = None, source: Position | None = None) -> None:
+        value, partition = self._client.new_value(topic, transaction=transaction, source=source)
+        self.producer.produce(topic, value.encode(), partition=partition, on_delivery=self._delivered)
+        self.producer.poll(0)
+
+    def _delivered(self, error: Any, message: Message) -> None:
+        if error is None:
+            value = message.value().decode()
+            self._client.acknowledged(value, message.topic(), message.partition(), message.offset())
+
+
+def produce(client: Client) -> None:
+    """Idempotent, without transactions."""
+    sender = _Sender(client, enable_idempotence=True)
+    while not client.is_over:
+        sender.send(client.plan.topic)
+        client.rest()
+    assert sender.producer.flush(INSIST_S) == 0, "records that were never delivered"
+
+
+class _Transactions:
+    """Transactions one after the other, by as many producers of one transactional id as errors make necessary."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sender: _Sender | None = None
+
+    def run(self, work: Callable[[_Sender, str], None]) -> bool:
+        """One transaction, which is aborted now and then; whether it was committed for certain."""
+        client = self._client
+        try:
+            sender = self._open()
+        except KafkaException:
+            self._sender = None
+            return False
+        transaction = client.new_transaction()
+        try:
+            sender.producer.begin_transaction()
+            work(sender, transaction)
+            commit = client.rng.random() >= ABORTED_SHARE
+            client.ending(transaction, commit=commit)
+            if commit:
+                _insist(lambda: sender.producer.commit_transaction(CALL_S))
+            else:
+                _insist(lambda: sender.producer.abort_transaction(CALL_S))
+            client.ended(transaction, committed=commit)
+            return commit
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                self._abort(sender)
+            else:
+                # The next one has the same transactional id, which ends whatever this one has left open.
+                self._sender = None
+            return False
+
+    def _open(self) -> _Sender:
+        if self._sender is None:
+            settings = {"transactional.id": self._client.plan.name, "transaction.timeout.ms": 60_000}
+            sender = _Sender(self._client, **settings)
+            _insist(lambda: sender.producer.init_transactions(CALL_S))
+            self._sender = sender
+        return self._sender
+
+    def _abort(self, sender: _Sender) -> None:
+        """What became of a transaction whose commit failed is not for us to say."""
+        try:
+            _insist(lambda: sender.producer.abort_transaction(CALL_S))
+        except KafkaException:
+            self._sender = None
+
+
+def produce_in_transactions(client: Client) -> None:
+    def send(sender: _Sender, transaction: str) -> None:
+        for _ in range(client.rng.randint(1, RECORDS_A_TRANSACTION_MAX)):
+            sender.send(client.plan.topic, transaction=transaction)
+
+    transactions = _Transactions(client)
+    while not client.is_over:
+        transactions.run(send)
+        client.rest()
+
+
+class _Member:
+    """A consumer of a group whose assignments and records are written down."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        client.consumers += 1
+        self.consumer = Consumer(
+            _settings(
+                client,
+                group_id=client.plan.group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level=client.plan.isolation,
+                topic_metadata_refresh_interval_ms=1_000,
+                fetch_wait_max_ms=100,
+            )
+        )
+        self.consumer.subscribe([client.plan.topic], on_assign=self._assigned)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._client.positioned([partition_name(each.topic, each.partition) for each in partitions])
+
+    def poll(self) -> list[tuple[Position, str]]:
+        messages = self.consumer.consume(POLL_RECORDS_MAX, POLL_S)
+        records = [
+            (
+                Position(partition_name(message.topic(), message.partition()), message.offset()),
+                message.value().decode(),
+            )
+            for message in messages
+            if message.error() is None
+        ]
+        if records:
+            self._client.polled(records)
+        return records
+
+    def go_back(self, records: list[tuple[Position, str]]) -> None:
+        """To where the group is, in all partitions that records came from."""
+        assigned = {partition_name(each.topic, each.partition): each for each in self.consumer.assignment()}
+        partitions = [assigned[name] for name in end_offsets(records) if name in assigned]
+        for found in _insist(lambda: self.consumer.committed(partitions, timeout=CALL_S)):
+            offset = found.offset if found.offset >= 0 else 0
+            self.consumer.seek(TopicPartition(found.topic, found.partition, offset))
+            self._client.positioned([partition_name(found.topic, found.partition)])
+
+
+def _topic_partitions(offsets: dict[str, int]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, int(number), offset)
+        for name, offset in offsets.items()
+        for topic, _, number in [name.partition("/")]
+    ]
+
+
+def consume(client: Client) -> None:
+    member = _Member(client)
+    try:
+        while not client.is_over:
+            records = member.poll()
+            if records:
+                _commit(client, member, end_offsets(records))
+            client.rest()
+    finally:
+        member.consumer.close()
+
+
+def _commit(client: Client, member: _Member, offsets: dict[str, int]) -> None:
+    try:
+        # Not made again after an error: by then the partitions may be another member's.
+        results = member.consumer.commit(offsets=_topic_partitions(offsets), asynchronous=False)
+    except KafkaException:
+        return
+    confirmed = {
+        partition_name(each.topic, each.partition): each.offset for each in results if each.error is None
+    }
+    client.offsets_committed(confirmed)
+
+
+def copy(client: Client) -> None:
+    """Consumes, makes a value of each, and commits both in one transaction."""
+    transactions = _Transactions(client)
+    member = _Member(client)
+    try:
+        while not client.is_over:
+            records = member.poll()
+            if records and not transactions.run(_copying(client, member, records)):
+                try:
+                    member.go_back(records)
+                except KafkaException:
+                    # Not even that: a new member begins where the group is.
+                    member.consumer.close()
+                    member = _Member(client)
+            client.rest()
+    finally:
+        member.consumer.close()
+
+
+def _copying(
+    client: Client, member: _Member, records: list[tuple[Position, str]]
+) -> Callable[[_Sender, str], None]:
+    def work(sender: _Sender, transaction: str) -> None:
+        for position, _ in records:
+            sender.send(client.plan.to_topic, transaction=transaction, source=position)
+        offsets = _topic_partitions(end_offsets(records))
+        group = member.consumer.consumer_group_metadata()
+        with _given_up_after(HUNG_S):
+            _insist(lambda: sender.producer.send_offsets_to_transaction(offsets, group, CALL_S))
+
+    return work
+
+
+ROLES: Final = {
+    "produce": produce,
+    "produce-in-transactions": produce_in_transactions,
+    "consume": consume,
+    "copy": copy,
+}

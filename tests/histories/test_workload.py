@@ -1,0 +1,93 @@
+"""Real clients on a real broker, with SIGKILLs of both: their history has no anomaly.
+
+A few faults in the usual run; `make soak` has hundreds. HISTORIES_FAULTS and HISTORIES_SEED set other numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.histories.client import Plan
+from tests.histories.history import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Acknowledged,
+    Ended,
+    OffsetsCommitted,
+    Polled,
+)
+from tests.histories.workload import PARTITIONS, Workload
+
+pytestmark = pytest.mark.slow
+
+IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
+FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "150" if IS_SOAK else "6"))
+SEED: Final = int(os.environ.get("HISTORIES_SEED", "7"))
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    # Markers of a transaction need not wait for the next look at what has timed out.
+    "log.flush.offset.checkpoint.interval.ms": "500",
+}
+SESSION: Final = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500}
+
+
+def plan(role: str, name: str, **fields: Any) -> Plan:
+    """What the workload knows better is filled in by it."""
+    values = {"topic": "in", "partitions": PARTITIONS, **fields}
+    return Plan(role=role, name=name, incarnation=0, address="", path="", seed=0, **values)
+
+
+def members(role: str, group: str, isolation: str, settings: dict[str, Any], topic: str = "in") -> list[Plan]:
+    return [
+        plan(role, f"{group}-{number}", group=group, isolation=isolation, settings=settings, topic=topic)
+        for number in range(2)
+    ]
+
+
+AIOKAFKA_SESSION: Final = {"session_timeout_ms": 4_000, "heartbeat_interval_ms": 500}
+
+CLASSIC: Final = [
+    plan("produce", "idempotent"),
+    plan("produce-in-transactions", "transactional"),
+    plan("aiokafka-produce-in-transactions", "aiokafka-transactional"),
+    *members("consume", "range", READ_UNCOMMITTED, SESSION),
+    *members(
+        "consume",
+        "cooperative",
+        READ_COMMITTED,
+        {**SESSION, "partition.assignment.strategy": "cooperative-sticky"},
+    ),
+    *members("aiokafka-consume", "aiokafka", READ_COMMITTED, AIOKAFKA_SESSION),
+    plan("copy", "copier-0", group="copiers", to_topic="out", settings=SESSION),
+    plan("copy", "copier-1", group="copiers", to_topic="out", settings=SESSION),
+    *members("consume", "results", READ_COMMITTED, SESSION, topic="out"),
+]
+
+
+def test_classic_groups_and_transactions(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
+        run(broker, CLASSIC, tmp_path)
+        assert "Traceback" not in broker.log_file.read_text()
+        assert broker.stop() == 0
+
+
+def run(broker: BrokerProcess, plans: list[Plan], folder: Path) -> None:
+    with Workload(broker, plans, folder, SEED) as workload:
+        workload.run(FAULTS)
+        events, anomalies = workload.finish()
+    told = [f"{anomaly.kind}: {anomaly.what}" for anomaly in anomalies]
+    assert not told, f"seed {SEED}: {len(told)} anomalies\n" + "\n".join(told[:20])
+    # A history in which nothing happens has no anomaly either.
+    counts = Counter(type(event) for event in events)
+    assert all(counts[kind] > 0 for kind in (Acknowledged, Ended, Polled, OffsetsCommitted)), counts
+    outcomes = {event.committed for event in events if isinstance(event, Ended)}
+    assert outcomes == {True, False}
