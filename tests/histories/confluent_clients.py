@@ -26,8 +26,8 @@ from tests.histories.history import Position, partition_name
 POLL_S: Final = 0.1
 POLL_RECORDS_MAX: Final = 50
 # What a call may block for; then it is made again.
-CALL_S: Final = 10
-HUNG_S: Final = 3 * CALL_S
+CALL_S: Final = 5
+HUNG_S: Final = 6
 
 
 def _settings(client: Client, **settings: Any) -> dict[str, Any]:

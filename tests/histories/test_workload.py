@@ -34,7 +34,10 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
-    # Markers of a transaction need not wait for the next look at what has timed out.
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
     "log.flush.offset.checkpoint.interval.ms": "500",
 }
 SESSION: Final = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 500}
@@ -46,36 +49,46 @@ def plan(role: str, name: str, **fields: Any) -> Plan:
     return Plan(role=role, name=name, incarnation=0, address="", path="", seed=0, **values)
 
 
-def members(role: str, group: str, isolation: str, settings: dict[str, Any], topic: str = "in") -> list[Plan]:
+def members(role: str, group: str, isolation: str, settings: dict[str, Any], **fields: Any) -> list[Plan]:
     return [
-        plan(role, f"{group}-{number}", group=group, isolation=isolation, settings=settings, topic=topic)
+        plan(role, f"{group}-{number}", group=group, isolation=isolation, settings=settings, **fields)
         for number in range(2)
     ]
 
 
 AIOKAFKA_SESSION: Final = {"session_timeout_ms": 4_000, "heartbeat_interval_ms": 500}
+COOPERATIVE: Final = {**SESSION, "partition.assignment.strategy": "cooperative-sticky"}
+NEW_PROTOCOL: Final = {"group.protocol": "consumer"}
 
-CLASSIC: Final = [
+PRODUCERS: Final = [
     plan("produce", "idempotent"),
     plan("produce-in-transactions", "transactional"),
     plan("aiokafka-produce-in-transactions", "aiokafka-transactional"),
+]
+CLASSIC: Final = [
+    *PRODUCERS,
     *members("consume", "range", READ_UNCOMMITTED, SESSION),
-    *members(
-        "consume",
-        "cooperative",
-        READ_COMMITTED,
-        {**SESSION, "partition.assignment.strategy": "cooperative-sticky"},
-    ),
+    *members("consume", "cooperative", READ_COMMITTED, COOPERATIVE),
     *members("aiokafka-consume", "aiokafka", READ_COMMITTED, AIOKAFKA_SESSION),
-    plan("copy", "copier-0", group="copiers", to_topic="out", settings=SESSION),
-    plan("copy", "copier-1", group="copiers", to_topic="out", settings=SESSION),
+    *members("copy", "copiers", READ_COMMITTED, SESSION, to_topic="out"),
     *members("consume", "results", READ_COMMITTED, SESSION, topic="out"),
+]
+# One group is of both protocols at once.
+CONSUMER: Final = [
+    *PRODUCERS,
+    *members("consume", "uniform", READ_UNCOMMITTED, NEW_PROTOCOL),
+    *members("consume", "ranged", READ_COMMITTED, {**NEW_PROTOCOL, "group.remote.assignor": "range"}),
+    plan("consume", "mixed-old", group="mixed", settings=COOPERATIVE),
+    plan("consume", "mixed-new", group="mixed", settings=NEW_PROTOCOL),
+    *members("copy", "copiers", READ_COMMITTED, NEW_PROTOCOL, to_topic="out"),
+    *members("consume", "results", READ_COMMITTED, NEW_PROTOCOL, topic="out"),
 ]
 
 
-def test_classic_groups_and_transactions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plans", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_a_history_under_kills_has_no_anomaly(tmp_path: Path, plans: list[Plan]) -> None:
     with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
-        run(broker, CLASSIC, tmp_path)
+        run(broker, plans, tmp_path)
         assert "Traceback" not in broker.log_file.read_text()
         assert broker.stop() == 0
 
