@@ -75,23 +75,25 @@ class SendFuture:
         self.when_done(partial(function, self))
 
     def when_done(self, call: Callable[[], object]) -> None:
-        while True:
-            self._locate()
-            batch = self._batch
-            lock = batch.queue.lock
-            lock.acquire()
-            try:
-                if batch.parts is not None:
-                    continue
-                if not batch.is_done:
-                    if batch.callbacks is None:
-                        batch.callbacks = []
-                    batch.callbacks.append((self._index, call))
-                    return
-            finally:
-                lock.release()
-            run_callback(call)
-            return
+        while not self.done():
+            if self._leave(call):
+                return
+        run_callback(call)
+
+    def _leave(self, call: Callable[[], object]) -> bool:
+        """Leaves a function with the batch; False if that is done or was split meanwhile."""
+        batch = self._batch
+        lock = batch.queue.lock
+        lock.acquire()
+        try:
+            is_open = not batch.is_done and batch.parts is None
+            if is_open:
+                if batch.callbacks is None:
+                    batch.callbacks = []
+                batch.callbacks.append((self._index, call))
+        finally:
+            lock.release()
+        return is_open
 
     def deliver(self, on_delivery: OnDelivery) -> None:
         """Calls a function of two arguments with what has become of the record."""

@@ -122,14 +122,17 @@ class ManyAppender:
                 queue = core.queue_for(topic, wanted, key, value)
                 assert queue is not None, "partitions were checked"
             bound = record_bound_bytes(key, value, headers)
+            batch: ProducerBatch | None = None
+            index: i64 = 0
             accumulator.lock.acquire()
             try:
-                if not pool.has_room(bound + BATCH_OVERHEAD_BYTES):
-                    break
-                batch = accumulator.append(topic, queue, timestamp, key, value, headers, bound)
-                index = batch.record_count - 1
+                if pool.has_room(bound + BATCH_OVERHEAD_BYTES):
+                    batch = accumulator.append(topic, queue, timestamp, key, value, headers, bound)
+                    index = batch.record_count - 1
             finally:
                 accumulator.lock.release()
+            if batch is None:
+                break
             if batch is run and timestamp == run_timestamp and index == run_first + run_count:
                 run_count += 1
             else:
