@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from barnabas.clock import ManualClock
@@ -27,14 +27,17 @@ TIMEOUT_MS = 60_000
 
 
 class Answer(Generic[T]):
-    """What one request is told, once."""
+    """What one request is told, once; `then` is called with it, if it is set before."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
+        self.then: Callable[[T], None] | None = None
 
     def __call__(self, value: T) -> None:
         assert not self.values, "two answers for one request"
         self.values.append(value)
+        if self.then is not None:
+            self.then(value)
 
     @property
     def is_there(self) -> bool:
@@ -85,7 +88,8 @@ class Shell:
         self.append_error: KafkaError | None = None
         # Appends whose commit is still to come, if they are held.
         self.holds_commits = False
-        self.uncommitted: deque[Then] = deque()
+        self.uncommitted: deque[tuple[Then, int]] = deque()
+        self.committed_bytes = len(log)
         # Markers that are still to be written, if they are held, and those that are.
         self.holds_markers = holds_markers
         self.sent: deque[Markers] = deque()
@@ -100,12 +104,12 @@ class Shell:
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
-    def reloaded(self, *, holds_markers: bool = False) -> Shell:
+    def reloaded(self, *, holds_markers: bool = False, loses_uncommitted: bool = False) -> Shell:
         """Another coordinator on the same log."""
         return Shell(
             self.settings,
             clock=self.clock,
-            log=bytes(self.log),
+            log=bytes(self.log[: self.committed_bytes if loses_uncommitted else len(self.log)]),
             producer_ids=self.producer_ids,
             holds_markers=holds_markers,
         )
@@ -136,13 +140,18 @@ class Shell:
             builder.append(TimestampMs(self.now_ms), record.key_bytes(), record.value_bytes())
         self.log += builder.build()
         self.next_offset += len(append.records)
-        self.uncommitted.append(append.then)
+        self.uncommitted.append((append.then, len(self.log)))
         if not self.holds_commits:
             self.commit()
 
     def commit(self, error: KafkaError | None = None) -> None:
         while self.uncommitted:
-            self.carry_out(self.uncommitted.popleft()(error, self.now_ms))
+            self.commit_next(error)
+
+    def commit_next(self, error: KafkaError | None = None) -> None:
+        then, end_position = self.uncommitted.popleft()
+        self.committed_bytes = end_position
+        self.carry_out(then(error, self.now_ms))
 
     def write_markers(self, errors: dict[TopicPartition, KafkaError] | None = None) -> None:
         """Has the oldest markers written that are not."""
