@@ -43,6 +43,7 @@ HOT_MODULES: list[str] = [
     "client/futures.py",
     "client/partitioners.py",
     "client/producer.py",
+    "client/producer_core.py",
     "client/producer_many.py",
     "client/sender.py",
     "clock.py",

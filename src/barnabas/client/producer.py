@@ -41,8 +41,8 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         self._core: ProducerCore = ProducerCore(ProducerSettings(settings, **keywords))
-        self._thread: LoopThread = LoopThread(f"barnabas-{self._core.settings.client_id}")
-        self._thread.call(self._core.start(self._thread.loop.call_soon_threadsafe))
+        self._background: LoopThread = LoopThread(f"barnabas-{self._core.settings.client_id}")
+        self._background.call(self._core.start(self._background.loop.call_soon_threadsafe))
 
     def send(
         self,
@@ -188,23 +188,23 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Delivers what is left, for at most `timeout` seconds, and ends. An open transaction is aborted."""
         core = self._core
-        if self._thread.is_closed:
+        if self._background.is_closed:
             return
         core.begin_close()
         delivery_ms = core.settings.delivery_timeout_ms
         timeout_ms = delivery_ms if timeout is None else timeout * 1000
-        if self._thread.is_current():
+        if self._background.is_current():
             # In a callback: nobody can wait here for what this very thread has to do.
-            self._thread.loop.create_task(self._close_later())
+            self._background.loop.create_task(self._close_later())
             return
         try:
-            self._thread.call(core.close_gracefully(timeout_ms), timeout_ms + CLOSE_GRACE_MS)
+            self._background.call(core.close_gracefully(timeout_ms), timeout_ms + CLOSE_GRACE_MS)
         finally:
-            self._thread.close()
+            self._background.close()
 
     async def _close_later(self) -> None:
         await self._core.close_gracefully(0)
-        self._thread.close()
+        self._background.close()
 
     def __enter__(self) -> Self:
         return self
@@ -221,21 +221,21 @@ class Producer:
         return self._core.settings.max_block_ms if timeout is None else timeout * 1000
 
     def _call(self, work: Any) -> None:
-        if self._thread.is_closed:
+        if self._background.is_closed:
             work.close()
             self._core.refuse()
-        self._thread.call(work)
+        self._background.call(work)
 
     def _learn(self, topic: str) -> TopicQueue:
         core = self._core
-        found: TopicQueue = self._thread.call(core.learn(topic, core.settings.max_block_ms))
+        found: TopicQueue = self._background.call(core.learn(topic, core.settings.max_block_ms))
         return found
 
     def _learn_partition(self, topic: TopicQueue, partition: int | None) -> PartitionQueue:
         """A partition that the topic may have got lately."""
         core = self._core
         if isinstance(partition, int) and partition >= 0:
-            self._thread.call(core.learn_partitions(topic.name, core.settings.max_block_ms))
+            self._background.call(core.learn_partitions(topic.name, core.settings.max_block_ms))
             found = core.queue_for(topic, partition, None, None)
             if found is not None:
                 return found
