@@ -177,6 +177,7 @@ class FrameReader:
                 self._begin_payload(size, bytes(view[position:count]))
                 return frames
             frames.append(bytes(view[position:end]))
+            self._receives_size_alone = size >= LARGE_BYTES
             position = end
         if position < count:
             self._size_arrived = count - position
