@@ -248,12 +248,15 @@ class Broker:
         return Producer(bootstrap_servers=self.bootstrap, **settings)
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer that reads from the beginning unless `auto_offset_reset` says otherwise."""
+        """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise."""
         from barnabas.client.consumer import Consumer
 
-        return Consumer(
-            *topics, **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}
+        consumer = Consumer(
+            **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}
         )
+        if topics:
+            consumer.subscribe(list(topics))
+        return consumer
 
     def create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:
         """Names, or names with numbers of partitions."""

@@ -10,7 +10,7 @@ import sys
 import click
 
 from barnabas import __version__
-from barnabas.errors import KafkaError
+from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound, UnknownTopicOrPartition
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -68,6 +68,11 @@ def told(error: Exception) -> str:
     return "; ".join(text.splitlines()) if text else type(error).__name__
 
 
+def exit_code_of(error: Exception) -> int:
+    """For scripts: whether something does not exist, or just failed."""
+    return 4 if isinstance(error, UnknownTopicOrPartition | GroupIdNotFound | TransactionalIdNotFound) else 1
+
+
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # Text comes from peers and files: what the terminal cannot show must not stop us from showing the rest.
@@ -88,7 +93,7 @@ def main() -> None:
         sys.exit(1)
     except (KafkaError, ExceptionGroup) as error:
         click.echo(f"barnabas: {told(error)}", err=True)
-        sys.exit(1)
+        sys.exit(exit_code_of(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"barnabas: {where}{error.strerror or error}", err=True)

@@ -23,10 +23,6 @@ LISTED: Final = (
 )
 KINDS: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 DEFAULT: Final = "<default>"
-_TAKES: Final = (
-    "producer_byte_rate, consumer_byte_rate (bytes a second), request_percentage, controller_mutation_rate,"
-    " connection_creation_rate"
-)
 
 
 def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,8 +64,9 @@ def list_quotas(target: Target, **parts: str | None) -> None:
 
 @quotas.command(
     name="set",
-    epilog=f"""\b
-Quotas: {_TAKES}.
+    epilog="""\b
+Quotas: producer_byte_rate and consumer_byte_rate in bytes a second, request_percentage,
+controller_mutation_rate; of an address connection_creation_rate.
 \b
 Examples:
   barnabas quotas set --client-id loader producer_byte_rate=1000000

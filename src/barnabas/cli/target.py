@@ -39,8 +39,19 @@ class Target(NamedTuple):
         reach(self.bootstrap)
         from barnabas.client.admin import Admin
 
-        with Admin(self.client_settings("admin", default_api_timeout_ms=self.timeout_ms)) as admin:
+        settings = self.client_settings("admin", default_api_timeout_ms=self.timeout_ms)
+        with self.unreachable_is_told(), Admin(settings) as admin:
             yield admin
+
+    @contextmanager
+    def unreachable_is_told(self) -> Iterator[None]:
+        """Something accepts connections, but there are no answers in time: what a person may try."""
+        from barnabas.errors import NetworkException, RequestTimedOut
+
+        try:
+            yield
+        except (NetworkException, RequestTimedOut) as error:
+            fail(f"{error}. Is {self.bootstrap} a Kafka broker? --timeout gives it more time", UNREACHABLE)
 
     def client_settings(self, kind: str, **settings: object) -> dict[str, object]:
         """Settings for a client of ours: those of the file that this kind of client has, and what the command needs."""
