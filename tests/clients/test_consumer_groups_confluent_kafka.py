@@ -159,9 +159,10 @@ def has_committed(member: Member) -> bool:
     try:
         member.consumer.commit(asynchronous=False)
     except KafkaException as error:
-        if error.args[0].name() not in ("STALE_MEMBER_EPOCH", "_NO_OFFSET") and not error.args[0].retriable():
+        name: str = error.args[0].name()
+        if name not in ("STALE_MEMBER_EPOCH", "_NO_OFFSET") and not error.args[0].retriable():
             raise
-        return error.args[0].name() == "_NO_OFFSET"
+        return name == "_NO_OFFSET"
     return True
 
 

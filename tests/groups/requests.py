@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.groups.decision import Caller
+from barnabas.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.delete_groups_response import DeleteGroupsResponse
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
@@ -261,3 +266,57 @@ def settle(shell: Shell, *callers: Caller, group_id: str = GROUP) -> int:
 def state(shell: Shell, group_id: str = GROUP) -> str:
     [described] = shell.coordinator.describe_groups([group_id], version=5)
     return described.group_state
+
+
+def send_heartbeat(
+    shell: Shell,
+    member_id: str,
+    member_epoch: int = 0,
+    *,
+    topics: tuple[str, ...] | None = None,
+    regex: str | None = None,
+    owned: dict[bytes, list[int]] | None = None,
+    instance_id: str | None = None,
+    rack_id: str | None = None,
+    assignor: str | None = None,
+    rebalance_timeout_ms: int = -1,
+    group_id: str = GROUP,
+    version: int = 1,
+    client_id: str = "client",
+) -> Caller:
+    """Of the new protocol."""
+    caller = Caller(version=version, client_id=client_id, client_host="/127.0.0.1")
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        instance_id=instance_id,
+        rack_id=rack_id,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        subscribed_topic_names=None if topics is None else list(topics),
+        subscribed_topic_regex=regex,
+        server_assignor=assignor,
+        topic_partitions=None
+        if owned is None
+        else [TopicPartitions(topic_id=each, partitions=partitions) for each, partitions in owned.items()],
+    )
+    shell.carry_out(shell.coordinator.consumers.heartbeat(caller, request, shell.now_ms))
+    return caller
+
+
+def beat(
+    shell: Shell, member_id: str, member_epoch: int = 0, **options: Any
+) -> ConsumerGroupHeartbeatResponse:
+    """Joins with what a first request must have, unless something else is asked for."""
+    if member_epoch == 0:
+        options = {"rebalance_timeout_ms": 60_000, "owned": {}, **options}
+        if "regex" not in options:
+            options = {"topics": ("topic",), **options}
+    caller = send_heartbeat(shell, member_id, member_epoch, **options)
+    return shell.reply(caller, ConsumerGroupHeartbeatResponse)
+
+
+def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[bytes, list[int]] | None:
+    if response.assignment is None:
+        return None
+    return {each.topic_id: each.partitions for each in response.assignment.topic_partitions}

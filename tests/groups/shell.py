@@ -17,6 +17,7 @@ from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
+from tests.groups.topics import Image
 
 R = TypeVar("R")
 
@@ -25,7 +26,12 @@ GROUP = "group"
 
 class Shell:
     def __init__(
-        self, settings: GroupSettings | None = None, *, clock: ManualClock | None = None, log: bytes = b""
+        self,
+        settings: GroupSettings | None = None,
+        *,
+        clock: ManualClock | None = None,
+        log: bytes = b"",
+        image: Image | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
         self.clock = clock or ManualClock()
@@ -40,10 +46,19 @@ class Shell:
         self.holds_commits = False
         self.uncommitted: deque[Then] = deque()
         self.coordinator = GroupCoordinator(self.settings, self._new_uuid)
+        self.image = Image()
+        self.set_topics(image or self.image)
         for header, records in iterate_batches(bytes(self.log)):
             self.coordinator.replay(header, records)
             self.next_offset = header.next_offset
         self.carry_out(self.coordinator.loaded(self.now_ms))
+
+    def set_topics(self, image: Image) -> None:
+        before, self.image = self.image.topics, image
+        names = before.keys() | image.topics.keys()
+        changed = [name for name in names if before.get(name) != image.topics.get(name)]
+        has_new = any(name not in before for name in changed)
+        self.coordinator.topics_changed(image, changed, has_new=has_new)
 
     def _new_uuid(self) -> str:
         self._uuid_count += 1
@@ -55,7 +70,7 @@ class Shell:
 
     def reloaded(self, settings: GroupSettings | None = None) -> Shell:
         """Another broker's coordinator on the same log."""
-        return Shell(settings or self.settings, clock=self.clock, log=bytes(self.log))
+        return Shell(settings or self.settings, clock=self.clock, log=bytes(self.log), image=self.image)
 
     def carry_out(self, decision: Decision) -> None:
         for caller, response in decision.replies:

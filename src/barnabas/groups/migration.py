@@ -58,7 +58,7 @@ def upgraded(group: ClassicGroup, image: Topics) -> ConsumerGroup:
     consumer.group_epoch = consumer.assignment_epoch = group.generation_id
     try:
         for member in group.members.values():
-            upgraded_member = _upgraded_member(group, member, image)
+            upgraded_member = _upgraded_member(consumer, group, member, image)
             consumer.update_member(upgraded_member)
             consumer.target[member.member_id] = {
                 topic_id: frozenset(partitions) for topic_id, partitions in upgraded_member.assigned.items()
@@ -71,12 +71,16 @@ def upgraded(group: ClassicGroup, image: Topics) -> ConsumerGroup:
     return consumer
 
 
-def _upgraded_member(group: ClassicGroup, member: Member, image: Topics) -> ConsumerMember:
+def _upgraded_member(
+    consumer: ConsumerGroup, group: ClassicGroup, member: Member, image: Topics
+) -> ConsumerMember:
     epoch = group.generation_id
     # Before its first generation a group has not agreed on a protocol yet.
     metadata = member.protocols.get(group.protocol_name or "", next(iter(member.protocols.values())))
     subscription = parse_subscription(metadata)
-    assigned = by_topic_id(parse_assignment(member.assignment), image)
+    # In the middle of a rebalance there may be no assignment; then the member has said what it owns.
+    partitions = parse_assignment(member.assignment) if member.assignment else subscription.owned
+    assigned = by_topic_id(partitions, image)
     return ConsumerMember(
         member_id=member.member_id,
         member_epoch=epoch,
@@ -88,9 +92,9 @@ def _upgraded_member(group: ClassicGroup, member: Member, image: Topics) -> Cons
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         subscribed_topic_names=frozenset(subscription.topics),
         assigned={
-            topic_id: dict.fromkeys(sorted(partitions), epoch)
-            for topic_id, partitions in assigned.items()
-            if partitions
+            topic_id: free
+            for topic_id, indexes in assigned.items()
+            if (free := {each: epoch for each in sorted(indexes) if consumer.owner(topic_id, each) is None})
         },
         classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols.items())),
     )
