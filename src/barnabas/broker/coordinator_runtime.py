@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.broker.coordinator_base import CoordinatorShell
 from barnabas.broker.coordinator_keys import partition_of_key
 from barnabas.broker.partition import Partition
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
+from barnabas.clock import Clock
 from barnabas.coordination.controller import Controller
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
@@ -24,7 +26,16 @@ from barnabas.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
+# As long as Kafka's own figures look back, and as many partitions as a topic of coordinators has.
+_LOADS_SHOWN_NS: Final = 30_000_000_000
+_LOADS_KEPT: Final = 50
+
 ShellT = TypeVar("ShellT", bound=CoordinatorShell[Any])
+
+
+class _Load(NamedTuple):
+    ended_ns: int
+    duration_ms: float
 
 
 class CoordinatorRuntime(ABC, Generic[ShellT]):
@@ -32,10 +43,13 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
     # What the topic is for.
     purpose: ClassVar[str]
 
-    def __init__(self, controller: Controller, replicas: ReplicaManager, tasks: Tasks) -> None:
+    def __init__(self, controller: Controller, replicas: ReplicaManager, tasks: Tasks, clock: Clock) -> None:
         self._controller = controller
         self._replicas = replicas
         self._tasks = tasks
+        self._clock = clock
+        # How long the last partitions took, and when that was.
+        self._loads: deque[_Load] = deque(maxlen=_LOADS_KEPT)
         self._shells: dict[int, ShellT] = {}
         self._topic_id: bytes | None = None
         self._partition_count = 0
@@ -133,5 +147,13 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
     async def _load(self, shells: Iterable[ShellT]) -> None:
         await self._replicas.opened([self.topic])
         for shell in shells:
+            began_ns = self._clock.monotonic_ns()
             await shell.load(self._load_buffer_bytes)
+            ended_ns = self._clock.monotonic_ns()
+            self._loads.append(_Load(ended_ns, (ended_ns - began_ns) / 1e6))
             self._shell_loaded(shell)
+
+    def load_times_ms(self) -> list[float]:
+        """How long each partition took that was loaded in the last half minute."""
+        since_ns = self._clock.monotonic_ns() - _LOADS_SHOWN_NS
+        return [load.duration_ms for load in self._loads if load.ended_ns >= since_ns]

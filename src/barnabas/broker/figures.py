@@ -10,6 +10,7 @@ from typing import Final
 
 from barnabas.broker import topic_figures
 from barnabas.broker.broker import Broker
+from barnabas.broker.coordinator_figures import register_coordinators
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metrics.instruments import Histogram
 from barnabas.metrics.registry import Registry
@@ -88,6 +89,7 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
         "Log directories whose disk has failed.",
         lambda: sum(directory.is_offline for directory in broker.log_manager.directories),
     )
+    register_coordinators(broker)
     readings: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
         ("size", "Bytes of a partition's log.", lambda log: log.size_bytes),
         ("numlogsegments", "Segments of a partition's log.", lambda log: len(log.segments)),

@@ -43,9 +43,8 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
         clock: Clock,
         rng: Random,
     ) -> None:
-        super().__init__(controller, replicas, tasks)
+        super().__init__(controller, replicas, tasks, clock)
         self._timer = timer
-        self._clock = clock
         self._rng = rng
         self._settings = group_settings(controller.config)
 

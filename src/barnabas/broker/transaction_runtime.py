@@ -63,9 +63,8 @@ class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
         markers: MarkerWriter,
         producer_ids: ProducerIds,
     ) -> None:
-        super().__init__(controller, replicas, tasks)
+        super().__init__(controller, replicas, tasks, clock)
         self._timer = timer
-        self._clock = clock
         self._markers = markers
         self._producer_ids = producer_ids
         self._settings = transaction_settings(controller.config)
