@@ -176,10 +176,10 @@ class FailingDisk:
     def open(self, path: str, mode: int) -> FailingFile:
         return FailingFile(self._real.open(path, mode), path, self)
 
-    def write_atomically(self, path: str, data: Data) -> None:
+    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
         if self.is_failing(path):
             raise StorageFailure("write", path, self.error_number)
-        self._real.write_atomically(path, data)
+        self._real.write_atomically(path, data, syncs=syncs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -220,10 +220,10 @@ class SlowDisk(FailingDisk):
         super().__init__(directory, errno.EIO)
         self.go_on = threading.Event()
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
         if path.startswith(self._directory):
             assert self.go_on.wait(60)
-        self._real.make_dirs(path)
+        self._real.make_dirs(path, syncs=syncs)
 
 
 def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -400,7 +400,7 @@ class SimulatedFileSystem:
         self.step("list", path)
         return sorted(self._directory("list", path).entries)
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
         directory = self._root
         made = ""
         for name in _parts(path):
@@ -411,7 +411,8 @@ class SimulatedFileSystem:
                 node = _DirectoryNode({}, self.clock.now_ms())
                 self._durable[node] = {}
                 self._change(_Change(None, (directory, name, node)))
-                self.sync_dir(os.path.dirname(made))
+                if syncs or made != os.path.normpath(path):
+                    self.sync_dir(os.path.dirname(made))
             if isinstance(node, _FileNode):
                 raise storage_failure("make directory", path, errno.ENOTDIR)
             directory = node
@@ -461,12 +462,14 @@ class SimulatedFileSystem:
         file = self.open(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data) -> None:
+    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
         file = self.open(path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC)
         file.pwrite(data, 0)
-        file.sync()
+        if syncs:
+            file.sync()
         self.rename(path + TEMPORARY_SUFFIX, path)
-        self.sync_dir(os.path.dirname(path))
+        if syncs:
+            self.sync_dir(os.path.dirname(path))
 
     def size_of(self, path: str) -> int:
         self.step("stat", path)

@@ -130,7 +130,7 @@ def test_truncation_takes_the_checkpoint_back() -> None:
     assert log.checkpoint() == 6
     log.manager.truncate_checkpoint(log.directory, PARTITION, 4)
     assert log.checkpoint() == 4
-    log.manager.update_checkpoint(log.directory, PARTITION, None)
+    log.manager.forget_checkpoints(log.directory, [PARTITION])
     assert log.checkpoint() is None
 
 

@@ -90,8 +90,4 @@ class ImageFollower:
         ]
         await self._mover.cancel(partitions)
 
-        def delete() -> None:
-            for partition in partitions:
-                self._manager.delete(partition)
-
-        await asyncio.get_running_loop().run_in_executor(None, delete)
+        await asyncio.get_running_loop().run_in_executor(None, self._manager.delete_all, partitions)

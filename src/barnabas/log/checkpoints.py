@@ -10,7 +10,8 @@ the leader-epoch-checkpoint of a partition, are a version, a count and so many l
 
 `partition.metadata` names the topic's id; `meta.properties` says whose a log directory is; `.kafka_cleanshutdown` is
 there if the broker that used the directory was stopped in order. All are replaced as a whole, so that a crash leaves
-the old or the new one. Content that is none of this raises BadCheckpoint, with the file and the line.
+the old or the new one (those of a log of which nothing was flushed yet are not synced: local_log.py). Content that is
+none of this raises BadCheckpoint, with the file and the line.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from barnabas.config.properties import MalformedProperties, parse_properties
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.model import LeaderEpoch, Offset, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CHECKPOINT_VERSION: Final = 0
 PARTITION_METADATA_VERSION: Final = 0
@@ -78,14 +84,14 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, Offset]:
     return offsets
 
 
-def read_epochs(fs: FileSystem, path: str) -> list[tuple[LeaderEpoch, Offset]]:
+def read_epochs(fs: FileSystem, path: str, *, is_synced: bool = True) -> list[tuple[LeaderEpoch, Offset]]:
     """The content of a leader-epoch-checkpoint; nothing where there is no file."""
-    data = _read(fs, path)
-    return [] if data is None else parse_epochs(data, path)
+    return _parsed(fs, path, parse_epochs, is_synced) or []
 
 
-def write_epochs(fs: FileSystem, path: str, epochs: Iterable[tuple[int, int]]) -> None:
-    fs.write_atomically(path, _format_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs]))
+def write_epochs(fs: FileSystem, path: str, epochs: Iterable[tuple[int, int]], *, syncs: bool = True) -> None:
+    lines = [f"{epoch} {start_offset}" for epoch, start_offset in epochs]
+    fs.write_atomically(path, _format_lines(lines), syncs=syncs)
 
 
 def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
@@ -100,17 +106,16 @@ def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
     return epochs
 
 
-def read_topic_id(fs: FileSystem, path: str) -> bytes | None:
+def read_topic_id(fs: FileSystem, path: str, *, is_synced: bool = True) -> bytes | None:
     """The topic's id, 16 bytes, from a partition.metadata; None where there is no file."""
-    data = _read(fs, path)
-    return None if data is None else parse_topic_id(data, path)
+    return _parsed(fs, path, parse_topic_id, is_synced)
 
 
-def write_topic_id(fs: FileSystem, path: str, topic_id: bytes) -> None:
+def write_topic_id(fs: FileSystem, path: str, topic_id: bytes, *, syncs: bool = True) -> None:
     assert len(topic_id) == _ID_BYTES
     assert any(topic_id)
     text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {id_to_text(topic_id)}"
-    fs.write_atomically(path, text.encode())
+    fs.write_atomically(path, text.encode(), syncs=syncs)
 
 
 def parse_topic_id(data: bytes, path: str) -> bytes:
@@ -211,6 +216,20 @@ def _read(fs: FileSystem, path: str) -> bytes | None:
     try:
         return fs.read_file(path)
     except NoSuchFile:
+        return None
+
+
+def _parsed(fs: FileSystem, path: str, parse: Callable[[bytes, str], T], is_synced: bool) -> T | None:
+    """None where there is no file. Of one that was not synced a crash may have left anything: that is none either."""
+    data = _read(fs, path)
+    if data is None:
+        return None
+    try:
+        return parse(data, path)
+    except BadCheckpoint as error:
+        if is_synced:
+            raise
+        logger.warning("%s was not yet on the disk at the last stop and is ignored: %s", path, error)
         return None
 
 

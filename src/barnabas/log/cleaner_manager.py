@@ -214,20 +214,19 @@ class CleanerManager:
                 self._states[partition] = count - 1
             self._changed.notify_all()
 
-    def update_checkpoint(
-        self, directory: LogDirectory, partition: TopicPartition, offset: int | None
-    ) -> None:
-        """Notes how far a log is clean; None forgets it."""
+    def update_checkpoint(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
+        """Notes how far a log is clean."""
         with self._changed:
-            offsets: dict[TopicPartition, int] = dict(
-                directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT)
-            )
-            if offset is None and partition not in offsets:
-                return
-            offsets.pop(partition, None)
-            if offset is not None:
-                offsets[partition] = offset
-            directory.write_checkpoint(names.CLEANER_OFFSET_CHECKPOINT, offsets)
+            offsets = directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT)
+            directory.write_checkpoint(names.CLEANER_OFFSET_CHECKPOINT, {**offsets, partition: offset})
+
+    def forget_checkpoints(self, directory: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
+        with self._changed:
+            offsets = directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT)
+            gone = offsets.keys() & set(partitions)
+            if gone:
+                kept = {partition: offset for partition, offset in offsets.items() if partition not in gone}
+                directory.write_checkpoint(names.CLEANER_OFFSET_CHECKPOINT, kept)
 
     def truncate_checkpoint(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
         """After a truncation a log is clean up to the offset at most."""
@@ -240,7 +239,7 @@ class CleanerManager:
         if known is not None:
             self.update_checkpoint(target, partition, known)
             if not source.is_offline:
-                self.update_checkpoint(source, partition, None)
+                self.forget_checkpoints(source, [partition])
 
     def _choose(self) -> tuple[LogDirectory, LogToClean] | None:
         now_ms = self._clock.now_ms()

@@ -18,7 +18,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
@@ -120,7 +120,7 @@ class LogDirectory:
             logger.error("%s is ignored: %s", self.file(name), error)
             return {}
 
-    def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_offsets(self.fs, self.file(name), offsets)
 
     def fail(self, failure: KafkaStorageError) -> None:

@@ -2,7 +2,8 @@
 
 A replica that comes back asks the leader where its own last epoch ended, and truncates to there: the cache answers.
 Epochs and offsets rise together. A new epoch is on disk before its first record is; what a truncation removes is
-written later, since the loading of a log removes it again.
+written later, since the loading of a log removes it again. As long as nothing of the log was ever flushed, the file is
+not synced: after a crash the records, all of which are looked at, tell the epochs.
 
 One thread at a time changes the cache, which the partition log's lock sees to; the file is written by any.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.log.checkpoints import read_epochs, write_epochs
-from barnabas.log.file_system import FileSystem, NoSuchFile
+from barnabas.log.file_system import WRITE, FileSystem, NoSuchFile
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class EpochCache:
         "_epochs",
         "_fs",
         "_is_behind",
+        "_is_synced",
         "_lock",
         "_on_disk",
         "_path",
@@ -49,9 +51,18 @@ class EpochCache:
     )
 
     def __init__(
-        self, fs: FileSystem, path: str, schedule: Callable[[str, Callable[[], None]], None]
+        self,
+        fs: FileSystem,
+        path: str,
+        schedule: Callable[[str, Callable[[], None]], None],
+        *,
+        is_synced: bool = True,
+        is_trusted: bool = True,
     ) -> None:
-        """Reads the checkpoint at the path, if there is one. `schedule` has something done soon, in any thread."""
+        """Reads the checkpoint at the path, if there is one and it is trusted.
+
+        One that is not synced may be anything after a crash. `schedule` has something done soon, in any thread.
+        """
         self._fs = fs
         self._path = path
         self._schedule = schedule
@@ -60,9 +71,10 @@ class EpochCache:
         self._start_offsets: list[int] = []
         self.latest_epoch: int = NO_LEADER_EPOCH
         self.latest_start_offset: int = NO_OFFSET
-        for epoch, start_offset in read_epochs(fs, path):
+        self._is_synced = is_synced
+        for epoch, start_offset in read_epochs(fs, path, is_synced=is_synced) if is_trusted else ():
             self._insert(epoch, start_offset)
-        self._on_disk: list[EpochEntry] = self.entries()
+        self._on_disk: list[EpochEntry] | None = self.entries() if is_trusted else None
         self._is_behind: bool = False
 
     def __len__(self) -> int:
@@ -144,6 +156,16 @@ class EpochCache:
                 self._keep(0)
                 self._store()
 
+    def sync(self) -> None:
+        """Has the file on the disk, now and after every change from now on."""
+        with self._lock:
+            self._is_synced = True
+            self._store()
+            try:
+                self._fs.open(self._path, WRITE).sync()
+            except NoSuchFile:
+                logger.debug("%s: there are no epochs yet", self._path)
+
     def move_to(self, path: str) -> None:
         """Notes that the directory of the checkpoint has been renamed."""
         with self._lock:
@@ -181,6 +203,6 @@ class EpochCache:
     def _store(self) -> None:
         entries = self.entries()
         if entries != self._on_disk:
-            write_epochs(self._fs, self._path, entries)
+            write_epochs(self._fs, self._path, entries, syncs=self._is_synced)
             self._on_disk = entries
         self._is_behind = False

@@ -96,8 +96,8 @@ class FileSystem(Protocol):
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
-    def make_dirs(self, path: str) -> None:
-        """Makes the directory and those above it that are missing, and syncs what it made."""
+    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
+        """Makes the directory and those above it that are missing, and syncs what it made, or only those above."""
 
     def rename(self, old_path: str, new_path: str) -> None:
         """Renames a file or directory at once; a file that has the new name is replaced."""
@@ -112,8 +112,11 @@ class FileSystem(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def write_atomically(self, path: str, data: Data) -> None:
-        """After a crash the path holds the old content or the new, never a part; on return the new is on the disk."""
+    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+        """After a crash the path holds the old content or the new, never a part; on return the new is on the disk.
+
+        Without syncs that is so after a crash of the process, but not of the machine.
+        """
 
     def size_of(self, path: str) -> int: ...
 
@@ -237,7 +240,7 @@ class DiskFileSystem:
         except OSError as error:
             raise storage_failure("list", path, error.errno) from error
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
         missing: list[str] = []
         ancestor = os.path.abspath(path)
         while not os.path.isdir(ancestor):
@@ -248,7 +251,7 @@ class DiskFileSystem:
                 os.mkdir(directory)
         except OSError as error:
             raise storage_failure("make directory", path, error.errno) from error
-        for directory in reversed(missing):
+        for directory in reversed(missing if syncs else missing[1:]):
             self.sync_dir(os.path.dirname(directory))
 
     def rename(self, old_path: str, new_path: str) -> None:
@@ -281,13 +284,15 @@ class DiskFileSystem:
         file = DiskFile(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data) -> None:
+    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
         temporary_path = path + TEMPORARY_SUFFIX
         file = DiskFile(temporary_path, CREATE | os.O_TRUNC)
         file.pwrite(data, 0)
-        file.sync()
+        if syncs:
+            file.sync()
         self.rename(temporary_path, path)
-        self.sync_dir(os.path.dirname(path) or ".")
+        if syncs:
+            self.sync_dir(os.path.dirname(path) or ".")
 
     def size_of(self, path: str) -> int:
         return self._stat(path).st_size

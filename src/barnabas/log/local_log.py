@@ -2,10 +2,14 @@
 
 What the records mean, who may see them and who wrote them, partition_log.py knows, which also holds the lock: one
 thread at a time changes something here. Another may `flush` meanwhile; what cannot bear that waits for it.
+
+Thousands of logs may be made at once, and a new one has nothing to lose: its directory and the files that say whose it
+is are synced when the first of its records are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -13,9 +17,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
-from barnabas.log.file_system import Data, FileSystem
+from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile
 from barnabas.log.loader import LoadedLog, SegmentFactory
-from barnabas.log.names import DELETED_SUFFIX
+from barnabas.log.names import DELETED_SUFFIX, PARTITION_METADATA
 from barnabas.log.read import OffsetBound, locate
 from barnabas.log.replacement import swap_in
 from barnabas.log.scheduler import Scheduler
@@ -43,6 +47,7 @@ class LocalLog:
         "_scheduler",
         "_seals_begun",
         "_seals_done",
+        "_sync_epochs",
         "config",
         "directory",
         "end",
@@ -61,7 +66,9 @@ class LocalLog:
         factory: SegmentFactory,
         scheduler: Scheduler,
         on_flush: OnFlush | None = None,
+        sync_epochs: Callable[[], None] | None = None,
     ) -> None:
+        """`sync_epochs` is for a log of which nothing was flushed yet: it syncs the file of epochs."""
         self.directory = directory
         self.segments: Segments = loaded.segments
         self.recovery_point: int = loaded.recovery_point
@@ -71,6 +78,7 @@ class LocalLog:
         self._clock = factory.clock
         self._scheduler = scheduler
         self._on_flush = on_flush
+        self._sync_epochs = sync_epochs
         self._directory_changes = int(loaded.is_changed)
         self._directory_changes_synced = 0
         self._flush_lock = threading.Lock()
@@ -141,6 +149,11 @@ class LocalLog:
     def flush(self) -> None:
         """Returns once all that was appended before is on the disk."""
         with self._flush_lock:
+            if self._sync_epochs is not None:
+                if self.end.offset == 0:
+                    return
+                self._sync_new(self._sync_epochs)
+                self._sync_epochs = None
             started_ns = self._clock.monotonic_ns()
             seals = self._seals_begun
             is_sealing = seals != self._seals_done
@@ -156,6 +169,18 @@ class LocalLog:
             self.last_flush_ms = self._clock.now_ms()
             if self._on_flush is not None:
                 self._on_flush(self._clock.monotonic_ns() - started_ns)
+
+    def _sync_new(self, sync_epochs: Callable[[], None]) -> None:
+        sync_epochs()
+        with contextlib.suppress(NoSuchFile):
+            self._fs.open(f"{self.directory}/{PARTITION_METADATA}", WRITE).sync()
+        self._fs.sync_dir(os.path.dirname(self.directory))
+        self._directory_changes += 1
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether anything of the log was ever flushed."""
+        return self._sync_epochs is None
 
     def sync_directory(self) -> None:
         """Returns once all names that have been made or changed are on the disk."""
@@ -235,22 +260,24 @@ class LocalLog:
         """A segment that is not part of the log."""
         return self._factory.create(self.directory, base_offset, self.config, state)
 
-    def rename_dir(self, name: str) -> None:
+    def rename_dir(self, name: str, *, syncs: bool = True) -> None:
         parent = os.path.dirname(self.directory)
         directory = os.path.join(parent, name)
         if directory == self.directory:
             return
         with self._flush_lock:
             self._fs.rename(self.directory, directory)
-            self._fs.sync_dir(parent)
+            if syncs:
+                self._fs.sync_dir(parent)
             self.directory = directory
             for segment in self.segments.all:
                 segment.relocate(directory)
 
     def close(self) -> None:
         with self._flush_lock:
+            has_something_to_lose = self.is_flushed or self.end.offset > 0
             for segment in self.segments.all:
-                segment.close()
+                segment.close(syncs=has_something_to_lose)
 
     def release(self) -> None:
         for segment in self.segments.all:

@@ -19,7 +19,7 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
@@ -250,9 +250,8 @@ class LogManager:
             if topic_id is not None:
                 existing.assign_topic_id(topic_id)
             return existing
-        offline = [each.path for each in self.directories if each.is_offline]
-        if offline and not is_new:
-            raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
+        if not is_new:
+            self._check_not_offline(partition)
         choices = self._emptiest_first() if directory is None else [self.directory(directory)]
         for choice in choices:
             try:
@@ -289,6 +288,8 @@ class LogManager:
         name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.FUTURE_DIR_SUFFIX)
         try:
             log = self._open_log(target, name, was_cleaned=True, topic_id=source.topic_id)
+            # After a crash the move goes on.
+            self._fs.sync_dir(target.path)
             if source.log_start_offset > 0:
                 log.truncate_fully_and_start_at(source.log_start_offset)
         except StorageFailure as failure:
@@ -338,22 +339,45 @@ class LogManager:
 
     def delete(self, partition: TopicPartition, *, is_future: bool = False) -> None:
         """Marks the log for deletion; it is gone at once, and its files after a while."""
-        with self._changing:
-            self._delete(partition, is_future)
+        self.delete_all([partition], is_future=is_future)
 
-    def _delete(self, partition: TopicPartition, is_future: bool) -> None:
-        log = (self._future if is_future else self._current).pop(partition, None)
-        if log is None:
-            offline = [directory.path for directory in self.directories if directory.is_offline]
-            if offline:
-                raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
-            return
-        directory = self.directory_of(log)
-        with self.cleaner.paused(partition):
-            log.rename_dir(names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX))
+    def delete_all(self, partitions: Iterable[TopicPartition], *, is_future: bool = False) -> None:
+        """As `delete`; what it takes to be sure of it is done once for all of them."""
+        registry = self._future if is_future else self._current
+        deleted: dict[LogDirectory, list[TopicPartition]] = {}
+        with self._changing:
+            try:
+                for partition in partitions:
+                    log = registry.pop(partition, None)
+                    if log is None:
+                        self._check_not_offline(partition)
+                        continue
+                    deleted.setdefault(self.directory_of(log), []).append(partition)
+                    with self.cleaner.paused(partition):
+                        mark = uuid.uuid4().hex
+                        log.rename_dir(
+                            names.marked_partition_dir(partition, mark, names.DELETE_DIR_SUFFIX), syncs=False
+                        )
+                    self._remove_later(log.directory, log)
+            finally:
+                for directory, gone in deleted.items():
+                    self._settle_deletion(directory, gone, is_future)
+
+    def _check_not_offline(self, partition: TopicPartition) -> None:
+        offline = [directory.path for directory in self.directories if directory.is_offline]
+        if offline:
+            raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
+
+    def _settle_deletion(
+        self, directory: LogDirectory, gone: Sequence[TopicPartition], is_future: bool
+    ) -> None:
+        try:
+            self._fs.sync_dir(directory.path)
             if not is_future:
-                self.cleaner.update_checkpoint(directory, partition, None)
-        self._remove_later(log.directory, log)
+                self.cleaner.forget_checkpoints(directory, gone)
+        except StorageFailure as failure:
+            directory.fail(failure)
+            raise
         self.checkpoint(directory)
 
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:

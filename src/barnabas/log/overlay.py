@@ -137,7 +137,7 @@ class OverlayFileSystem:
         names.update(os.path.basename(made) for made in self._files if os.path.dirname(made) == path)
         return sorted(names)
 
-    def make_dirs(self, path: str) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
         self._made_dirs.add(path)
 
     def rename(self, old_path: str, new_path: str) -> None:
@@ -163,7 +163,7 @@ class OverlayFileSystem:
         file = self.open(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data) -> None:
+    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
         self._create(path).pwrite(data, 0)
 
     def size_of(self, path: str) -> int:

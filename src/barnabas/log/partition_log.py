@@ -140,9 +140,16 @@ class PartitionLog(LogView):
         """
         topic_partition = parse_partition_dir(directory.rpartition("/")[2]).partition
         where = str(topic_partition)
-        fs.make_dirs(directory)
+        fs.make_dirs(directory, syncs=False)
         guard = Guard(where, InlineScheduler() if scheduler is None else scheduler, on_failure)
-        epochs = EpochCache(fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", guard.schedule)
+        is_flushed = recovery_point > 0
+        epochs = EpochCache(
+            fs,
+            f"{directory}/{LEADER_EPOCH_CHECKPOINT}",
+            guard.schedule,
+            is_synced=is_flushed,
+            is_trusted=is_flushed or clean_shutdown,
+        )
         factory = SegmentFactory(fs=fs, clock=clock, rng=_RNG if rng is None else rng)
         loaded = Loader(
             directory,
@@ -161,12 +168,14 @@ class PartitionLog(LogView):
             topic_partition,
             fs=fs,
             clock=clock,
-            local=LocalLog(directory, config, loaded, factory, guard, on_flush),
+            local=LocalLog(
+                directory, config, loaded, factory, guard, on_flush, None if is_flushed else epochs.sync
+            ),
             guard=guard,
             epochs=epochs,
             producers=loaded.producers,
             log_start_offset=loaded.log_start_offset,
-            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}"),
+            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}", is_synced=is_flushed),
             gapless=gapless,
             validate_fully=validate_fully,
         )
@@ -557,7 +566,8 @@ class PartitionLog(LogView):
     def assign_topic_id(self, topic_id: bytes) -> None:
         with self._guard:
             if self._topic_id is None:
-                write_topic_id(self._fs, f"{self._local.directory}/{PARTITION_METADATA}", topic_id)
+                path = f"{self._local.directory}/{PARTITION_METADATA}"
+                write_topic_id(self._fs, path, topic_id, syncs=self._local.is_flushed)
                 self._topic_id = topic_id
             elif self._topic_id != topic_id:
                 raise InconsistentTopicId(
@@ -587,10 +597,10 @@ class PartitionLog(LogView):
             self._local.update_config(config)
             self._policy = append_policy(config, validate_fully=self._validate_fully)
 
-    def rename_dir(self, name: str) -> None:
-        """Gives the partition's directory another name."""
+    def rename_dir(self, name: str, *, syncs: bool = True) -> None:
+        """Gives the partition's directory another name, for good unless the caller syncs the directory above."""
         with self._guard:
-            self._local.rename_dir(name)
+            self._local.rename_dir(name, syncs=syncs)
             self._producers.move_to(self._local.directory)
             self._epochs.move_to(f"{self._local.directory}/{LEADER_EPOCH_CHECKPOINT}")
 

@@ -448,14 +448,15 @@ class Segment:
         self.time_index.flush()
         self.transaction_index.flush()
 
-    def close(self) -> None:
-        """Leaves the files as a clean stop does, on the disk. What was not changed is not touched."""
+    def close(self, *, syncs: bool = True) -> None:
+        """Leaves the files as a clean stop does, on the disk if they matter. What was not changed is not touched."""
         if self._timestamps_known:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._trim_log()
         self.offset_index.trim()
         self.time_index.trim()
-        self.flush()
+        if syncs:
+            self.flush()
         self.release()
 
     def release(self) -> None:
