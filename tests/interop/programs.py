@@ -143,3 +143,35 @@ def java_source(version: str, source: Path) -> list[str]:
     """A program in one source file, compiled by Java itself."""
     need("javac")
     return ["java", "-Xmx256M", "-cp", f"{jars(version)}/*", str(source)]
+
+
+STREAMS_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>streams-peer</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{0}</version></dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{0}</version>
+      <classifier>test</classifier>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId><version>{0}</version>
+      <classifier>test</classifier>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def streams_test(version: str, main_class: str) -> list[str]:
+    """A program of Kafka Streams' own tests."""
+    need("java", "mvn")
+
+    def make(folder: Path) -> None:
+        (folder / "pom.xml").write_text(STREAMS_POM.format(version))
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}"]
+        fetch(["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), *goal], folder)
+
+    return ["java", "-Xmx512M", "-cp", f"{made_once(f'streams-{version}', make)}/jars/*", main_class]
