@@ -86,7 +86,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._working = working
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Partitions are not given up between records that came and their commit."""
+        """Partitions are not given up while a commit is under way; while they are, nothing can be polled."""
         async with self._working:
             pass
 
@@ -116,9 +116,9 @@ async def _consume(client: Client) -> None:
 
         async with _running(make) as consumer:
             while not client.is_over:
-                async with working:
-                    records = await _poll(client, consumer)
-                    if records:
+                records = await _poll(client, consumer)
+                if records:
+                    async with working:
                         await asyncio.wait_for(_commit(client, consumer, end_offsets(records)), INSIST_S)
                 await asyncio.sleep(client.plan.pause_s)
 
