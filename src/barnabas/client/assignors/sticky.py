@@ -61,19 +61,18 @@ class CooperativeStickyAssignor(Assignor):
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
         owned = {member.member_id: (_generation_of(member), member.owned) for member in members}
         assignments = balance(partition_counts, members, owned)
-        owners: dict[TopicPartition, str] = {}
-        for member in members:
-            kept = set(assignments[member.member_id])
-            # What a member keeps nobody has to wait for, though another member may claim it too.
-            owners.update(
-                {partition: member.member_id for partition in member.owned if partition not in kept}
-            )
-        return {
-            member_id: [
-                partition for partition in partitions if owners.get(partition, member_id) == member_id
-            ]
-            for member_id, partitions in assignments.items()
+        given_up = {
+            partition
+            for member in members
+            for partition in set(member.owned).difference(assignments[member.member_id])
         }
+        for member in members:
+            # What a member has it keeps, though another may claim to have it too.
+            waiting = given_up.difference(member.owned)
+            assignments[member.member_id] = [
+                partition for partition in assignments[member.member_id] if partition not in waiting
+            ]
+        return assignments
 
     def user_data(self) -> bytes | None:
         return _INT32.pack(self._generation)
@@ -187,27 +186,38 @@ def _assign_ownerless(
 
 
 def _move_to_balance(members: Sequence[Member], assignments: Assignments) -> None:
-    """Each move narrows the distance of two members that is above one, so the moves come to an end."""
+    """One partition at a time, from who has the most. Each move narrows a distance above one, so there is an end."""
     wanting: dict[str, list[str]] = defaultdict(list)
     for member in members:
         for topic in member.topics:
             wanting[topic].append(member.member_id)
+    loads = {member_id: len(partitions) for member_id, partitions in assignments.items()}
+    held: dict[str, dict[str, list[TopicPartition]]] = {member_id: {} for member_id in assignments}
+    for member_id, partitions in assignments.items():
+        for partition in sorted(partitions):
+            held[member_id].setdefault(partition.topic, []).append(partition)
+    while move := _next_move(loads, held, wanting):
+        giver, topic, taker = move
+        partition = held[giver][topic].pop()
+        if not held[giver][topic]:
+            del held[giver][topic]
+        held[taker].setdefault(topic, []).append(partition)
+        loads[giver] -= 1
+        loads[taker] += 1
+    for member_id, by_topic in held.items():
+        assignments[member_id] = [partition for partitions in by_topic.values() for partition in partitions]
 
-    def load(member_id: str) -> int:
-        return len(assignments[member_id])
 
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for giver in sorted(assignments, key=load, reverse=True):
-            lightest = min(map(load, assignments))
-            for partition in sorted(assignments[giver], reverse=True):
-                if load(giver) - lightest <= 1:
-                    break
-                taker = min(wanting[partition.topic], key=load)
-                # For this topic nobody may have less, and for another somebody still.
-                if load(giver) - load(taker) > 1:
-                    assignments[giver].remove(partition)
-                    assignments[taker].append(partition)
-                    lightest = min(map(load, assignments))
-                    has_moved = True
+def _next_move(
+    loads: dict[str, int], held: Mapping[str, Mapping[str, object]], wanting: Mapping[str, list[str]]
+) -> tuple[str, str, str] | None:
+    lightest = min(loads.values(), default=0)
+    for giver in sorted(loads, key=loads.__getitem__, reverse=True):
+        if loads[giver] - lightest <= 1:
+            return None
+        # For one topic nobody may have less, and for another somebody.
+        takers = [(min(wanting[topic], key=loads.__getitem__), topic) for topic in held[giver]]
+        taker, topic = min(takers, key=lambda each: loads[each[0]])
+        if loads[giver] - loads[taker] > 1:
+            return giver, topic, taker
+    return None
