@@ -167,6 +167,7 @@ class ClassicMembers:
     ) -> Decision:
         decision = Decision() if then is None else then(error, now_ms)
         if error is not None:
+            self._consumers.restore_timers(decision, request.group_id)
             decision.reply(caller, join_error(caller, code_of_failed_append(error), response.member_id))
             return decision
         if not is_downgrade:
@@ -251,17 +252,23 @@ class ClassicMembers:
         work = Work(decision, now_ms)
         self._consumers.fence(work, group, list(leaving.values()))
         then, decision.then = decision.then, None
-        decision.append(work.records, partial(_left, caller, response, then))
+        decision.append(work.records, partial(self._left, caller, group.group_id, response, then))
 
-
-def _left(
-    caller: Caller, response: LeaveGroupResponse, then: Then | None, error: KafkaError | None, now_ms: int
-) -> Decision:
-    decision = Decision() if then is None else then(error, now_ms)
-    if error is not None:
-        response = LeaveGroupResponse(error_code=code_of_failed_append(error))
-    decision.reply(caller, response)
-    return decision
+    def _left(
+        self,
+        caller: Caller,
+        group_id: str,
+        response: LeaveGroupResponse,
+        then: Then | None,
+        error: KafkaError | None,
+        now_ms: int,
+    ) -> Decision:
+        decision = Decision() if then is None else then(error, now_ms)
+        if error is not None:
+            self._consumers.restore_timers(decision, group_id)
+            response = LeaveGroupResponse(error_code=code_of_failed_append(error))
+        decision.reply(caller, response)
+        return decision
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

@@ -36,7 +36,7 @@ from barnabas.groups.consumer_records import (
     consumer_group_tombstones,
     current_record,
 )
-from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
+from barnabas.groups.decision import Caller, Decision, Then, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.member_updates import (
     MemberUpdates,
@@ -98,8 +98,28 @@ class ConsumerMembership:
         else:
             earlier = work.decision.then
             work.decision.then = None
-            work.decision.append(work.records, partial(_stored, caller, response, earlier))
+            work.decision.append(
+                work.records, partial(self._stored, caller, request.group_id, response, earlier)
+            )
         return work.decision
+
+    def _stored(
+        self,
+        caller: Caller,
+        group_id: str,
+        response: ConsumerGroupHeartbeatResponse,
+        earlier: Then | None,
+        error: KafkaError | None,
+        now_ms: int,
+    ) -> Decision:
+        decision = Decision() if earlier is None else earlier(error, now_ms)
+        if error is not None:
+            self.restore_timers(decision, group_id)
+            response = ConsumerGroupHeartbeatResponse(
+                error_code=code_of_failed_append(error), error_message=str(error)
+            )
+        decision.reply(caller, response)
+        return decision
 
     def _heartbeat(
         self, work: Work, caller: Caller, request: ConsumerGroupHeartbeatRequest
@@ -260,7 +280,7 @@ class ConsumerMembership:
             bury(decision, classic, code_of_failed_append(error), now_ms)
             del self._groups.classic[group.group_id]
             self._groups.consumer[group.group_id] = group
-            self._start_timers(decision, group)
+            self._start_timers(decision.set_timer, group)
         return decision
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
@@ -277,35 +297,34 @@ class ConsumerMembership:
         self.fence(work, group, [member])
         earlier = work.decision.then
         work.decision.then = None
-        work.decision.append(work.records, partial(self._fenced, key, earlier))
+        work.decision.append(work.records, partial(self._fenced, key.group_id, earlier))
         return work.decision
 
-    def _fenced(self, key: TimerKey, earlier: object, error: KafkaError | None, now_ms: int) -> Decision:
-        assert earlier is None or callable(earlier)
-        decision: Decision = Decision() if earlier is None else earlier(error, now_ms)
+    def _fenced(self, group_id: str, earlier: Then | None, error: KafkaError | None, now_ms: int) -> Decision:
+        decision = Decision() if earlier is None else earlier(error, now_ms)
         if error is not None:
-            # The member is still there, and so is what it owns: it has another session's time.
-            decision.set_timer(
-                TimerKey(TimerKind.SESSION, key.group_id, key.member_id),
-                self._updates.session_timeout_ms(key.group_id),
-            )
+            self.restore_timers(decision, group_id)
         return decision
+
+    def restore_timers(self, decision: Decision, group_id: str) -> None:
+        """What was decided could not be written: members that were to go are still there, with a session each."""
+        group = self._groups.consumer.get(group_id)
+        if group is not None:
+            self._start_timers(decision.set_timer_if_absent, group)
 
     def loaded(self, decision: Decision) -> None:
         for group in self._groups.consumer.values():
-            self._start_timers(decision, group)
+            self._start_timers(decision.set_timer, group)
 
-    def _start_timers(self, decision: Decision, group: ConsumerGroup) -> None:
+    def _start_timers(self, set_timer: Callable[[TimerKey, int], None], group: ConsumerGroup) -> None:
         for member in group.members.values():
             key = session_timer_of(group.group_id, member.member_id)
             if member.classic is not None:
-                decision.set_timer(key, member.classic.session_timeout_ms)
+                set_timer(key, member.classic.session_timeout_ms)
                 continue
-            decision.set_timer(key, self._updates.session_timeout_ms(group.group_id))
+            set_timer(key, self._updates.session_timeout_ms(group.group_id))
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                decision.set_timer(
-                    revocation_timer(group.group_id, member.member_id), member.rebalance_timeout_ms
-                )
+                set_timer(revocation_timer(group.group_id, member.member_id), member.rebalance_timeout_ms)
 
     def unloaded(self, decision: Decision) -> None:
         for group in self._groups.consumer.values():
@@ -397,20 +416,3 @@ def _changed(
 
 def _partitions(owned: OwnedPartitions) -> dict[bytes, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in owned.items()}
-
-
-def _stored(
-    caller: Caller,
-    response: ConsumerGroupHeartbeatResponse,
-    earlier: object,
-    error: KafkaError | None,
-    now_ms: int,
-) -> Decision:
-    assert earlier is None or callable(earlier)
-    decision: Decision = Decision() if earlier is None else earlier(error, now_ms)
-    if error is not None:
-        response = ConsumerGroupHeartbeatResponse(
-            error_code=code_of_failed_append(error), error_message=str(error)
-        )
-    decision.reply(caller, response)
-    return decision

@@ -7,13 +7,18 @@ of the new protocol leaves, or is replaced by a static member that speaks the cl
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from barnabas.errors import GroupIdNotFound
 from barnabas.groups.classic_group import ClassicGroup, Member
 from barnabas.groups.consumer_group import (
     NOTHING_ASSIGNED,
+    Assignment,
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
+    MemberState,
+    OwnedPartitions,
     named_partitions,
 )
 from barnabas.groups.consumer_protocol import (
@@ -57,47 +62,63 @@ def upgraded(group: ClassicGroup, image: Topics) -> ConsumerGroup:
     consumer = ConsumerGroup(group.group_id)
     consumer.group_epoch = consumer.assignment_epoch = group.generation_id
     try:
-        for member in group.members.values():
-            upgraded_member = _upgraded_member(consumer, group, member, image)
-            consumer.update_member(upgraded_member)
-            consumer.target[member.member_id] = {
-                topic_id: frozenset(partitions) for topic_id, partitions in upgraded_member.assigned.items()
-            }
+        claims = {
+            member_id: _upgrade_member(consumer, group, member, image)
+            for member_id, member in group.members.items()
+        }
     except MalformedConsumerProtocol as error:
         raise GroupIdNotFound(
             f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded consumer"
             f" protocol is malformed."
         ) from error
+    for member_id, claimed in claims.items():
+        member = consumer.members[member_id]
+        consumer.target[member_id] = {
+            topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()
+        }
+        # In the middle of a rebalance a member may still hold what it had, and give it up when it hears of that.
+        held = _free(consumer, claimed, group.generation_id)
+        if held:
+            consumer.update_member(
+                replace(member, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=held)
+            )
     return consumer
 
 
-def _upgraded_member(
+def _upgrade_member(
     consumer: ConsumerGroup, group: ClassicGroup, member: Member, image: Topics
-) -> ConsumerMember:
+) -> Assignment:
+    """Adds the member; returns what it said it owned when it joined."""
     epoch = group.generation_id
     # Before its first generation a group has not agreed on a protocol yet.
     metadata = member.protocols.get(group.protocol_name or "", next(iter(member.protocols.values())))
     subscription = parse_subscription(metadata)
-    # In the middle of a rebalance there may be no assignment; then the member has said what it owns.
-    partitions = parse_assignment(member.assignment) if member.assignment else subscription.owned
-    assigned = by_topic_id(partitions, image)
-    return ConsumerMember(
-        member_id=member.member_id,
-        member_epoch=epoch,
-        previous_member_epoch=epoch,
-        instance_id=member.group_instance_id,
-        rack_id=subscription.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        subscribed_topic_names=frozenset(subscription.topics),
-        assigned={
-            topic_id: free
-            for topic_id, indexes in assigned.items()
-            if (free := {each: epoch for each in sorted(indexes) if consumer.owner(topic_id, each) is None})
-        },
-        classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols.items())),
+    assigned = by_topic_id(parse_assignment(member.assignment), image)
+    consumer.update_member(
+        ConsumerMember(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            previous_member_epoch=epoch,
+            instance_id=member.group_instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            subscribed_topic_names=frozenset(subscription.topics),
+            assigned=_free(consumer, assigned, epoch),
+            classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols.items())),
+        )
     )
+    return by_topic_id(subscription.owned, image)
+
+
+def _free(consumer: ConsumerGroup, claimed: Assignment, epoch: int) -> OwnedPartitions:
+    """Of the partitions those that nobody else owns: members may contradict each other."""
+    free = {
+        topic_id: {each: epoch for each in sorted(partitions) if consumer.owner(topic_id, each) is None}
+        for topic_id, partitions in claimed.items()
+    }
+    return {topic_id: partitions for topic_id, partitions in free.items() if partitions}
 
 
 def downgraded(
