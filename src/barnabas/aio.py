@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin as Admin
     from barnabas.client.consumer_aio import AsyncConsumer as Consumer
+    from barnabas.client.producer_aio import AsyncProducer as Producer
 
-__all__ = ["Admin", "Consumer"]
+__all__ = ["Admin", "Consumer", "Producer"]
 
 # Public names by the module and the name there, loaded at first use.
 _LAZY: Final[dict[str, tuple[str, str]]] = {
     "Admin": ("barnabas.client.admin", "AsyncAdmin"),
     "Consumer": ("barnabas.client.consumer_aio", "AsyncConsumer"),
+    "Producer": ("barnabas.client.producer_aio", "AsyncProducer"),
 }
 
 

@@ -287,10 +287,7 @@ class Producer:
             lock.release()
         if core.refusal is not None:
             core.refuse()
-        raise BufferExhausted(
-            f"no room for {size_bytes} bytes within {core.settings.max_block_ms} ms (max.block.ms): the"
-            f" {core.settings.buffer_memory} bytes of buffer.memory are full of records that are not acknowledged"
-        )
+        raise BufferExhausted(core.no_room(size_bytes))
 
     def _give_back(self, size_bytes: i64) -> None:
         lock = self._core.accumulator.lock

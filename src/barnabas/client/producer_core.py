@@ -245,6 +245,12 @@ class ProducerCore:
             f"a record of {bound} bytes for topic {topic.name!r} is larger than {limit}: raise that, or make it smaller"
         )
 
+    def no_room(self, size_bytes: i64) -> str:
+        return (
+            f"no room for {size_bytes} bytes within {self.settings.max_block_ms} ms (max.block.ms): the"
+            f" {self.settings.buffer_memory} bytes of buffer.memory are full of records that are not acknowledged"
+        )
+
     def on_done(self, future: SendFuture, on_delivery: OnDelivery | None) -> None:
         if on_delivery is not None:
             future.when_done(_Delivery(future, on_delivery))
