@@ -160,12 +160,12 @@ class Intake:
             if fetched is None:
                 break
             state = fetched.state
-            assert state.position is not None
             header = self._next_batch(fetched, bool(taken))
             if header is None:
                 if self._current is not None:
                     break
                 continue
+            assert state.position is not None
             data = fetched.as_bytes()[fetched.batch_position : fetched.next_position]
             taken.append(
                 RawBatch(state.partition.topic, state.partition.partition, state.position, header, data)
@@ -185,12 +185,12 @@ class Intake:
             if fetched is None or (alone is not None and fetched.state is not alone):
                 break
             state = fetched.state
-            assert state.position is not None
             header = self._next_batch(fetched, builder is not None)
             if header is None:
                 if self._current is not None:
                     break
                 continue
+            assert state.position is not None
             # What the first offset of messages before v2 is, only their insides tell.
             begins_within = header.base_offset < state.position or header.magic < MAGIC_V2
             if begins_within and builder is not None and alone is None:
@@ -245,11 +245,11 @@ class Intake:
     def _decode(self, fetched: Fetched, has_some: bool) -> bool:
         """Decodes the next batch that has records for us. False at the end, with `_current` still set at an error."""
         state = fetched.state
-        assert state.position is not None
         while True:
             header = self._next_batch(fetched, has_some)
             if header is None:
                 return False
+            assert state.position is not None
             try:
                 records = decode_consumer_records(
                     fetched.as_bytes(),
