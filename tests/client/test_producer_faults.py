@@ -128,9 +128,11 @@ def test_a_broker_that_freezes_fills_no_more_than_its_memory(proxied: BrokerProc
     with Producer(settings(proxy.address, **{"buffer.memory": 1 << 20, "max.block.ms": 200})) as producer:
         producer.send("t", b"first").result(WAIT_S)
         proxy.hold()
-        taken = 0
+        taken: list[SendFuture] = []
         with pytest.raises(BufferExhausted):
-XX        proxy.release()
+            taken.extend(producer.send("t", bytes(100)) for _ in range(100_000))
+        assert 2_000 < len(taken) < (1 << 20) // 100
+        proxy.release()
         producer.flush(WAIT_S)
     assert len(read_values(proxied, "t")[0]) == len(taken) + 1
 
