@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.broker import topic_figures
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinator_figures import register_coordinators
+from barnabas.broker.group_figures import register_group_figures
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metrics.instruments import Histogram
 from barnabas.metrics.registry import Registry
@@ -104,6 +105,7 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
             help_text,
             partial(replicas.topic_figures.readings, name),
         )
+    register_group_figures(metrics, broker.groups)
     lag = metrics.histogram(
         "barnabas_eventloop_lag_seconds", "How late the event loop was for a timer."
     ).labels()

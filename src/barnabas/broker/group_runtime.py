@@ -20,6 +20,7 @@ from barnabas.coordination.controller import Controller
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import InvalidGroupId
 from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.target_assignment import ASSIGNORS
@@ -47,6 +48,7 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
         self._timer = timer
         self._rng = rng
         self._settings = group_settings(controller.config)
+        self.counts = GroupCounts()
 
     @property
     def _load_buffer_bytes(self) -> int:
@@ -79,7 +81,7 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
 
     def _new_shell(self, partition: Partition) -> GroupShell:
         config = self._controller.config
-        coordinator = GroupCoordinator(self._settings, self._new_uuid)
+        coordinator = GroupCoordinator(self._settings, self._new_uuid, self.counts)
         coordinator.topics_changed(self._controller.image, (), has_new=True)
         return GroupShell(
             partition,

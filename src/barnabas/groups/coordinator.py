@@ -30,6 +30,7 @@ from barnabas.groups.consumer_records import (
     apply_record,
     consumer_group_tombstones,
 )
+from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.member_updates import MemberUpdates
@@ -73,20 +74,23 @@ _CLASSIC_TIMERS: Final = (TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC)
 
 
 class GroupCoordinator:
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: GroupSettings, new_uuid: Callable[[], str], counts: GroupCounts | None = None
+    ) -> None:
         self._settings = settings
+        self._counts = counts = counts or GroupCounts()
         self._groups = GroupTable()
         self._store = OffsetStore()
         # Groups that no record but offsets has told of so far.
         self._implied: set[str] = set()
-        rebalance = self._rebalance = Rebalance(settings)
-        self._updates = MemberUpdates(self._groups, settings)
+        rebalance = Rebalance(settings, counts)
+        self._updates = MemberUpdates(self._groups, settings, counts)
         self.consumers = ConsumerMembership(self._groups, settings, self._updates, rebalance, new_uuid)
         classic_members = ClassicMembers(
             self._groups, settings, self._updates, self.consumers, rebalance, new_uuid
         )
         self.membership = Membership(self._groups, settings, rebalance, classic_members, new_uuid)
-        self.offsets = Offsets(self._groups, self._store, settings)
+        self.offsets = Offsets(self._groups, self._store, settings, counts)
 
     def topics_changed(self, image: Topics, changed: Iterable[str], *, has_new: bool) -> None:
         """There are other topics from now on; `changed` came, went or grew."""
@@ -243,6 +247,7 @@ class GroupCoordinator:
         for group in groups:
             expired = self.offsets.expired(group, now_ms)
             records.extend(offset_tombstone(group.group_id, *partition) for partition in expired)
+            self._counts.offset_expirations += len(expired)
             if len(expired) == len(self._store.committed(group.group_id)) and self._may_go(group):
                 records.extend(_tombstones(group))
             if len(records) > CLEANUP_RECORDS_MAX:
@@ -293,14 +298,6 @@ class GroupCoordinator:
         consumer = Counter(group.state.value for group in self._groups.consumer.values())
         yield from ((_CLASSIC, state, count) for state, count in classic.items())
         yield from ((_CONSUMER, state, count) for state, count in consumer.items())
-
-    @property
-    def consumer_rebalance_count(self) -> int:
-        return self._updates.rebalance_count
-
-    @property
-    def classic_rebalance_count(self) -> int:
-        return self._rebalance.completed_count
 
     @property
     def offset_count(self) -> int:

@@ -31,6 +31,7 @@ from barnabas.groups.consumer_records import (
     regex_tombstone,
     target_record,
 )
+from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Decision, TimerKey, TimerKind
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.reconciliation import Reported, Target, reconcile
@@ -60,12 +61,12 @@ class Work:
 
 
 class MemberUpdates:
-    def __init__(self, groups: GroupTable, settings: GroupSettings) -> None:
+    def __init__(self, groups: GroupTable, settings: GroupSettings, counts: GroupCounts) -> None:
         self._groups = groups
         self._settings = settings
+        self._counts = counts
         self._resolutions: dict[str, RegexResolution] = {}
         self.overrides: Mapping[str, GroupOverrides] = {}
-        self.rebalance_count = 0
 
     def session_timeout_ms(self, group_id: str) -> int:
         overrides = self.overrides.get(group_id)
@@ -134,7 +135,7 @@ class MemberUpdates:
         topics_hash = metadata_hash(self._groups.image, topics)
         if must_bump or topics_hash != group.metadata_hash:
             epoch += 1
-            self.rebalance_count += 1
+            self._counts.consumer_rebalances += 1
             work.records.append(group_record(group.group_id, epoch, topics_hash))
         group.metadata_refreshed(epoch)
         if group.has_partition_metadata_record:

@@ -29,6 +29,7 @@ from barnabas.errors import (
 )
 from barnabas.groups.classic_group import NO_STATE_TIMESTAMP, ClassicGroup, GroupState
 from barnabas.groups.consumer_group import CommitRule, ConsumerGroup
+from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller, Decision, Producer, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.offset_store import OffsetStore, StoredOffset
@@ -74,10 +75,13 @@ _Failure: TypeAlias = Callable[[int], Message]
 
 
 class Offsets:
-    def __init__(self, groups: GroupTable, store: OffsetStore, settings: GroupSettings) -> None:
+    def __init__(
+        self, groups: GroupTable, store: OffsetStore, settings: GroupSettings, counts: GroupCounts
+    ) -> None:
         self._groups = groups
         self._store = store
         self._settings = settings
+        self._counts = counts
 
     def commit(self, caller: Caller, request: OffsetCommitRequest, now_ms: int) -> Decision:
         decision = Decision()
@@ -135,6 +139,7 @@ class Offsets:
                     topic_id=topic.topic_id,
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
+        self._counts.offset_commits += len(records)
         _append_then_reply(decision, records, caller, response, partial(commit_error, request))
         return decision
 
@@ -183,6 +188,7 @@ class Offsets:
                     commit_timestamp=now_ms,
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
+        self._counts.offset_commits += len(records)
         _append_then_reply(decision, records, caller, response, partial(txn_commit_error, request))
         decision.producer = Producer(
             producer_id=ProducerId(request.producer_id),
@@ -289,6 +295,7 @@ class Offsets:
                     for asked in topic.partitions
                     if TopicPartition(topic.name, asked.partition_index) in known
                 )
+        self._counts.offset_deletions += len(records)
         _append_then_reply(
             decision, records, caller, response, lambda code: OffsetDeleteResponse(error_code=code)
         )

@@ -10,6 +10,7 @@ from typing import Final
 
 from barnabas.errors import KafkaError, RebalanceInProgress, UnknownMemberId
 from barnabas.groups.classic_group import ClassicGroup, GroupState, Member
+from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
@@ -105,11 +106,11 @@ def bury(decision: Decision, group: ClassicGroup, code: int, now_ms: int) -> Non
 
 
 class Rebalance:
-    __slots__ = ("_settings", "completed_count")
+    __slots__ = ("_counts", "_settings")
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, counts: GroupCounts) -> None:
         self._settings = settings
-        self.completed_count = 0
+        self._counts = counts
 
     def prepare_or_complete(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
         if group.can_rebalance:
@@ -172,7 +173,7 @@ class Rebalance:
             decision.set_timer(join_timer(group), group.rebalance_timeout_ms)
             return
         group.start_next_generation(now_ms)
-        self.completed_count += 1
+        self._counts.classic_rebalances += 1
         if not group.members:
             # If this is lost the members of the last generation come back when it is loaded, and time out.
             decision.append([group.to_record({})])
