@@ -187,11 +187,21 @@ def txn_commit(shell: Shell, offset: int, producer_id: int, **options: Any) -> i
 
 
 def fetch(
-    shell: Shell, *, partition: int = 0, topic: str = "topic", group_id: str = GROUP, stable: bool = False
+    shell: Shell,
+    *,
+    partition: int = 0,
+    topic: str = "topic",
+    group_id: str = GROUP,
+    stable: bool = False,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> tuple[int, int, str | None]:
     """Error, offset and metadata."""
     request = OffsetFetchRequestGroup(
-        group_id=group_id, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=member_epoch,
+        topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])],
     )
     [answers] = shell.coordinator.offsets.fetch(request, require_stable=stable).topics
     [answer] = answers.partitions
