@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -92,7 +93,7 @@ Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
 
 # A larger change is stored in parts: between them other requests have their turn, and ZooKeeper's bound of 1 MiB on
 # what it takes at once is far.
-OPERATIONS_AT_ONCE: Final = 500
+OPERATIONS_AT_ONCE: Final = 250
 
 
 async def _no_logs(topics: Sequence[TopicImage]) -> None:
@@ -279,9 +280,9 @@ class Controller:
 
         return await asyncio.shield(asyncio.ensure_future(run()))
 
-    async def _commit(self, operations: Sequence[Operation]) -> None:
-        for start in range(0, len(operations), OPERATIONS_AT_ONCE):
-            batch = operations[start : start + OPERATIONS_AT_ONCE]
+    async def _commit(self, operations: Iterable[Operation]) -> None:
+        remaining = iter(operations)
+        while batch := list(islice(remaining, OPERATIONS_AT_ONCE)):
             try:
                 await self._store.multi([Check(CONTROLLER_EPOCH, self._claim.epoch_version), *batch])
             except StoreError as error:
@@ -308,13 +309,14 @@ class Controller:
     async def _store_topics(self, planned: Sequence[PlannedTopic]) -> None:
         if not planned:
             return
-        operations: list[Operation] = []
-        for each in planned:
-            operations += put_config(config_path("topics", each.topic.name), each.configs, self._config_paths)
-            operations += create_topic(each.topic, self._claim.controller_epoch)
-        await self._commit(operations)
+        await self._commit(chain.from_iterable(map(self._creation, planned)))
         image = self.image.with_topics(each.topic for each in planned)
         self._publish(image.with_topic_configs({each.topic.name: each.configs for each in planned}))
+
+    def _creation(self, planned: PlannedTopic) -> Iterator[Operation]:
+        topic = planned.topic
+        yield from put_config(config_path("topics", topic.name), planned.configs, self._config_paths)
+        yield from create_topic(topic, self._claim.controller_epoch)
 
     async def _auto_create_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
         # Others may have had the same wish and waited less.
@@ -365,6 +367,9 @@ class Controller:
         operations: list[Operation] = []
         for topic in topics:
             operations += await remove_topic(self._store, topic.name)
+            if len(operations) >= OPERATIONS_AT_ONCE:
+                await self._commit(operations)
+                operations.clear()
         await self._commit(operations)
         for topic in topics:
             self._config_paths.discard(config_path("topics", topic.name))

@@ -194,8 +194,9 @@ class EmbeddedStore:
             pending = self._pending.popleft()
             for path, node in pending.transaction.changes.items():
                 self._apply_to_committed(path, node)
-            for event, path in pending.transaction.events:
-                self._notify(event, path)
+            if any(session.watches for session in self._sessions.values()):
+                for event, path in pending.transaction.events:
+                    self._notify(event, path)
             if not pending.done.done():
                 pending.done.set_result(None)
 

@@ -33,6 +33,9 @@ class WatchTable:
     def __init__(self) -> None:
         self._watchers: dict[WatchKind, dict[str, dict[Watcher, None]]] = {kind: {} for kind in WatchKind}
 
+    def __bool__(self) -> bool:
+        return any(self._watchers.values())
+
     def add(self, kind: WatchKind, path: str, watcher: Watcher) -> None:
         self._watchers[kind].setdefault(path, {})[watcher] = None
 

@@ -148,8 +148,8 @@ class LogManager:
             self._incomplete.add(directory.path)
         for path in loaded.deleted:
             self._marked.add(names.parse_partition_dir(os.path.basename(path)).partition)
-            if self.settings.removes_deleted:
-                self._remove_later(path)
+        if self.settings.removes_deleted:
+            self._remove_later([(path, None) for path in loaded.deleted])
         for registry, logs in ((self._current, loaded.current), (self._future, loaded.future)):
             for log in logs:
                 self._register(registry, log)
@@ -332,7 +332,7 @@ class LogManager:
             del self._future[partition]
             self._current[partition] = future
             self.cleaner.move_checkpoint(source_directory, target_directory, partition)
-            self._remove_later(source.directory, source)
+            self._remove_later([(source.directory, source)])
         for directory in (target_directory, source_directory):
             self.checkpoint(directory)
         return future
@@ -345,6 +345,7 @@ class LogManager:
         """As `delete`; what it takes to be sure of it is done once for all of them."""
         registry = self._future if is_future else self._current
         deleted: dict[LogDirectory, list[TopicPartition]] = {}
+        removed: list[tuple[str, PartitionLog | None]] = []
         with self._changing:
             try:
                 for partition in partitions:
@@ -358,8 +359,9 @@ class LogManager:
                         log.rename_dir(
                             names.marked_partition_dir(partition, mark, names.DELETE_DIR_SUFFIX), syncs=False
                         )
-                    self._remove_later(log.directory, log)
+                    removed.append((log.directory, log))
             finally:
+                self._remove_later(removed)
                 for directory, gone in deleted.items():
                     self._settle_deletion(directory, gone, is_future)
 
@@ -508,9 +510,15 @@ class LogManager:
     def _logs_with_directories(self) -> Mapping[TopicPartition, tuple[LogDirectory, PartitionLog]]:
         return {partition: (self.directory_of(log), log) for partition, log in list(self._current.items())}
 
-    def _remove_later(self, path: str, log: PartitionLog | None = None) -> None:
-        action = partial(self._remove, path, log)
-        self._scheduler.schedule("delete-log", action, self.settings.file_delete_delay_ms)
+    def _remove_later(self, marked: Sequence[tuple[str, PartitionLog | None]]) -> None:
+        """Removes directories that are marked for deletion, with their logs if they were open."""
+        if marked:
+            action = partial(self._remove_all, marked)
+            self._scheduler.schedule("delete-log", action, self.settings.file_delete_delay_ms)
+
+    def _remove_all(self, marked: Sequence[tuple[str, PartitionLog | None]]) -> None:
+        for path, log in marked:
+            self._remove(path, log)
 
     def _remove(self, path: str, log: PartitionLog | None) -> None:
         directory = self._by_path[os.path.dirname(path)]
