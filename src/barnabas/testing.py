@@ -248,14 +248,21 @@ class Broker:
         return Producer(bootstrap_servers=self.bootstrap, **settings)
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise."""
+        """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise.
+
+        Without a `group_id` it reads all partitions itself.
+        """
         from barnabas.client.consumer import Consumer
 
         consumer = Consumer(
             **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}
         )
-        if topics:
+        if "group_id" in settings and topics:
             consumer.subscribe(list(topics))
+        elif topics:
+            consumer.assign(
+                (topic, each.partition) for topic in topics for each in consumer.partitions_for(topic)
+            )
         return consumer
 
     def create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:

@@ -16,6 +16,9 @@ from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("barnabas.cli.start", "Run a broker."),
     "topics": ("barnabas.cli.topics", "Create, look at, change and delete topics."),
+    "produce": ("barnabas.cli.produce", "Send records to a topic."),
+    "consume": ("barnabas.cli.consume", "Print the records of topics."),
+    "copy": ("barnabas.cli.copy", "Copy records to another topic or cluster."),
     "groups": ("barnabas.cli.groups", "Consumer groups: members, lag, offsets."),
     "configs": ("barnabas.cli.configs", "Settings of topics, brokers and groups."),
     "transactions": ("barnabas.cli.transactions", "Transactions and the producers that write them."),
@@ -23,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "leaders": ("barnabas.cli.leaders", "Leaders of partitions: see and elect them."),
     "quotas": ("barnabas.cli.quotas", "Limits of users, clients and addresses."),
     "cluster": ("barnabas.cli.cluster", "The brokers of a cluster, and its features."),
+    "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
     "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
     "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
     "completion": ("barnabas.cli.completion", "Completion of commands for a shell."),

@@ -8,15 +8,20 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A function to be told of bytes done; there is a bar where a person looks at the errors, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+def progress_bar(what: str, total: int | None, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
+    """A function to be told of what is done; there is a bar where a person looks at the errors, and nothing elsewhere.
+
+    Without a total the bar only shows that there is something going on, and how much has been done.
+    """
+    # Where the output goes to the same terminal, a bar would stand in its way.
+    if not sys.stderr.isatty() or (unit == "records" and sys.stdout.isatty()):
         yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    done = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f} " + unit)
+    columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda done_bytes: progress.advance(task, done_bytes)
+        task = progress.add_task(what, total=total)
+        yield lambda amount: progress.advance(task, amount)

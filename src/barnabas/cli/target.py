@@ -169,12 +169,13 @@ def described_topics(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescr
     return missing_topics(admin, unknown)
 
 
-def missing_topics(admin: Admin, unknown: Sequence[str]) -> NoReturn:
+def missing_topics(admin: Admin, unknown: Sequence[str], advice: str = "") -> NoReturn:
     """Fails because of topics that do not exist."""
     known = [topic.name for topic in admin.list_topics(include_internal=True)]
     fail(
         "; ".join(f"there is no topic {name}{nearest(name, known)}" for name in unknown)
-        + ("" if known else " (there are no topics at all)"),
+        + ("" if known else " (there are no topics at all)")
+        + (f". {advice}" if advice else ""),
         NOT_FOUND,
     )
 

@@ -1,0 +1,169 @@
+"""`barnabas consume`: records of topics, printed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.arguments import parse_pairs, partitions_of
+from barnabas.cli.formats import formatter
+from barnabas.cli.output import count_text, fail, note
+from barnabas.cli.progress import progress_bar
+from barnabas.cli.ranges import POLL_MS, WHERE_HELP, Range, parse_where
+from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, described_topics
+
+if TYPE_CHECKING:
+    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer_record import ConsumerRecord
+
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  barnabas consume orders                          all there is, then end
+  barnabas consume orders --from end --follow      what comes from now on
+  barnabas consume orders:0 --from -10             the last ten of a partition
+  barnabas consume orders --from 2h --until 1h --json
+  barnabas consume orders --group billing -n 100   as a member of a group
+  barnabas consume orders --format '{partition}:{offset} {key} {value}'"""
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,…]...", shell_complete=complete_topics)
+@click.option("--from", "start", default=None, metavar="WHERE", help=f"Where to begin: {WHERE_HELP}.")
+@click.option(
+    "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on and wait for more, until Ctrl-C.")
+@click.option(
+    "-n", "--max", "max_records", type=click.IntRange(min=1), metavar="N", help="At most so many records."
+)
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    help="As a member of this group: begins where the group is, and commits.",
+    shell_complete=complete_groups,
+)
+@click.option(
+    "--format",
+    "form",
+    default="value",
+    show_default=True,
+    metavar="FORMAT",
+    help="value, key-value, json, or a text with {topic} {partition} {offset} {timestamp} {time} {key} {value}"
+    " {headers} {size} in it.",
+)
+@click.option(
+    "-k", "--key-separator", default="\t", metavar="TEXT", help="Between key and value; else a tab."
+)
+@click.option("--null", default="null", show_default=True, metavar="TEXT", help="Shown for null.")
+@click.option("--isolation", type=click.Choice(ISOLATIONS), default=ISOLATIONS[0], show_default=True)
+@click.option(
+    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a consumer."
+)
+@cluster_command
+def consume(
+    target: Target,
+    topics: tuple[str, ...],
+    start: str | None,
+    until: str | None,
+    follow: bool,
+    max_records: int | None,
+    group: str | None,
+    form: str,
+    key_separator: str,
+    null: str,
+    isolation: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Print the records of topics: what there is, or with --follow what comes."""
+    if group is not None and (until is not None or any(":" in topic for topic in topics)):
+        raise click.UsageError(
+            "A group decides who reads which partitions: no --until and no TOPIC:P with --group."
+        )
+    if follow and until is not None:
+        raise click.UsageError("--follow never ends, --until does.")
+    show = formatter("json" if target.as_json else form, key_separator, null)
+    begin = parse_where(start or "beginning", "--from")
+    end = None if follow else parse_where(until or "end", "--until")
+    chosen = {"isolation.level": isolation, **dict(parse_pairs(settings))}
+    with target.admin() as admin:
+        if group is None:
+            partitions = partitions_of(admin, topics)
+        else:
+            described_topics(admin, topics)
+    if group is not None:
+        if start is not None and begin.kind not in ("beginning", "end"):
+            raise click.UsageError(
+                "With --group, --from says where a group begins that has no offset yet: beginning or end."
+                " barnabas groups reset-offsets moves one that has."
+            )
+        reset = "latest" if begin.kind == "end" else "earliest"
+        with (
+            target.unreachable_is_told(),
+            open_consumer(target, chosen, group_id=group, auto_offset_reset=reset) as consumer,
+        ):
+            consumer.subscribe(list(topics))
+            shown = _print(_of_a_group(consumer, target, max_records, follow=follow), show, None)
+    else:
+        with target.unreachable_is_told(), open_consumer(target, chosen) as consumer:
+            chosen_range = Range(consumer, partitions, begin, end)
+            shown = _print(chosen_range.polls(max_records), show, max_records or chosen_range.total)
+    if sys.stderr.isatty() and not sys.stdout.isatty():
+        note(count_text(shown, "record"))
+
+
+def open_consumer(target: Target, settings: dict[str, Any], **more: Any) -> Consumer:
+    from barnabas.client.consumer import Consumer
+
+    needed = {"auto_offset_reset": "earliest", "enable_auto_commit": "group_id" in more, **more}
+    common = target.client_settings("consumer", default_api_timeout_ms=target.timeout_ms, **needed)
+    return Consumer({**common, **settings})
+
+
+def _print(
+    polls: Iterator[list[ConsumerRecord]], show: Callable[[ConsumerRecord], bytes], total: int | None
+) -> int:
+    count = 0
+    output = sys.stdout.buffer
+    with progress_bar("consuming", total, unit="records") as advance:
+        for records in polls:
+            if records:
+                output.write(b"".join([show(record) for record in records]))
+                # Whoever reads our output may be waiting for just this record.
+                output.flush()
+                count += len(records)
+                advance(len(records))
+    return count
+
+
+def _of_a_group(
+    consumer: Consumer, target: Target, max_records: int | None, *, follow: bool
+) -> Iterator[list[ConsumerRecord]]:
+    """What a member of a group is given; without `follow`, up to what there is when partitions are assigned."""
+    left = max_records
+    assigned: set[Any] = set()
+    ends: dict[Any, int] = {}
+    deadline_s = time.monotonic() + target.timeout_ms / 1000
+    while left is None or left > 0:
+        records = consumer.poll(POLL_MS, max_records=left)
+        if left is not None:
+            left -= len(records)
+        yield records
+        if follow:
+            continue
+        if consumer.assignment() != assigned:
+            assigned = consumer.assignment()
+            ends = consumer.end_offsets(*assigned) if assigned else {}
+        if assigned and all(consumer.position(each) >= ends[each] for each in assigned):
+            return
+        if not assigned and time.monotonic() > deadline_s:
+            fail(
+                f"the group has assigned no partition within {target.timeout_ms / 1000:g} s: it may have more members"
+                " than partitions; --follow waits on"
+            )

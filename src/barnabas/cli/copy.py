@@ -1,0 +1,177 @@
+"""`barnabas copy`: records of a topic into another, on the same cluster or on another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.arguments import parse_pairs
+from barnabas.cli.consume import ISOLATIONS, open_consumer
+from barnabas.cli.formats import Outgoing
+from barnabas.cli.output import NOT_FOUND, count_text, fail, nearest, note, show_json
+from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
+from barnabas.cli.progress import progress_bar
+from barnabas.cli.ranges import WHERE_HELP, Range, parse_where
+from barnabas.cli.target import Target, bootstrap_option, cluster_command, complete_topics, described_topic
+
+if TYPE_CHECKING:
+    from barnabas.client.admin_results import TopicDescription
+    from barnabas.client.consumer_record import ConsumerRecord
+
+RECORDS_A_POLL: Final = 2_000
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  barnabas copy orders orders-copy --create
+  barnabas copy orders --to-bootstrap other:9092 --create --exact
+  barnabas copy orders recent --from 2h --follow"""
+)
+@click.argument("source", shell_complete=complete_topics)
+@click.argument("destination", required=False, metavar="[DESTINATION]")
+@bootstrap_option("--to-bootstrap", help="The cluster to copy to; without it the same one.")
+@click.option(
+    "--from", "start", default="beginning", show_default=True, metavar="WHERE", help=f"{WHERE_HELP}."
+)
+@click.option(
+    "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--create", is_flag=True, help="Create the destination if it does not exist, like the source.")
+@click.option(
+    "--keep-partitions", is_flag=True, help="Partition by partition. Else keys decide, as if sent anew."
+)
+@click.option("--keep-timestamps", is_flag=True, help="The records' timestamps. Else the time of the copy.")
+@click.option("--keep-headers", is_flag=True, help="The records' headers. Else they are left out.")
+@click.option("--exact", is_flag=True, help="All three of these.")
+@click.option(
+    "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of batches."
+)
+@click.option("--isolation", type=click.Choice(ISOLATIONS), default=ISOLATIONS[1], show_default=True)
+@click.option(
+    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a producer."
+)
+@cluster_command
+def copy(
+    target: Target,
+    source: str,
+    destination: str | None,
+    to_bootstrap: str | None,
+    start: str,
+    until: str | None,
+    follow: bool,
+    create: bool,
+    keep_partitions: bool,
+    keep_timestamps: bool,
+    keep_headers: bool,
+    exact: bool,
+    compression: str,
+    isolation: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Copy the records of topic SOURCE to topic DESTINATION; keys and values always, the rest on request.
+
+    DESTINATION is SOURCE's name on another cluster if it is left out. A record may be copied twice if the command is
+    interrupted and run again.
+    """
+    if destination is None:
+        if to_bootstrap is None:
+            raise click.UsageError("Name a DESTINATION, or another cluster with --to-bootstrap.")
+        destination = source
+    if follow and until is not None:
+        raise click.UsageError("--follow never ends, --until does.")
+    begin = parse_where(start, "--from")
+    end = None if follow else parse_where(until or "end", "--until")
+    there = target if to_bootstrap is None else target._replace(bootstrap=to_bootstrap)
+    partitions = keep_partitions or exact
+    described, cluster_id = _look_at(target, source)
+    _prepare(there, destination, described, cluster_id, create=create, keep_partitions=partitions)
+    make = _Maker(partitions, keep_timestamps or exact, keep_headers or exact)
+
+    chosen = {"compression.type": compression, **dict(parse_pairs(settings))}
+    reading = {"isolation.level": isolation, "max.poll.records": RECORDS_A_POLL}
+    with (
+        target.unreachable_is_told(),
+        there.unreachable_is_told(),
+        open_consumer(target, reading) as consumer,
+        open_producer(there, chosen) as producer,
+    ):
+        wanted = Range(consumer, _partitions(described), begin, end)
+        sending = Sending(producer, destination, as_json=False)
+        with progress_bar("copying", wanted.total, unit="records") as advance:
+            for records in wanted.polls():
+                sending.send([make(record) for record in records])
+                advance(len(records))
+        sending.finish()
+    if target.as_json:
+        show_json({"source": source, "destination": destination, "records": sending.count})
+    else:
+        note(f"{count_text(sending.count, 'record')} copied from {source} to {destination}")
+
+
+class _Maker:
+    """Makes the record to send of the one that was read."""
+
+    def __init__(self, partitions: bool, timestamps: bool, headers: bool) -> None:
+        self._partitions = partitions
+        self._timestamps = timestamps
+        self._headers = headers
+
+    def __call__(self, record: ConsumerRecord) -> Outgoing:
+        made = Outgoing(value=record.value, key=record.key)
+        if self._partitions:
+            made["partition"] = record.partition
+        if self._timestamps and record.timestamp_ms >= 0:
+            made["timestamp_ms"] = record.timestamp_ms
+        if self._headers and record.headers:
+            made["headers"] = list(record.headers)
+        return made
+
+
+def _partitions(described: TopicDescription) -> list[Any]:
+    from barnabas.model import TopicPartition
+
+    return [TopicPartition(described.name, each.partition) for each in described.partitions]
+
+
+def _look_at(target: Target, source: str) -> tuple[TopicDescription, str | None]:
+    with target.admin() as admin:
+        return described_topic(admin, source), admin.describe_cluster().cluster_id
+
+
+def _prepare(
+    there: Target,
+    destination: str,
+    source: TopicDescription,
+    source_cluster: str | None,
+    *,
+    create: bool,
+    keep_partitions: bool,
+) -> None:
+    """Sees to it that the destination exists, is another topic and has the partitions that are needed."""
+    from barnabas.errors import UnknownTopicOrPartition
+
+    with there.admin() as admin:
+        is_same = admin.describe_cluster().cluster_id == source_cluster
+        if is_same and destination == source.name:
+            fail(f"{destination} is the source itself: name another topic or another cluster")
+        try:
+            found = admin.describe_topics([destination])[destination]
+        except UnknownTopicOrPartition:
+            if not create:
+                known = [topic.name for topic in admin.list_topics()]
+                fail(
+                    f"there is no topic {destination} to copy to{nearest(destination, known)}. --create makes it,"
+                    f" with the {count_text(len(source.partitions), 'partition')} of {source.name}",
+                    NOT_FOUND,
+                )
+            admin.create_topics({destination: len(source.partitions)})
+            return
+    if keep_partitions and len(found.partitions) < len(source.partitions):
+        fail(
+            f"{destination} has {count_text(len(found.partitions), 'partition')}, and {source.name}"
+            f" {len(source.partitions)}: give it more (barnabas topics alter {destination} -p"
+            f" {len(source.partitions)}), or leave out --keep-partitions"
+        )

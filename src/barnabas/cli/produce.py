@@ -1,0 +1,236 @@
+"""`barnabas produce`: records from standard input or files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from barnabas.cli.arguments import parse_pairs
+from barnabas.cli.formats import LineReader, Outgoing
+from barnabas.cli.output import count_text, fail, note, show_json_line
+from barnabas.cli.progress import progress_bar
+from barnabas.cli.target import Target, cluster_command, complete_topics, missing_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.futures import SendManyFuture
+    from barnabas.client.producer import Producer
+
+READ_BYTES: Final = 1 << 20
+# A line that does not end is not collected for ever.
+LINE_BYTES_MAX: Final = 64 << 20
+UNANSWERED_MAX: Final = 256
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  echo hello | barnabas produce greetings
+  barnabas produce users --key-separator : < users.txt
+  barnabas produce events --format json events.jsonl --compression zstd
+  barnabas produce images --format file *.png --header kind=image
+  barnabas consume a --json | barnabas produce b --format json"""
+)
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument(
+    "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]..."
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["lines", "json", "file"]),
+    default="lines",
+    show_default=True,
+    help="A record a line, a JSON object a line (as consume --json prints them), or a record a file.",
+)
+@click.option("-k", "--key-separator", metavar="TEXT", help="Lines have a key, this, and a value.")
+@click.option("--key", metavar="TEXT", help="The key of all records.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records."
+)
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Where all records go.")
+@click.option(
+    "--timestamp", type=click.IntRange(min=0), metavar="MS", help="Of all records, in ms since 1970."
+)
+@click.option("--null", metavar="TEXT", help="A key or value that is this text is null.")
+@click.option(
+    "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Who confirms."
+)
+@click.option(
+    "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of batches."
+)
+@click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
+@click.option(
+    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a producer."
+)
+@cluster_command
+def produce(
+    target: Target,
+    topic: str,
+    files: tuple[str, ...],
+    form: str,
+    key_separator: str | None,
+    key: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    timestamp: int | None,
+    null: str | None,
+    acks: str,
+    compression: str,
+    create: bool,
+    settings: tuple[str, ...],
+) -> None:
+    """Send records to a topic, from files or from standard input.
+
+    Exits with 0 when all are confirmed. With --json, each record's partition and offset are printed.
+    """
+    if key is not None and key_separator is not None:
+        raise click.UsageError("--key and --key-separator do not go together.")
+    if form == "json" and key_separator is not None:
+        raise click.UsageError("JSON has its keys: --key-separator is for --format lines.")
+    if key_separator == "":
+        raise click.UsageError("--key-separator takes at least one character.")
+    common = Outgoing()
+    if key is not None:
+        common["key"] = key.encode()
+    if headers:
+        common["headers"] = [(name, value.encode()) for name, value in parse_pairs(headers)]
+    if partition is not None:
+        common["partition"] = partition
+    if timestamp is not None:
+        common["timestamp_ms"] = timestamp
+    _ensure_topic(target, topic, create=create)
+    chosen = {"acks": acks, "compression.type": compression, **dict(parse_pairs(settings))}
+    sizes = [os.path.getsize(file) for file in files if file != "-"]
+    with (
+        target.unreachable_is_told(),
+        open_producer(target, chosen) as producer,
+        progress_bar("producing", sum(sizes)) as advance,
+    ):
+        sending = Sending(producer, topic, as_json=target.as_json)
+        if form == "file":
+            for file in files or ("-",):
+                with _open(file) as source:
+                    data = source.read()
+                sending.send([Outgoing(**common, value=data)])
+                advance(len(data))
+        else:
+            reader = LineReader(form, key_separator, null, common)
+            for file in files or ("-",):
+                with _open(file) as source:
+                    sending.send_lines(source, reader, "standard input" if file == "-" else file, advance)
+        sending.finish()
+    if sys.stderr.isatty() and not target.as_json:
+        note(f"{count_text(sending.count, 'record')} sent to {topic}")
+
+
+def open_producer(target: Target, settings: dict[str, Any]) -> Producer:
+    from barnabas.client.producer import Producer
+
+    return Producer({**target.client_settings("producer", max_block_ms=target.timeout_ms), **settings})
+
+
+def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
+    """A mistyped name would make a topic on most clusters: here that has to be asked for."""
+    from barnabas.client.admin_core import AdminErrors
+    from barnabas.errors import TopicAlreadyExists, UnknownTopicOrPartition
+
+    with target.admin() as admin:
+        try:
+            admin.describe_topics([topic])
+        except UnknownTopicOrPartition:
+            if not create:
+                missing_topics(admin, [topic], f"barnabas topics create {topic}, or --create, makes it")
+            try:
+                admin.create_topics([topic])
+            except (TopicAlreadyExists, AdminErrors):
+                return
+
+
+def _open(file: str) -> BinaryIO:
+    if file != "-":
+        return open(file, "rb")
+    if sys.stdin.isatty():
+        note("a record a line; Ctrl-D ends")
+    # Closing this must not close standard input.
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+
+
+class Sending:
+    """Hands records to a producer, many at a time, and looks at what becomes of them."""
+
+    def __init__(self, producer: Producer, topic: str, *, as_json: bool) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._as_json = as_json
+        self._unanswered: deque[SendManyFuture] = deque()
+        self.count = 0
+
+    def send(self, records: Sequence[Outgoing]) -> None:
+        if not records:
+            return
+        self._unanswered.append(self._producer.send_many(self._topic, list(records)))
+        self.count += len(records)
+        while self._unanswered and (len(self._unanswered) > UNANSWERED_MAX or self._unanswered[0].done()):
+            self._settle(self._unanswered.popleft())
+
+    def send_lines(
+        self, source: BinaryIO, reader: LineReader, name: str, advance: Callable[[int], None]
+    ) -> None:
+        number = 0
+        for lines, size_bytes in complete_lines(source, name):
+            records = []
+            for line in lines:
+                number += 1
+                try:
+                    records.append(reader.read(line))
+                except ValueError as error:
+                    # What stands before it has been asked for, and goes out.
+                    self.send(records)
+                    self.finish()
+                    fail(f"{name}, line {number}: {error}")
+            self.send(records)
+            advance(size_bytes)
+
+    def finish(self) -> None:
+        """Waits for what is under way."""
+        self._producer.flush()
+        while self._unanswered:
+            self._settle(self._unanswered.popleft())
+
+    def _settle(self, future: SendManyFuture) -> None:
+        for metadata in future.result():
+            if not self._as_json:
+                break
+            show_json_line(metadata._asdict())
+
+
+def complete_lines(source: BinaryIO, name: str) -> Iterator[tuple[list[bytes], int]]:
+    """The lines as they come, without their ends, and how many bytes they were: a slow writer is not waited for."""
+    kept: list[bytes] = []
+    kept_bytes = 0
+    while True:
+        data = os.read(source.fileno(), READ_BYTES)
+        if not data:
+            break
+        if b"\n" not in data:
+            kept.append(data)
+            kept_bytes += len(data)
+            if kept_bytes > LINE_BYTES_MAX:
+                fail(
+                    f"{name}: a line has more than {LINE_BYTES_MAX} bytes; --format file sends a file as one record"
+                )
+            continue
+        whole, _, rest = b"".join([*kept, data]).rpartition(b"\n")
+        kept, kept_bytes = ([rest], len(rest)) if rest else ([], 0)
+        yield [line.removesuffix(b"\r") for line in whole.split(b"\n")], len(data)
+    if kept:
+        yield [b"".join(kept).removesuffix(b"\r")], kept_bytes
