@@ -38,14 +38,16 @@ from barnabas.protocol.messages.write_txn_markers_request import (
 from barnabas.protocol.requests import decode_response
 from tests.broker.group_requests import commit, delete_groups, fetch_offsets, join_alone, wait_for_coordinator
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, values
+from tests.broker.requests import create_topic, fetch, fetch_request, produce, produce_request
 from tests.broker.running import RunningBroker
 from tests.broker.transaction_requests import (
     READ_COMMITTED,
     commit_in_transaction,
+    data_values,
     delete_records,
     describe_producers,
     latest_offset,
+    new_batch,
     offset_for_time,
     produce_in_transaction,
     read_committed,
@@ -70,17 +72,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 def test_markers_decide_what_is_seen(client: RawClient, version: int) -> None:
     topic = f"decided-{version}"
     create_topic(client, topic)
-    produce(client, topic, batch(b"before"))
+    produce(client, topic, new_batch(b"before"))
     produce_in_transaction(client, topic, b"a", b"b", producer_id=1, sequence=0)
     produce_in_transaction(client, topic, b"c", producer_id=2, sequence=0)
     answer = read_committed(client, topic)
-    assert values(answer.records) == [b"before"]
+    assert data_values(answer.records) == [b"before"]
     assert (answer.last_stable_offset, answer.high_watermark) == (1, 4)
-    assert values(fetch(client, topic, 0).records) == [b"before", b"a", b"b", b"c"]
+    assert data_values(fetch(client, topic, 0).records) == [b"before", b"a", b"b", b"c"]
 
     assert write_markers(client, topic, 0, producer_id=1, commit=True, version=version) == {0: NONE}
     answer = read_committed(client, topic)
-    assert values(answer.records) == [b"before", b"a", b"b"]
+    assert data_values(answer.records) == [b"before", b"a", b"b"]
     assert (answer.last_stable_offset, answer.aborted_transactions) == (3, [])
 
     assert write_markers(client, topic, 0, producer_id=2, commit=False, version=version) == {0: NONE}
@@ -122,7 +124,7 @@ def test_several_markers_in_one_request(client: RawClient) -> None:
         (2, "several", 7): UnknownTopicOrPartition.code,
         (2, "absent", 0): UnknownTopicOrPartition.code,
     }
-    assert values(read_committed(client, "several").records)[:2] == [b"a", b"b"]
+    assert data_values(read_committed(client, "several").records) == [b"a", b"b"]
     assert client.ask("WriteTxnMarkers", 1, WriteTxnMarkersRequest()).markers == []
 
 
@@ -162,18 +164,18 @@ def test_a_waiting_fetch_is_answered_when_the_transaction_ends(
         consumer.send("Fetch", 12, request)
         # Neither more of the transaction nor of others lets it see anything.
         produce_in_transaction(client, "waiting", b"b", producer_id=1, sequence=1)
-        produce(client, "waiting", batch(b"c"))
-        assert values(fetch(client, "waiting", 0).records) == [b"a", b"b", b"c"]
+        produce(client, "waiting", new_batch(b"c"))
+        assert data_values(fetch(client, "waiting", 0).records) == [b"a", b"b", b"c"]
         write_markers(client, "waiting", 0, producer_id=1, commit=True)
         answer = decode_response(api_for_name("Fetch"), 12, consumer.receive_frame()).body
         [partition] = answer.responses[0].partitions
-        assert values(partition.records)[:3] == [b"a", b"b", b"c"]
+        assert data_values(partition.records) == [b"a", b"b", b"c"]
         assert partition.last_stable_offset == 4
 
 
 def test_offsets_by_time_end_at_the_first_open_transaction(client: RawClient) -> None:
     create_topic(client, "times")
-    produce(client, "times", batch(b"a", timestamp=1_000))
+    produce(client, "times", new_batch(b"a", timestamp=1_000))
     produce_in_transaction(client, "times", b"b", producer_id=1, sequence=0)
     for version in range(2, 12):
         assert latest_offset(client, "times", isolation_level=READ_COMMITTED, version=version) == 1
@@ -188,28 +190,28 @@ def test_offsets_by_time_end_at_the_first_open_transaction(client: RawClient) ->
 def test_records_of_an_open_transaction_can_be_deleted(client: RawClient) -> None:
     create_topic(client, "deleted")
     produce_in_transaction(client, "deleted", b"a", b"b", producer_id=1, sequence=0)
-    produce(client, "deleted", batch(b"c"))
+    produce(client, "deleted", new_batch(b"c"))
     assert delete_records(client, "deleted", 1).low_watermark == 1
     answer = read_committed(client, "deleted", 1)
     assert (answer.error_code, answer.log_start_offset, answer.last_stable_offset) == (NONE, 1, 1)
     assert delete_records(client, "deleted", -1).low_watermark == 3
     assert describe_producers(client, "deleted").active_producers[0].current_txn_start_offset == 0
-    produce(client, "deleted", batch(b"d"))
+    produce(client, "deleted", new_batch(b"d"))
     assert latest_offset(client, "deleted", isolation_level=READ_COMMITTED) == 3
     write_markers(client, "deleted", 0, producer_id=1, commit=False)
     answer = read_committed(client, "deleted", 3)
-    assert values(answer.records)[0] == b"d"
+    assert data_values(answer.records) == [b"d"]
     assert answer.last_stable_offset == 5
 
 
 def test_producers_are_described(client: RawClient) -> None:
     create_topic(client, "described")
     assert describe_producers(client, "described").active_producers == []
-    produce(client, "described", batch(b"a"))
+    produce(client, "described", new_batch(b"a"))
     produce(
         client,
         "described",
-        batch(b"a", b"b", producer_id=1, producer_epoch=3, base_sequence=0, timestamp=1_000),
+        new_batch(b"a", b"b", producer_id=1, producer_epoch=3, base_sequence=0, timestamp=1_000),
     )
     produce_in_transaction(client, "described", b"c", producer_id=2, sequence=0)
     first, second = sorted(
@@ -264,7 +266,7 @@ def test_records_of_two_producers_are_no_transaction(client: RawClient) -> None:
                 partition_data=[
                     PartitionProduceData(
                         index=index,
-                        records=batch(
+                        records=new_batch(
                             b"a", producer_id=index, producer_epoch=0, base_sequence=0, is_transactional=True
                         ),
                     )
@@ -280,10 +282,10 @@ def test_records_of_two_producers_are_no_transaction(client: RawClient) -> None:
 def test_records_outside_the_transaction_that_is_open(client: RawClient) -> None:
     create_topic(client, "outside")
     produce_in_transaction(client, "outside", b"a", producer_id=1, sequence=0)
-    records = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=1)
+    records = new_batch(b"b", producer_id=1, producer_epoch=0, base_sequence=1)
     assert produce(client, "outside", records).error_code == InvalidTxnState.code
     # A transactional id does not make a transaction of records that are not part of one.
-    request = produce_request("outside", batch(b"c"), acks=-1)
+    request = produce_request("outside", new_batch(b"c"), acks=-1)
     request.transactional_id = "transaction"
     assert client.ask("Produce", 9, request).responses[0].partition_responses[0].error_code == NONE
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from barnabas.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from barnabas.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from barnabas.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from barnabas.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.end_txn_request import EndTxnRequest
+from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,10 +45,30 @@ from barnabas.protocol.messages.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from barnabas.records.header import iterate_headers
+from barnabas.records.reader import decode_batch
+from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, fetch, produce_request
 
 READ_COMMITTED = 1
+
+
+def new_batch(*values: bytes, **options: Any) -> bytes:
+    """Markers have the time of the broker. Were the records years older, the marker would begin a segment."""
+    return batch(*values, **{"timestamp": time.time_ns() // 1_000_000, **options})
+
+
+def data_values(records: bytes | memoryview | None) -> list[bytes | None]:
+    """The values in the records of an answer, markers left out."""
+    data = bytes(records or b"")
+    found: list[bytes | None] = []
+    position = 0
+    for header in iterate_headers(data):
+        if not header.is_control:
+            found += [record.value for record in decode_batch(data, position, header=header)]
+        position += header.size_bytes
+    return found
 
 
 def produce_in_transaction(
@@ -50,7 +85,7 @@ def produce_in_transaction(
     topic_id: bytes = bytes(16),
 ) -> Any:
     """The partition's answer."""
-    records = batch(
+    records = new_batch(
         *values,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -202,3 +237,68 @@ def stable_offset(client: RawClient, group_id: str, topic: str, partition: int =
     )
     [answer] = client.ask("OffsetFetch", 9, request).groups[0].topics[0].partitions
     return answer.committed_offset if answer.error_code == 0 else f"error {answer.error_code}"
+
+
+def init_producer(client: RawClient, transactional_id: str, *, timeout_ms: int = 600_000) -> tuple[int, int]:
+    """The id and epoch of a producer; has the topic of transactions made, and waits for their coordinator."""
+    client.ask("FindCoordinator", 3, FindCoordinatorRequest(key=transactional_id, key_type=1))
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    answers: list[Any] = []
+
+    def is_done() -> bool:
+        answers.append(client.ask("InitProducerId", 5, request))
+        return answers[-1].error_code not in (
+            CoordinatorNotAvailable.code,
+            CoordinatorLoadInProgress.code,
+            NotCoordinator.code,
+            ConcurrentTransactions.code,
+        )
+
+    wait_until(is_done)
+    assert answers[-1].error_code == 0, answers[-1]
+    return answers[-1].producer_id, answers[-1].producer_epoch
+
+
+def add_partitions(
+    client: RawClient, transactional_id: str, producer: tuple[int, int], topic: str, *partitions: int
+) -> None:
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
+    response = client.ask("AddPartitionsToTxn", 3, request)
+    [answers] = response.results_by_topic_v3_and_below
+    codes = {each.partition_error_code for each in answers.results_by_partition}
+    assert codes == {0}, response
+
+
+def add_offsets(client: RawClient, transactional_id: str, producer: tuple[int, int], group_id: str) -> None:
+    request = AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        group_id=group_id,
+    )
+    assert client.ask("AddOffsetsToTxn", 3, request).error_code == 0
+
+
+def end_transaction(
+    client: RawClient,
+    transactional_id: str,
+    producer: tuple[int, int],
+    *,
+    commit: bool,
+    version: int = 4,
+) -> Any:
+    return client.ask(
+        "EndTxn",
+        version,
+        EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commit,
+        ),
+    )
