@@ -26,6 +26,7 @@ HOT_MODULES: list[str] = [
     "broker/fetch_sessions.py",
     "broker/handlers/fetch.py",
     "broker/handlers/produce.py",
+    "broker/loop_timer.py",
     "broker/partition.py",
     "broker/purgatory.py",
     "broker/quota_bucket.py",
