@@ -26,6 +26,7 @@ from barnabas.model import TopicPartition
 from tests.client.consumer_servers import SERVERS, WAIT_S, Server, numbered, read, running, values
 
 CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
+pytestmark = pytest.mark.slow
 PROTOCOLS = ({"partition_assignment_strategy": "range"}, {"group_protocol": "consumer"})
 
 

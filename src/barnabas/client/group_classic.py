@@ -81,6 +81,7 @@ class ClassicMember(GroupMember):
         self._is_joining = False
         # What was assigned may belong to others by now: it is lost, not given up.
         self._is_lost = False
+        self._fenced_by: FencedInstanceId | None = None
         # As the leader of the group: the partition counts that the assignment was made of.
         self._assigned_counts: dict[str, int] | None = None
 
@@ -104,6 +105,9 @@ class ClassicMember(GroupMember):
             await self._needs_join.wait()
             try:
                 await self._give_up_before_join()
+                if self._fenced_by is not None:
+                    # To join again would fence the other in turn, and so on without end.
+                    raise self._fenced_by
                 self._needs_join.clear()
                 await self._take(await self._join())
                 failures = 0
@@ -127,7 +131,7 @@ class ClassicMember(GroupMember):
             log.debug("group %s cannot be joined yet: %s", self._group_id, error)
             return False
         if isinstance(error, FencedInstanceId):
-            self._lose(error)
+            self._fenced_by = error
         remedy = _REMEDIES.get(error.code)
         if remedy is not None:
             error = error_for_code(error.code, f"group {self._group_id}: {remedy}")
@@ -137,6 +141,7 @@ class ClassicMember(GroupMember):
     def _lose(self, error: KafkaError) -> None:
         log.info("group %s goes on without this member: %s", self._group_id, error.name)
         self._is_lost = bool(self._subscription.partitions)
+        self._handover.lose()
         self.generation = NO_GENERATION
         if not isinstance(error, IllegalGeneration):
             self.member_id = ""
@@ -286,6 +291,8 @@ class ClassicMember(GroupMember):
                 if isinstance(error, RebalanceInProgress):
                     self._needs_join.set()
                 elif isinstance(error, UnknownMemberId | IllegalGeneration | FencedInstanceId):
+                    if isinstance(error, FencedInstanceId):
+                        self._fenced_by = error
                     self._lose(error)
                 else:
                     log.debug("a heartbeat to group %s failed: %s", self._group_id, error)
@@ -334,5 +341,6 @@ class ClassicMember(GroupMember):
     def _forget_membership(self) -> None:
         super()._forget_membership()
         self._is_lost = False
+        self._fenced_by = None
         self._assigned_counts = None
         self._needs_join.clear()

@@ -64,7 +64,6 @@ class ConsumerMember(GroupMember):
         super().__init__(settings, brokers, cluster, coordinator, subscription, handover)
         self._interval_ms = FIRST_HEARTBEAT_INTERVAL_MS
         self._soon = asyncio.Event()
-        self._is_lost = False
         # What the coordinator wants this member to have, by topic id; None until it has said so.
         self._target: dict[bytes, list[int]] | None = None
         self._target_changed = asyncio.Event()
@@ -139,6 +138,7 @@ class ConsumerMember(GroupMember):
         self._target = None
         self._target_changed.clear()
         self.generation = JOIN_EPOCH
+        self._handover.lose()
         # This waits for a poll; a reconciliation under way has been asked before and ends before.
         await self._ask(Change.LOST, self._subscription.partitions)
         self._owned = frozenset()

@@ -82,6 +82,12 @@ class Handover:
         self.notify()
         await done
 
+    def lose(self) -> None:
+        """What was to be given up is gone already."""
+        for rebalance in list(self.rebalances):
+            if rebalance.change is Change.REVOKED:
+                rebalance.change = Change.LOST
+
     def answer(self, asked: Rebalance | Failure) -> None:
         """From any thread."""
         self._loop.call_soon_threadsafe(_finish, asked.done)
