@@ -426,7 +426,9 @@ class World:
         for client in self.clients:
             consumer_group = table.consumer.get(client.group_id)
             known = None if consumer_group is None else consumer_group.members.get(client.member_id)
-            if known is not None and known.member_epoch == client.epoch:
+            # A member of the classic protocol has joined when it knows what it owns.
+            is_joined = not isinstance(client, ClassicClient) or client.is_joined
+            if known is not None and known.member_epoch == client.epoch and is_joined:
                 names = self.image.topic_names
                 held = {
                     (names[topic], partition)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from barnabas.errors import GroupIdNotFound
-from barnabas.groups.classic_group import ClassicGroup, Member
+from barnabas.groups.classic_group import ClassicGroup, GroupState, Member
 from barnabas.groups.consumer_group import (
-    NOTHING_ASSIGNED,
     Assignment,
     ClassicMetadata,
     ConsumerGroup,
@@ -30,7 +29,7 @@ from barnabas.groups.consumer_protocol import (
     parse_subscription,
 )
 from barnabas.groups.settings import GroupSettings
-from barnabas.groups.topics import Topics
+from barnabas.groups.topics import TopicId, Topics
 
 
 def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
@@ -76,7 +75,7 @@ def upgraded(group: ClassicGroup, image: Topics) -> ConsumerGroup:
         consumer.target[member_id] = {
             topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()
         }
-        # In the middle of a rebalance a member may still hold what it had, and give it up when it hears of that.
+        # A member that has not heard of its assignment yet still holds what it had.
         held = _free(consumer, claimed, group.generation_id)
         if held:
             consumer.update_member(
@@ -93,7 +92,9 @@ def _upgrade_member(
     # Before its first generation a group has not agreed on a protocol yet.
     metadata = member.protocols.get(group.protocol_name or "", next(iter(member.protocols.values())))
     subscription = parse_subscription(metadata)
-    assigned = by_topic_id(parse_assignment(member.assignment), image)
+    # Who has joined for the generation to come owns what it says, and the last assignment means nothing any more.
+    has_rejoined = group.state is GroupState.COMPLETING_REBALANCE or member.awaiting_join is not None
+    owned = subscription.owned if has_rejoined else parse_assignment(member.assignment)
     consumer.update_member(
         ConsumerMember(
             member_id=member.member_id,
@@ -105,7 +106,7 @@ def _upgrade_member(
             client_host=member.client_host,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             subscribed_topic_names=frozenset(subscription.topics),
-            assigned=_free(consumer, assigned, epoch),
+            assigned=_free(consumer, by_topic_id(owned, image), epoch),
             classic=ClassicMetadata(member.session_timeout_ms, tuple(member.protocols.items())),
         )
     )
@@ -128,14 +129,16 @@ def downgraded(
     image: Topics,
     now_ms: int,
 ) -> ClassicGroup:
-    """The same group without those who leave, and with the one who joins in place of a static member."""
+    """The same group without those who leave, and with the one who joins in place of a static member.
+
+    Members are assigned what they own: what they were to own they may never have heard of.
+    """
     classic = ClassicGroup(group.group_id, now_ms)
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     members = [member for member in group.members.values() if member.member_id not in leaving_ids]
-    targets = {member.member_id: group.target.get(member.member_id, NOTHING_ASSIGNED) for member in members}
     if joining is not None:
         members.append(joining)
-        targets[joining.member_id] = group.target_of(joining)
+    owners = {member.member_id: member for member in members}
     for member in members:
         assert member.classic is not None
         classic.add(
@@ -156,5 +159,8 @@ def downgraded(
             version = parse_subscription(each.protocols[classic.protocol_name]).version
         except MalformedConsumerProtocol:
             version = 0
-        each.assignment = build_assignment(named_partitions(targets[each.member_id], image), version)
+        owned: dict[TopicId, list[int]] = {}
+        for topic_id, partition in owners[each.member_id].owned_partitions():
+            owned.setdefault(topic_id, []).append(partition)
+        each.assignment = build_assignment(named_partitions(owned, image), version)
     return classic
