@@ -25,6 +25,10 @@ TABLES: dict[str, tuple[str, str]] = {
     "broker": ("bench.broker", "a broker beside Apache Kafka"),
     "groups": ("bench.groups", "offset commits and rebalances, beside Apache Kafka"),
     "transactions": ("bench.transactions", "transactions, beside Apache Kafka"),
+    "client_consume": (
+        "bench.client_consume",
+        "our consumer beside confluent-kafka, aiokafka and kafka-python",
+    ),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
 }
 
