@@ -17,8 +17,10 @@ from barnabas.cli.ranges import POLL_MS, WHERE_HELP, Range, parse_where
 from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, described_topics
 
 if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
     from barnabas.client.consumer import Consumer
     from barnabas.client.consumer_record import ConsumerRecord
+    from barnabas.model import TopicPartition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
@@ -106,10 +108,16 @@ def consume(
         reset = "latest" if begin.kind == "end" else "earliest"
         with (
             target.unreachable_is_told(),
+            target.admin() as admin,
             open_consumer(target, chosen, group_id=group, auto_offset_reset=reset) as consumer,
         ):
             consumer.subscribe(list(topics))
-            shown = _print(_of_a_group(consumer, target, max_records, follow=follow), show, None)
+            polls = (
+                _of_a_group(consumer, max_records)
+                if follow
+                else _up_to_the_end(consumer, admin, target, max_records, isolation)
+            )
+            shown = _print(polls, show, None)
     else:
         with target.unreachable_is_told(), open_consumer(target, chosen) as consumer:
             chosen_range = Range(consumer, partitions, begin, end)
@@ -142,24 +150,33 @@ def _print(
     return count
 
 
-def _of_a_group(
-    consumer: Consumer, target: Target, max_records: int | None, *, follow: bool
-) -> Iterator[list[ConsumerRecord]]:
-    """What a member of a group is given; without `follow`, up to what there is when partitions are assigned."""
+def _of_a_group(consumer: Consumer, max_records: int | None) -> Iterator[list[ConsumerRecord]]:
+    """What a member of a group is given."""
     left = max_records
-    assigned: set[Any] = set()
-    ends: dict[Any, int] = {}
-    deadline_s = time.monotonic() + target.timeout_ms / 1000
     while left is None or left > 0:
         records = consumer.poll(POLL_MS, max_records=left)
         if left is not None:
             left -= len(records)
         yield records
-        if follow:
-            continue
+
+
+def _up_to_the_end(
+    consumer: Consumer, admin: Admin, target: Target, max_records: int | None, isolation: str
+) -> Iterator[list[ConsumerRecord]]:
+    """What a member of a group is given, up to the ends that its partitions have when they are assigned."""
+    from barnabas.client.admin_results import IsolationLevel
+
+    assigned: set[TopicPartition] = set()
+    ends: dict[TopicPartition, int] = {}
+    deadline_s = time.monotonic() + target.timeout_ms / 1000
+    for records in _of_a_group(consumer, max_records):
+        yield records
         if consumer.assignment() != assigned:
             assigned = consumer.assignment()
-            ends = consumer.end_offsets(*assigned) if assigned else {}
+            # Not by the consumer: its fetch that waits for records at the broker would make this wait with it.
+            level = IsolationLevel[isolation.upper()]
+            found = admin.list_offsets(assigned, isolation=level) if assigned else {}
+            ends = {partition: each.offset or 0 for partition, each in found.items()}
         if assigned and all(consumer.position(each) >= ends[each] for each in assigned):
             return
         if not assigned and time.monotonic() > deadline_s:

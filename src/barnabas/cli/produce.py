@@ -148,7 +148,7 @@ def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
             admin.describe_topics([topic])
         except UnknownTopicOrPartition:
             if not create:
-                missing_topics(admin, [topic], f"barnabas topics create {topic}, or --create, makes it")
+                missing_topics(admin, [topic], f"To make it: barnabas topics create {topic}, or --create")
             try:
                 admin.create_topics([topic])
             except (TopicAlreadyExists, AdminErrors):

@@ -79,9 +79,10 @@ class Range:
         until: Where | None,
     ) -> None:
         self._consumer = consumer
-        consumer.assign(partitions)
+        # Looked up first: a fetch that waits for records at the broker makes other requests wait with it.
         self._start = offsets_at(consumer, partitions, start)
         self._until = None if until is None else offsets_at(consumer, partitions, until)
+        consumer.assign(partitions)
         for partition, offset in self._start.items():
             consumer.seek(partition, offset)
 

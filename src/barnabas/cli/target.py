@@ -175,7 +175,7 @@ def missing_topics(admin: Admin, unknown: Sequence[str], advice: str = "") -> No
     fail(
         "; ".join(f"there is no topic {name}{nearest(name, known)}" for name in unknown)
         + ("" if known else " (there are no topics at all)")
-        + (f". {advice}" if advice else ""),
+        + (f" {advice}" if advice else ""),
         NOT_FOUND,
     )
 
