@@ -59,16 +59,18 @@ class Listener(barnabas.RebalanceListener):
 
 
 def poll_until(
-    consumers: list[barnabas.Consumer], is_so: Callable[[], bool]
-) -> list[barnabas.ConsumerRecord]:
-    """Polls all in turn until something is so; what they gave meanwhile."""
-    records: list[barnabas.ConsumerRecord] = []
+    consumers: list[barnabas.Consumer],
+    is_so: Callable[[], bool],
+    received: list[barnabas.ConsumerRecord] | None = None,
+) -> None:
+    """Polls all in turn until something is so; what they give meanwhile goes to `received`."""
     deadline_s = time.monotonic() + WAIT_S
     while not is_so():
         assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
         for consumer in consumers:
-            records += consumer.poll(10)
-    return records
+            records = consumer.poll(10)
+            if received is not None:
+                received += records
 
 
 def numbers(consumer: barnabas.Consumer) -> set[int]:
@@ -119,22 +121,22 @@ def share(server: Server, protocol: dict[str, object], *, is_cooperative: bool) 
     received: list[barnabas.ConsumerRecord] = []
     with server.consumer(group_id=group, **protocol) as first:
         first.subscribe(topic, listener=first_events)
-        received += poll_until([first], lambda: numbers(first) == {0, 1, 2, 3})
+        poll_until([first], lambda: numbers(first) == {0, 1, 2, 3}, received)
         for partition in range(4):
             server.produce(topic, numbered(10, 100 * partition), partition=partition)
         received += read(first, 40)
         with server.consumer(group_id=group, **protocol) as second:
             second.subscribe(topic, listener=second_events)
             both = [first, second]
-            received += poll_until(both, lambda: len(numbers(first)) == len(numbers(second)) == 2)
+            poll_until(both, lambda: len(numbers(first)) == len(numbers(second)) == 2, received)
             assert numbers(first) | numbers(second) == {0, 1, 2, 3}
             for partition in range(4):
                 server.produce(topic, numbered(10, 100 * partition + 10), partition=partition)
-            received += poll_until(both, lambda: len(received) >= 80 or count_all(received, both, 80))
-        received += poll_until([first], lambda: numbers(first) == {0, 1, 2, 3})
+            poll_until(both, lambda: len(received) >= 80, received)
+        poll_until([first], lambda: numbers(first) == {0, 1, 2, 3}, received)
         for partition in range(4):
             server.produce(topic, numbered(10, 100 * partition + 20), partition=partition)
-        received += poll_until([first], lambda: count_all(received, [first], 120))
+        poll_until([first], lambda: len(received) >= 120, received)
     assert sorted(values(received), key=int) == sorted(
         (value for partition in range(4) for value in numbered(30, 100 * partition)), key=int
     )
@@ -142,14 +144,6 @@ def share(server: Server, protocol: dict[str, object], *, is_cooperative: bool) 
     revoked = [partitions for what, partitions in first_events.events if what == "revoked"]
     assert len(revoked[0]) == (2 if is_cooperative else 4)
     assert not any(what == "lost" for what, _ in (*first_events.events, *second_events.events))
-
-
-def count_all(
-    received: list[barnabas.ConsumerRecord], consumers: list[barnabas.Consumer], count: int
-) -> bool:
-    for consumer in consumers:
-        received += consumer.poll(10)
-    return len(received) >= count
 
 
 def test_a_static_member_comes_back_without_a_rebalance(server: Server, protocol: dict[str, object]) -> None:
