@@ -1,0 +1,235 @@
+"""Transactions of the producer, in both versions of the protocol, on our broker and on Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas import aio
+from barnabas.client.failures import TransactionMisuse
+from barnabas.client.producer import Producer
+from barnabas.client.transactions import TransactionManager
+from barnabas.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from barnabas.model import TopicPartition
+from tests.client.consumer_servers import OURS, SERVERS, Server, numbered, running
+from tests.client.proxy import Proxy, seeded
+from tests.client.reading import read_values
+from tests.clients.broker_process import BrokerProcess
+
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(request.param, tmp_path_factory.mktemp("transactions")) as started:
+        yield started
+
+
+@pytest.fixture(params=["version 1", "version 2"], autouse=True)
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The protocol that the producer speaks; version 2 where the cluster has it."""
+    found: str = request.param
+    if found == "version 1":
+        monkeypatch.setattr(TransactionManager, "_finds_v2", lambda manager: False)
+    return found
+
+
+def transactional(server: Server, topic: str, **others: object) -> Producer:
+    return Producer(
+        bootstrap_servers=server.address,
+        transactional_id=f"id-of-{topic}",
+        retry_backoff_ms=10,
+        **others,
+    )
+
+
+def committed(server: Server, topic: str, partitions: int = 1) -> list[list[bytes | None]]:
+    return read_values(server.process, topic, partitions, isolation_level=1)
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(server: Server) -> None:
+    topic = server.topic(2)
+    with transactional(server, topic) as producer:
+        with producer.transaction():
+            for number in range(100):
+                producer.send(topic, b"%d" % number, partition=number % 2)
+        with contextlib.suppress(ZeroDivisionError), producer.transaction():
+            producer.send(topic, b"aborted", partition=0).result(WAIT_S)
+            producer.send(topic, b"never sent", partition=1)
+            raise ZeroDivisionError
+        with producer.transaction():
+            producer.send_many(topic, numbered(10, 100), partition=0)
+        with producer.transaction():
+            pass
+        producer.begin_transaction()
+        producer.abort_transaction()
+    assert committed(server, topic, 2) == [
+        [*(b"%d" % number for number in range(0, 100, 2)), *numbered(10, 100)],
+        [b"%d" % number for number in range(1, 100, 2)],
+    ]
+    assert b"aborted" in read_values(server.process, topic)[0]
+
+
+def test_the_version_is_that_of_the_cluster(server: Server, version: str) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as producer:
+        epochs = []
+        for _ in range(3):
+            with producer.transaction():
+                producer.send(topic, b"v")
+            transactions = producer._core.transactions
+            assert transactions is not None
+            epochs.append(transactions.producer_epoch)
+        has_v2 = version == "version 2" and server.kind != "3.9.1"
+        assert epochs == ([1, 2, 3] if has_v2 else [0, 0, 0])
+
+
+def test_offsets_are_committed_with_the_transaction(server: Server) -> None:
+    topic = server.topic()
+    group = f"group-of-{topic}"
+    tp = TopicPartition(topic, 0)
+    server.produce(topic, numbered(10))
+    with (
+        transactional(server, topic) as producer,
+        server.consumer(group_id=group, enable_auto_commit=False) as consumer,
+    ):
+        consumer.subscribe([topic])
+        taken = 0
+        while taken < 10:
+            taken += len(consumer.poll(100))
+        with contextlib.suppress(ZeroDivisionError), producer.transaction():
+            producer.send_offsets_to_transaction({tp: 3}, consumer.group_metadata())
+            raise ZeroDivisionError
+        assert consumer.committed(tp)[tp] is None
+        with producer.transaction():
+            producer.send(topic, b"with offsets")
+            producer.send_offsets_to_transaction({tp: consumer.position(tp)}, consumer.group_metadata())
+        found = consumer.committed(tp)[tp]
+        assert found is not None
+        assert found.offset == 10
+
+
+def test_a_second_producer_fences_the_first(server: Server) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as first, transactional(server, topic) as second:
+        first.begin_transaction()
+        first.send(topic, b"of the first").result(WAIT_S)
+        second.init_transactions()
+        with second.transaction():
+            second.send(topic, b"of the second")
+        with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+            first.commit_transaction()
+        with pytest.raises((ProducerFenced, InvalidProducerEpoch), match="another"):
+            first.send(topic, b"late")
+    assert committed(server, topic) == [[b"of the second"]]
+
+
+def test_calls_out_of_place(server: Server) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as producer:
+        with pytest.raises(TransactionMisuse, match="within a transaction"):
+            producer.send(topic, b"v")
+        with pytest.raises(TransactionMisuse, match="init_transactions"):
+            producer.commit_transaction()
+        producer.begin_transaction()
+        with pytest.raises(TransactionMisuse, match="in a transaction"):
+            producer.begin_transaction()
+        with pytest.raises(TransactionMisuse, match="in a transaction"):
+            producer.init_transactions()
+        with pytest.raises(TransactionMisuse, match="a group is named"):
+            producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, 7)
+        producer.send(topic, b"v")
+        producer.commit_transaction()
+        with pytest.raises(TransactionMisuse, match="ready"):
+            producer.abort_transaction()
+    assert committed(server, topic) == [[b"v"]]
+
+
+def test_a_record_that_fails_fails_the_transaction(server: Server) -> None:
+    topic = server.topic(max_message_bytes="2000")
+    with transactional(server, topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"before").result(WAIT_S)
+        assert producer.send(topic, bytes(5_000)).exception(WAIT_S) is not None
+        with pytest.raises(KafkaError, match="abort"):
+            producer.send(topic, b"v")
+        with pytest.raises(KafkaError, match="abort_transaction"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"after")
+    assert committed(server, topic) == [[b"after"]]
+
+
+def test_close_aborts_an_open_transaction(server: Server) -> None:
+    topic = server.topic()
+    producer = transactional(server, topic)
+    producer.begin_transaction()
+    producer.send(topic, b"v").result(WAIT_S)
+    producer.close()
+    with transactional(server, topic) as next_one, next_one.transaction():
+        next_one.send(topic, b"w")
+    assert committed(server, topic) == [[b"w"]]
+
+
+def test_asyncio(server: Server) -> None:
+    topic = server.topic()
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(WAIT_S),
+            aio.Producer(bootstrap_servers=server.address, transactional_id=f"id-of-{topic}") as producer,
+        ):
+            async with producer.transaction():
+                await producer.send(topic, b"1")
+            with contextlib.suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send(topic, b"2")
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await producer.send_many(topic, [b"3", b"4"])
+                await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, f"group-of-{topic}")
+
+    asyncio.run(run())
+    assert committed(server, topic) == [[b"1", b"3", b"4"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_connections_cut_at_any_byte(
+    tmp_path_factory: pytest.TempPathFactory, server: Server, seed: int
+) -> None:
+    """Every transaction that was said to be committed is there, whole and once; of the others, all or nothing."""
+    if server.kind != OURS:
+        pytest.skip("a broker behind a proxy is ours")
+    with Proxy(planner=seeded(seed, longest=20_000, share=0.7)) as proxy:
+        broker = BrokerProcess(
+            tmp_path_factory.mktemp("cut") / "data",
+            {
+                "advertised.listeners": f"PLAINTEXT://{proxy.address}",
+                "num.partitions": "1",
+                "transaction.state.log.num.partitions": "1",
+            },
+        )
+        proxy.target_port = broker.port
+        with broker:
+            done: list[int] = []
+            with Producer(
+                bootstrap_servers=proxy.address,
+                transactional_id="cut",
+                retry_backoff_ms=5,
+                retry_backoff_max_ms=50,
+                reconnect_backoff_ms=5,
+                reconnect_backoff_max_ms=50,
+            ) as producer:
+                for number in range(40):
+                    with producer.transaction():
+                        for part in range(5):
+                            producer.send("t", b"%d %d" % (number, part))
+                    done.append(number)
+            [values] = read_values(broker, "t", isolation_level=1)
+    assert proxy.cuts > 0
+    assert values == [b"%d %d" % (number, part) for number in done for part in range(5)]
