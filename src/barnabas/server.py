@@ -107,7 +107,9 @@ class Server:
 
         connections = Connections(loop, background.executor, _limits(config))
         self._open.callback(connections.close)
-        listeners = [(each, connections.bind(each.host, each.port)) for each in config.endpoints]
+        listeners = [
+            (each, connections.bind(each.host, each.port, each.listener_name)) for each in config.endpoints
+        ]
         advertised = _advertised(config, {each.listener_name: bound.port for each, bound in listeners})
         controller = await Controller.open(
             session,
@@ -162,9 +164,7 @@ class Server:
 
         use(config)
         quotas = Quotas()
-        connections.creation_quota = ConnectionQuota(
-            quotas, self._clock, lambda: controller.config.max_connection_creation_rate
-        )
+        connections.creation_quota = ConnectionQuota(quotas, self._clock, lambda: controller.config)
         updates = ConfigUpdates(controller, replicas, manager, self._tasks, use)
         mover = LogDirMover(
             manager,
@@ -173,7 +173,7 @@ class Server:
             lambda: controller.config.replica_alter_log_dirs_io_max_bytes_per_second,
         )
         self._open.push_async_callback(self._tasks.stop)
-        await ImageFollower(controller, replicas, manager, quotas, updates, mover).begin()
+        await ImageFollower(controller, replicas, manager, quotas, updates, mover, self._tasks).begin()
         groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
         groups.begin()
         markers = TransactionMarkers(replicas, groups, self._clock, timeout_ms=config.request_timeout_ms)
@@ -351,6 +351,10 @@ def _check_security(config: BrokerConfig) -> None:
 def _limits(config: BrokerConfig) -> ConnectionLimits:
     return ConnectionLimits(
         max_connections=config.max_connections,
+        max_connections_by_listener={
+            each.listener_name: config.listener_integer(each.listener_name, "max.connections")
+            for each in config.endpoints
+        },
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=config.max_connections_by_ip,
         connections_max_idle_ms=config.connections_max_idle_ms,

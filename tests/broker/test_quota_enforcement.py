@@ -23,7 +23,7 @@ from barnabas.protocol.messages.create_partitions_request import (
 )
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
-from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch_request, produce_request, values
 from tests.broker.running import RunningBroker
@@ -210,3 +210,18 @@ def test_changes_of_the_cluster_are_refused_topic_by_topic(broker: RunningBroker
     image = broker.server.broker.image
     counts = {name: len(topic.partitions) for name, topic in image.topics.items() if len(name) == 1}
     assert counts == {"b": 9, "c": 3, "d": 1}
+
+
+def test_topics_that_somebody_uses_cost_too(broker: RunningBroker) -> None:
+    """Whoever names them has the debt, but no delay and no error by it."""
+    limit(broker, "user", **{CONTROLLER_MUTATION_RATE: 1.0})
+    names = [f"used-{number}" for number in range(13)]
+    with broker.client("user") as user:
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        response = user.ask("Metadata", 12, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+        assert response.throttle_time_ms == 0
+        new = [CreatableTopic(name="made", num_partitions=1, replication_factor=1)]
+        refused = user.ask("CreateTopics", 7, CreateTopicsRequest(topics=new, timeout_ms=60_000))
+    assert set(names) <= set(broker.server.broker.image.topics)
+    assert [topic.error_code for topic in refused.topics] == [errors.ThrottlingQuotaExceeded.code]
+    assert refused.throttle_time_ms == 2_000

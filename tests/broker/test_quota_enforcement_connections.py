@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,51 +13,93 @@ from barnabas.broker import quotas
 from barnabas.broker.quota_connections import ConnectionQuota
 from barnabas.broker.quotas import CONNECTION_CREATION_RATE, DEFAULT, QuotaEntity, Quotas
 from barnabas.clock import ManualClock
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.net import listener
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.running import RunningBroker
 from tests.net.test_connection import closing, connect, echo, frame, read_frame, run, serving, until
 
 NEVER_MS = 3_600_000
+WAIT_S = 60
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def config(**settings: str) -> BrokerConfig:
+    return BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+
+
+def rate_of(rate: int) -> BrokerConfig:
+    return config(max_connection_creation_rate=str(rate))
 
 
 def test_the_broker_in_all() -> None:
     clock = ManualClock()
-    rate = 2
-    quota = ConnectionQuota(Quotas(), clock, lambda: rate)
+    settings = rate_of(2)
+    quota = ConnectionQuota(Quotas(), clock, lambda: settings)
     # Ten seconds are what a rate is measured over.
-    assert [quota.delay_ms() for _ in range(20)] == [0] * 20
-    assert quota.delay_ms() == 500
-    assert quota.delay_ms() == 1_000
-    assert quota.delay_ms() == 1_000, "never longer than a window at a time"
-    rate = 1_000
-    assert quota.delay_ms() == 0
-    rate = 0
-    assert quota.delay_ms() == 1_000
-    rate = 2
+    assert [quota.delay_ms("PLAINTEXT") for _ in range(20)] == [0] * 20
+    assert quota.delay_ms("PLAINTEXT") == 500
+    assert quota.delay_ms("PLAINTEXT") == 1_000
+    assert quota.delay_ms("PLAINTEXT") == 1_000, "never longer than a window at a time"
+    settings = rate_of(1_000)
+    assert quota.delay_ms("PLAINTEXT") == 0
+    settings = rate_of(0)
+    assert quota.delay_ms("PLAINTEXT") == 1_000
+    settings = rate_of(2)
     clock.advance_ms(60_000)
-    assert quota.delay_ms() == 0
+    assert quota.delay_ms("PLAINTEXT") == 0
+
+
+def test_each_listener_for_itself() -> None:
+    clock = ManualClock()
+    settings = BrokerConfig(
+        {
+            "listeners": "IN://:1,OUT://:2,BROKERS://:3",
+            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,BROKERS:PLAINTEXT",
+            "advertised.listeners": "IN://a:1,OUT://a:2,BROKERS://a:3",
+            "inter.broker.listener.name": "BROKERS",
+            "max.connection.creation.rate": "3",
+            "listener.name.out.max.connection.creation.rate": "1",
+        }
+    )
+    quota = ConnectionQuota(Quotas(), clock, lambda: settings)
+    assert [quota.delay_ms("OUT") for _ in range(10)] == [0] * 10
+    assert quota.delay_ms("OUT") == 1_000
+    # Those count for the broker in all.
+    assert [quota.delay_ms("IN") for _ in range(19)] == [0] * 19
+    assert quota.delay_ms("IN") > 0
+    # Brokers among themselves have their own bound alone.
+    assert [quota.delay_ms("BROKERS") for _ in range(30)] == [0] * 30
+    assert quota.delay_ms("BROKERS") > 0
 
 
 def test_each_address_for_itself() -> None:
     books = Quotas()
     clock = ManualClock()
-    quota = ConnectionQuota(books, clock, lambda: 1)
-    assert [quota.refuse_ms("10.0.0.1") for _ in range(1_000)] == [0] * 1_000
+    settings = rate_of(1)
+    quota = ConnectionQuota(books, clock, lambda: settings)
+    assert [quota.refuse_ms("PLAINTEXT", "10.0.0.1") for _ in range(1_000)] == [0] * 1_000
     books.set_limits(QuotaEntity(ip=DEFAULT), {CONNECTION_CREATION_RATE: 1.0})
     books.set_limits(QuotaEntity(ip="10.0.0.9"), {CONNECTION_CREATION_RATE: 2.0})
     for address, allowed in (("10.0.0.1", 10), ("10.0.0.2", 10), ("10.0.0.9", 20)):
-        assert [quota.refuse_ms(address) for _ in range(allowed)] == [0] * allowed
+        assert [quota.refuse_ms("PLAINTEXT", address) for _ in range(allowed)] == [0] * allowed
         # What is refused is not counted: the next one has to wait no longer.
-        assert [quota.refuse_ms(address) for _ in range(3)] == [1_000 if allowed == 10 else 500] * 3
-    # It does not count for the broker in all either.
+        refused = [quota.refuse_ms("PLAINTEXT", address) for _ in range(3)]
+        assert refused == [1_000 if allowed == 10 else 500] * 3
+    # It does not count for the broker in all, or for the listener, either.
     for _ in range(10):
-        assert quota.delay_ms() == 0
-        assert quota.refuse_ms("10.0.0.1") > 0
+        assert quota.delay_ms("PLAINTEXT") == 0
+        assert quota.refuse_ms("PLAINTEXT", "10.0.0.1") > 0
     clock.advance_ms(60_000)
-    assert quota.refuse_ms("10.0.0.1") == 0
+    assert quota.refuse_ms("PLAINTEXT", "10.0.0.1") == 0
     books.set_limits(QuotaEntity(ip="10.0.0.1"), {CONNECTION_CREATION_RATE: 0.0})
-    assert quota.refuse_ms("10.0.0.1") == 1_000
+    assert quota.refuse_ms("PLAINTEXT", "10.0.0.1") == 1_000
 
 
 @pytest.mark.parametrize(
@@ -75,20 +119,30 @@ def test_an_address_may_be_written_in_several_ways(written: str, meant: str) -> 
     assert books.limit_of_ip(CONNECTION_CREATION_RATE, meant) is None
 
 
-def test_the_quota_of_a_name_has_no_effect_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_stands_for_its_address() -> None:
     books = Quotas()
-    books.set_limits(QuotaEntity(ip="localhost"), {CONNECTION_CREATION_RATE: 3.0})
-    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "127.0.0.1") is None
-    assert "the quota of localhost has no effect" in caplog.text
+    books.set_limits(QuotaEntity(ip=DEFAULT), {CONNECTION_CREATION_RATE: 1.0})
+    books.set_limits(QuotaEntity(ip="host"), {CONNECTION_CREATION_RATE: 3.0})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.1") == 1.0
+    books.note_addresses("host", ["10.0.0.1", "::1"])
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.1") == 3.0
+    books.note_addresses("host", ["10.0.0.2"])
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.1") == 1.0
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.2") == 3.0
+    books.set_limits(QuotaEntity(ip="10.0.0.2"), {CONNECTION_CREATION_RATE: 4.0})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.2") == 4.0
+    books.set_limits(QuotaEntity(ip="10.0.0.2"), {})
+    books.set_limits(QuotaEntity(ip="host"), {})
+    assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.2") == 1.0
 
 
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas, "MAX_RATES", 10)
     books = Quotas()
     books.set_limits(QuotaEntity(ip=DEFAULT), {CONNECTION_CREATION_RATE: 1.0})
-    quota = ConnectionQuota(books, ManualClock(), lambda: 1)
+    quota = ConnectionQuota(books, ManualClock(), lambda: rate_of(1))
     for number in range(100):
-        quota.refuse_ms(f"10.0.0.{number}")
+        quota.refuse_ms("PLAINTEXT", f"10.0.0.{number}")
     assert len(quota._rates_by_address) == 10
 
 
@@ -100,11 +154,11 @@ class ScriptedQuota:
         self._refuse_ms = refuse_ms
         self.asked_s: list[float] = []
 
-    def delay_ms(self) -> int:
+    def delay_ms(self, listener: str) -> int:
         self.asked_s.append(asyncio.get_running_loop().time())
         return self._delays_ms.pop(0) if self._delays_ms else 0
 
-    def refuse_ms(self, address: str) -> int:
+    def refuse_ms(self, listener: str, address: str) -> int:
         assert address == "127.0.0.1"
         return self._refuse_ms
 
@@ -164,6 +218,29 @@ def test_who_waited_is_not_let_in_above_the_number_of_connections() -> None:
     run(test)
 
 
+def test_a_listener_that_is_full_leaves_the_others_alone() -> None:
+    async def test() -> None:
+        async with serving(echo) as (connections, _):
+            small = connections.bind("127.0.0.1", 0, "SMALL")
+            large = connections.bind("127.0.0.1", 0, "LARGE")
+            small.open(echo)
+            large.open(echo)
+            connections.change_limits(listener.ConnectionLimits(max_connections_by_listener={"SMALL": 1}))
+            _, first = await connect(small)
+            await until(lambda: connections.accepted == 1)
+            waiting_reader, waiting = await connect(small)
+            reader, writer = await connect(large)
+            for each, text in ((waiting, b"late"), (writer, b"soon")):
+                each.write(frame(text))
+            assert await read_frame(reader) == b"soon"
+            assert (connections.accepted, small.open_connections, large.open_connections) == (2, 1, 1)
+            await closing(first)
+            assert await read_frame(waiting_reader) == b"late"
+            await closing(waiting, writer)
+
+    run(test)
+
+
 def test_an_address_above_its_quota_is_left_alone_and_closed() -> None:
     async def test() -> None:
         async with serving(echo) as (connections, listening):
@@ -194,12 +271,15 @@ def test_those_that_are_left_alone_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     run(test)
 
 
-def test_a_broker_keeps_to_both(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_broker_keeps_to_both(tmp_path: Path, host: str) -> None:
     clock = ManualClock()
     with RunningBroker(tmp_path, {"max.connection.creation.rate": "1000"}, clock=clock) as running:
         controller = running.server.broker.controller
         limits = {CONNECTION_CREATION_RATE: 1.0}
-        running.call(lambda: controller.alter_quotas({(None, None, "127.0.0.1"): lambda _: limits}))
+        running.call(lambda: controller.alter_quotas({(None, None, host): lambda _: limits}))
+        books = running.server.broker.quotas
+        wait_until(lambda: books.limit_of_ip(CONNECTION_CREATION_RATE, "127.0.0.1") is not None)
         # Ten in ten seconds are allowed, and the broker itself may have tried whether it can be reached.
         clients = [running.client() for _ in range(9)]
         for client in clients:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Sequence
 
 from barnabas.broker.config_updates import ConfigUpdates
 from barnabas.broker.log_dir_mover import LogDirMover
-from barnabas.broker.quotas import QuotaEntity, Quotas
+from barnabas.broker.quotas import DEFAULT, QuotaEntity, Quotas, address_of
 from barnabas.broker.replica_manager import ReplicaManager, changed_topics
+from barnabas.broker.tasks import Tasks
 from barnabas.coordination.controller import Controller, FoundPartition
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.log.manager import LogManager
@@ -27,6 +29,7 @@ class ImageFollower:
         quotas: Quotas,
         config_updates: ConfigUpdates,
         mover: LogDirMover,
+        tasks: Tasks,
     ) -> None:
         self._controller = controller
         self._replicas = replicas
@@ -34,6 +37,7 @@ class ImageFollower:
         self._quotas = quotas
         self._config_updates = config_updates
         self._mover = mover
+        self._tasks = tasks
 
     async def begin(self) -> None:
         """Brings together what the store says and what lies in the directories, and follows from then on."""
@@ -81,7 +85,19 @@ class ImageFollower:
             if entity not in image.client_quotas:
                 self._quotas.set_limits(entity, {})
         for key, limits in image.client_quotas.items():
-            self._quotas.set_limits(QuotaEntity(*key), limits)
+            entity = QuotaEntity(*key)
+            self._quotas.set_limits(entity, limits)
+            if entity.ip not in (None, DEFAULT) and address_of(entity.ip) is None:
+                self._tasks.start(self._resolve(entity.ip))
+
+    async def _resolve(self, name: str) -> None:
+        """Finds the addresses of a host that has a quota by its name, as they are now."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            log.warning("the quota of %s has no effect: no address of it can be found: %s", name, error)
+            return
+        self._quotas.note_addresses(name, {str(address[0]) for *_, address in found})
 
     async def _delete_logs(self, topics: Sequence[TopicImage]) -> None:
         await self._replicas.opened(topic.name for topic in topics)

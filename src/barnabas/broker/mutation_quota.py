@@ -2,7 +2,7 @@
 
 Clients that know the error are refused what they ask for while they are in debt, topic by topic, and told when to come
 back; a change that begins without debt is made, however large it is. Older clients have their way and are then not read
-from until the debt is paid.
+from until the debt is paid. Who only uses a topic that is then created has the debt too, but no delay by it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from barnabas.errors import ThrottlingQuotaExceeded
 
 
 class MutationQuota:
-    """For one request; from version `strict_since` on its API knows THROTTLING_QUOTA_EXCEEDED."""
+    """For one request; from version `strict_since` on its API knows THROTTLING_QUOTA_EXCEEDED, None is not about it."""
 
-    __slots__ = ("_broker", "_exchange", "_is_strict")
+    __slots__ = ("_broker", "_delays", "_exchange", "_is_strict")
 
-    def __init__(self, broker: Broker, exchange: Exchange, *, strict_since: int) -> None:
+    def __init__(self, broker: Broker, exchange: Exchange, *, strict_since: int | None) -> None:
         self._broker = broker
         self._exchange = exchange
-        self._is_strict = exchange.version >= strict_since
+        self._is_strict = strict_since is not None and exchange.version >= strict_since
+        self._delays = strict_since is not None and not self._is_strict
 
     def charge(self, partitions: int) -> None:
         """Counts the partitions of a change that is about to be made, or refuses it."""
@@ -38,5 +39,5 @@ class MutationQuota:
             exchange.throttle(wait_ms)
             raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
         bucket.take(partitions, rate, now_ms)
-        if not self._is_strict:
+        if self._delays:
             exchange.throttle(bucket.wait_ms(rate, now_ms))

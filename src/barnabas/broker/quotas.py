@@ -7,15 +7,12 @@ is answered at once and then not read from until the rate is down again.
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from barnabas.broker.quota_bucket import TokenBucket
 from barnabas.broker.rates import WINDOW_MS, WINDOWS, Rate
-
-log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -68,18 +65,16 @@ class Quotas:
         self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
         self._buckets: dict[tuple[str, str | None, str | None], TokenBucket] = {}
         self._kinds: frozenset[str] = frozenset()
+        # Hosts that have a quota by their name.
+        self._names_by_address: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
         return iter(self._limits.items())
 
     def set_limits(self, entity: QuotaEntity, limits: Mapping[str, float]) -> None:
         """What the entity has from now on; nothing takes it out of the books."""
-        if entity.ip is not None and entity.ip != DEFAULT:
-            address = _address(entity.ip)
-            if address is not None:
-                entity = entity._replace(ip=address)
-            elif limits and entity not in self._limits:
-                log.warning("the quota of %s has no effect: name hosts by their addresses", entity.ip)
+        if entity.ip is not None and (address := address_of(entity.ip)) is not None:
+            entity = entity._replace(ip=address)
         if limits:
             self._limits[entity] = dict(limits)
         else:
@@ -94,7 +89,11 @@ class Quotas:
         return self._first(kind, _candidates(user, client_id)) if kind in self._kinds else None
 
     def limit_of_ip(self, kind: str, address: str) -> float | None:
-        found = self._first(kind, (QuotaEntity(ip=address), QuotaEntity(ip=DEFAULT)))
+        candidates = [QuotaEntity(ip=address), QuotaEntity(ip=DEFAULT)]
+        name = self._names_by_address.get(address)
+        if name is not None:
+            candidates.insert(1, QuotaEntity(ip=name))
+        found = self._first(kind, candidates)
         return None if found is None else found[1]
 
     def max_in_window(self, kind: str, user: str, client_id: str) -> float:
@@ -102,7 +101,13 @@ class Quotas:
         found = self.limit(kind, user, client_id)
         return math.inf if found is None else found[1] * (WINDOWS - 1) * WINDOW_MS / 1_000
 
-    def _first(self, kind: str, candidates: tuple[QuotaEntity, ...]) -> tuple[QuotaEntity, float] | None:
+    def note_addresses(self, name: str, addresses: Iterable[str]) -> None:
+        """The quota of a host's name holds for these addresses from now on."""
+        for before in [at for at, known in self._names_by_address.items() if known == name]:
+            del self._names_by_address[before]
+        self._names_by_address.update(dict.fromkeys(addresses, name))
+
+    def _first(self, kind: str, candidates: Iterable[QuotaEntity]) -> tuple[QuotaEntity, float] | None:
         for entity in candidates:
             limits = self._limits.get(entity)
             if limits is not None and kind in limits:
@@ -141,7 +146,7 @@ class Quotas:
         return recent(self._rates, _key(kind, entity, user, client_id), lambda: Rate(now_ms))
 
 
-def _address(text: str) -> str | None:
+def address_of(text: str) -> str | None:
     """An address as the system writes those of its peers; None if this is none."""
     import ipaddress  # Few brokers have such a quota, and all of them would wait for the import.
 

@@ -181,6 +181,22 @@ class BrokerConfig:
                     values[name] = row.parse(text)
         return values
 
+    def listener_integer(self, listener: str, name: str) -> int:
+        """A setting that a listener may have a value of its own for."""
+        own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        for source in (self.dynamic_broker, self.dynamic_default, self.static):
+            if own in source:
+                value = broker_settings()[name].parse(source[own])
+                break
+        else:
+            value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def is_protected_listener(self, listener: str) -> bool:
+        """Whether it is the brokers' own, so that clients on others must not keep them out."""
+        return len(self.endpoints) > 1 and listener == self.inter_broker_endpoint.listener_name
+
     def _check_roles(self) -> None:
         roles = self.process_roles or ()
         if roles and BROKER not in roles:

@@ -171,9 +171,11 @@ class Controller:
     ) -> list[Planned]:
         return await self._exclusively(self._create_topics(new, validate_only=validate_only, charge=charge))
 
-    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, KafkaError]:
+    async def auto_create_topics(
+        self, names: Iterable[str], *, charge: Charge = free_of_charge
+    ) -> dict[str, KafkaError]:
         """Creates topics that somebody uses; returns why some could not be."""
-        return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names))))
+        return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names)), charge))
 
     async def delete_topics(
         self, names: Collection[str], *, charge: Charge = free_of_charge
@@ -318,14 +320,14 @@ class Controller:
         yield from put_config(config_path("topics", topic.name), planned.configs, self._config_paths)
         yield from create_topic(topic, self._claim.controller_epoch)
 
-    async def _auto_create_topics(self, names: Sequence[str]) -> dict[str, KafkaError]:
+    async def _auto_create_topics(self, names: Sequence[str], charge: Charge) -> dict[str, KafkaError]:
         # Others may have had the same wish and waited less.
         missing = [name for name in names if name not in self.image.topics]
         count = len(self.image.brokers)
         new = [automatic_topic(name, self.config, count) for name in missing]
         results: Sequence[Planned]
         try:
-            results = await self._create_topics(new, validate_only=False)
+            results = await self._create_topics(new, validate_only=False, charge=charge)
         except KafkaError as error:
             results = [error] * len(new)
         failed: dict[str, KafkaError] = {}

@@ -52,6 +52,7 @@ class ConnectionLimits:
     """Kafka's settings of the same names."""
 
     max_connections: int = 2**31 - 1
+    max_connections_by_listener: Mapping[str, int] = field(default_factory=dict)
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     connections_max_idle_ms: int = 600_000
@@ -62,10 +63,10 @@ class ConnectionLimits:
 
 
 class CreationQuota(Protocol):
-    def delay_ms(self) -> int:
+    def delay_ms(self, listener: str) -> int:
         """Counts a new connection; for so long it has to wait, and all others behind it."""
 
-    def refuse_ms(self, address: str) -> int:
+    def refuse_ms(self, listener: str, address: str) -> int:
         """Counts a connection from the address and returns 0. If that is too many, nothing is counted: the connection
         is to be closed after so long."""
 
@@ -77,7 +78,7 @@ class Connections:
         self.limits = limits
         self.loop = loop
         self._executor = executor
-        self._open: dict[Connection, str] = {}
+        self._open: dict[Connection, tuple[Listener, str]] = {}
         self._count_by_address: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -96,9 +97,13 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._open) >= self.limits.max_connections
+    def is_full(self, listener: Listener) -> bool:
+        limits = self.limits
+        return len(
+            self._open
+        ) >= limits.max_connections or listener.open_connections >= limits.max_connections_by_listener.get(
+            listener.name, limits.max_connections
+        )
 
     def change_limits(self, limits: ConnectionLimits) -> None:
         """Those who are connected stay; whoever waits is let in if there is room now."""
@@ -106,18 +111,25 @@ class Connections:
         for listener in self._listeners:
             listener.accept_again()
 
-    def bind(self, host: str, port: int) -> Listener:
+    def bind(self, host: str, port: int, name: str = "") -> Listener:
         """Takes the address; `Listener.open` begins to accept. An empty host is every address of the machine."""
-        listener = Listener(self, _bound_socket(host, port, self.limits))
+        listener = Listener(self, _bound_socket(host, port, self.limits), name)
         self._listeners.append(listener)
         if self._reaper is None:
             self._schedule_reaper()
         return listener
 
     def admit(
-        self, connected: socket.socket, address: str, peer: str, local: str, handler: FrameHandler
+        self,
+        listener: Listener,
+        connected: socket.socket,
+        address: str,
+        peer: str,
+        local: str,
+        handler: FrameHandler,
     ) -> None:
-        refuse_ms = 0 if self.creation_quota is None else self.creation_quota.refuse_ms(address)
+        quota = self.creation_quota
+        refuse_ms = 0 if quota is None else quota.refuse_ms(listener.name, address)
         if refuse_ms > 0:
             self._throttle(connected, peer, refuse_ms)
             return
@@ -146,7 +158,8 @@ class Connections:
             peer=peer,
             local=local,
         )
-        self._open[connection] = address
+        self._open[connection] = (listener, address)
+        listener.open_connections += 1
         self._count_by_address[address] = self._count_by_address.get(address, 0) + 1
         self.accepted += 1
         connection.open()
@@ -181,7 +194,8 @@ class Connections:
         connected.close()
 
     def _forget(self, connection: Connection) -> None:
-        address = self._open.pop(connection)
+        ended, address = self._open.pop(connection)
+        ended.open_connections -= 1
         left = self._count_by_address[address] - 1
         if left:
             self._count_by_address[address] = left
@@ -209,7 +223,9 @@ class Connections:
 
 
 class Listener:
-    def __init__(self, connections: Connections, listening: socket.socket) -> None:
+    def __init__(self, connections: Connections, listening: socket.socket, name: str) -> None:
+        self.name = name
+        self.open_connections = 0
         self.host, self.port = listening.getsockname()[:2]
         self._connections = connections
         self._loop = connections.loop
@@ -238,7 +254,7 @@ class Listener:
 
     @property
     def _may_accept(self) -> bool:
-        return self._is_open and self._pause is None and not self._connections.is_full
+        return self._is_open and self._pause is None and not self._connections.is_full(self)
 
     def close(self) -> None:
         if self._pause is not None:
@@ -258,10 +274,12 @@ class Listener:
 
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_A_TURN):
-            if self._connections.is_full:
+            if self._connections.is_full(self):
                 log.warning(
-                    "%d connections, as many as max.connections allows: new ones wait until one is closed",
+                    "%d connections, %d of them here, as many as max.connections allows: new ones wait until one is"
+                    " closed",
                     len(self._connections),
+                    self.open_connections,
                 )
                 self._stop_accepting()
                 return
@@ -281,7 +299,7 @@ class Listener:
             host = address[0].removeprefix(MAPPED_IPV4)
             peer = _host_and_port(host, address[1])
             quota = self._connections.creation_quota
-            delay_ms = 0 if quota is None else quota.delay_ms()
+            delay_ms = 0 if quota is None else quota.delay_ms(self.name)
             if delay_ms > 0:
                 self._delayed = (connected, host, peer)
                 self._stop_accepting()
@@ -294,7 +312,7 @@ class Listener:
         try:
             host, port = connected.getsockname()[:2]
             local = _host_and_port(host.removeprefix(MAPPED_IPV4), port)
-            self._connections.admit(connected, address, peer, local, self._handler)
+            self._connections.admit(self, connected, address, peer, local, self._handler)
         except OSError:
             connected.close()  # The peer has gone while its socket was set up.
 

@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.deadlines import OPENING_WAIT_S
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.coordination.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.topic_names import is_legal_topic_name
@@ -44,7 +45,8 @@ _VERSIONS_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
 async def _create_and_answer(
     broker: Broker, exchange: Exchange, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    failed = await broker.controller.auto_create_topics(missing)
+    quota = MutationQuota(broker, exchange, strict_since=None)
+    failed = await broker.controller.auto_create_topics(missing, charge=quota.charge)
     await broker.replicas.opened(missing, OPENING_WAIT_S)
     return _answer(broker, exchange, request, failed)
 
