@@ -168,6 +168,10 @@ class Broker:
         self._port = port
         self._zookeeper_port = zookeeper_port
 
+    @property
+    def port(self) -> int:
+        return self._port
+
     def create_topics(self, topics: dict[str, tuple[str, int]]) -> None:
         """Tells the controller of topics whose partitions lie in the broker's directory: name -> (id, partitions)."""
         commands = []
