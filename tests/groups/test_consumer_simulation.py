@@ -255,7 +255,8 @@ class ClassicClient(Client):
         if not response.members:
             self.assigned_topics = None
             return None
-        self.assigned_topics = dict(self.world.topics)
+        # A leader that comes back does not know which topics were assigned.
+        self.assigned_topics = {} if response.skip_assignment else dict(self.world.topics)
         subscriptions = {each.member_id: parse_subscription(each.metadata) for each in response.members}
         owners = {
             (topic, partition): member_id

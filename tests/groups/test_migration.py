@@ -290,11 +290,15 @@ def test_a_static_member_changes_its_protocol_and_back() -> None:
     # It was the last one of the new protocol.
     assert types(shell) == {GROUP: "classic"}
     caller = sync(shell, joined.member_id, joined.generation_id, instance_id="i")
-    assert owned(shell, caller) == ALL
+    assert synced(shell, caller).error_code == RebalanceInProgress.code
+    again = shell.joined(shell.join(joined.member_id, instance_id="i", protocols=owning(*ALL)))
+    assert (again.leader, again.generation_id) == (joined.member_id, 2)
+    assignment = {joined.member_id: build_assignment({"topic": ALL}, 1)}
+    assert owned(shell, sync(shell, joined.member_id, 2, assignment, instance_id="i")) == ALL
     assert beat(shell, "a", 1, instance_id="i").error_code == GroupIdNotFound.code
     back = beat(shell, "b", instance_id="i")
     assert (back.error_code, assigned(back)) == (NONE, {TOPIC: ALL})
-    assert heartbeat(shell, joined.member_id, 1, instance_id="i") == FencedInstanceId.code
+    assert heartbeat(shell, joined.member_id, 2, instance_id="i") == FencedInstanceId.code
 
 
 def test_a_static_member_among_others_changes_its_protocol() -> None:

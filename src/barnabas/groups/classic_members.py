@@ -128,8 +128,8 @@ class ClassicMembers:
         if is_downgrade:
             assert existing is not None
             classic = self._consumers.downgrade(work, group, {existing.member_id}, member)
-            if has_changed:
-                self._rebalance.prepare(decision, classic, now_ms)
+            # A classic group needs a leader that knows of it: without one nobody would notice that topics change.
+            self._rebalance.prepare(decision, classic, now_ms)
             then, decision.then = decision.then, None
         response = JoinGroupResponse(
             generation_id=group.group_epoch if is_downgrade else member.member_epoch,
