@@ -30,6 +30,10 @@ TABLES: dict[str, tuple[str, str]] = {
         "our consumer beside confluent-kafka, aiokafka and kafka-python",
     ),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
+    "client_produce": (
+        "bench.client_produce",
+        "the producer beside confluent-kafka, aiokafka and kafka-python",
+    ),
 }
 
 
