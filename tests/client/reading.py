@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from barnabas.records.header import BatchHeader
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
@@ -9,11 +12,25 @@ from tests.broker.raw_client import RawClient
 from tests.broker.requests import fetch
 from tests.clients.broker_process import BrokerProcess
 
+WAIT_S: Final = 60
+POLL_S: Final = 0.01
+
 
 def read_batches(
     client: RawClient, topic: str, partition: int = 0, *, isolation_level: int = 0
 ) -> list[tuple[BatchHeader, list[Record]]]:
-    """All batches of a partition; control batches and, for read_committed, aborted ones are left out."""
+    """All batches of a partition; control batches and, for read_committed, aborted ones are left out.
+
+    A transaction that was ended is ended on its partitions a little later: read_committed waits for that.
+    """
+    if isolation_level:
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            answer = fetch(client, topic, 0, partition=partition, isolation_level=1, max_bytes=1)
+            if answer.last_stable_offset == answer.high_watermark:
+                break
+            assert time.monotonic() < deadline_s, f"a transaction of {topic}-{partition} stays open"
+            time.sleep(POLL_S)
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset = 0
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -107,8 +108,10 @@ def test_offsets_are_committed_with_the_transaction(server: Server) -> None:
         with producer.transaction():
             producer.send(topic, b"with offsets")
             producer.send_offsets_to_transaction({tp: consumer.position(tp)}, consumer.group_metadata())
-        found = consumer.committed(tp)[tp]
-        assert found is not None
+        deadline_s = time.monotonic() + WAIT_S
+        # The transaction is ended in the group a little after it is committed.
+        while (found := consumer.committed(tp)[tp]) is None:
+            assert time.monotonic() < deadline_s
         assert found.offset == 10
 
 
