@@ -19,6 +19,7 @@ from barnabas.errors import (
     CoordinatorNotAvailable,
     FencedMemberEpoch,
     GroupIdNotFound,
+    InvalidConfig,
     InvalidGroupId,
     InvalidRegularExpression,
     InvalidRequest,
@@ -43,6 +44,8 @@ from barnabas.protocol.messages.offset_fetch_request import (
 )
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.policy import AppendOrigin
+from tests.broker.config_requests import DELETE, GROUP, SET, incremental
+from tests.broker.config_requests import describe as describe_configs
 from tests.broker.group_requests import (
     commit as commit_offsets,
 )
@@ -248,6 +251,44 @@ def test_figures_of_groups(broker: RunningBroker, client: RawClient) -> None:
     assert grown(f"{coordinator}consumer_group_rebalance_total") == 1
     assert grown("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 1
     assert grown("kafka_coordinator_group_groupmetadatamanager_numgroupsstable") == 0
+
+
+def test_settings_of_a_group(tmp_path: Path) -> None:
+    name, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    def altered(client: RawClient, setting: str, value: str) -> int:
+        code: int = incremental(client, GROUP, "own/group", (setting, SET, value))[0]
+        return code
+
+    with RunningBroker(tmp_path, FAST) as running:
+        with running.client() as client:
+            create_topic(client, "topic", partitions=4)
+            wait_for_coordinator(client, "own/group")
+            wait_for_coordinator(client, "other")
+            assert altered(client, name, "50000") == NONE
+            assert altered(client, heartbeat, "200") == NONE
+            for setting, value in (
+                (name, "44999"),
+                (name, "60001"),
+                (name, "long"),
+                (heartbeat, "49"),
+                (heartbeat, "15001"),
+                ("consumer.assignment.interval.ms", "-1"),
+                ("share.session.timeout.ms", "50000"),
+            ):
+                assert altered(client, setting, value) == InvalidConfig.code, (setting, value)
+            entries = describe_configs(client, GROUP, "own/group", include_synonyms=True)
+            assert (entries[name].value, entries[name].config_source) == ("50000", 8)
+            assert [each.value for each in entries[name].synonyms] == ["50000", "45000"]
+            assert beat(client, "own/group", "a").heartbeat_interval_ms == 200
+            assert beat(client, "other", "a").heartbeat_interval_ms == 50
+        running.stop()
+        running.start()
+        with running.client() as client:
+            wait_for_coordinator(client, "own/group")
+            assert beat(client, "own/group", "a").heartbeat_interval_ms == 200
+            assert incremental(client, GROUP, "own/group", (heartbeat, DELETE, None))[0] == NONE
+            assert beat(client, "own/group", "a").heartbeat_interval_ms == 50
 
 
 def test_groups_are_there_after_a_restart(tmp_path: Path) -> None:

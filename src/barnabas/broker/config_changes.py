@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.config_loggers import change_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
+from barnabas.broker.group_configs import GROUP_SETTINGS, group_overrides
 from barnabas.config.broker_config import BrokerConfig, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
@@ -73,6 +74,7 @@ async def alter_resources(
     counts = Counter((each.resource_type, each.name) for each in resources)
     topics: dict[str, Edit[str]] = {}
     brokers: dict[str, Edit[str]] = {}
+    groups: dict[str, Edit[str]] = {}
     results: dict[tuple[int, str], KafkaError | None] = {}
     for each in resources:
         try:
@@ -90,10 +92,14 @@ async def alter_resources(
                 case ResourceType.BROKER_LOGGER if not each.replaces:
                     check_broker_name(each.name, broker.replicas.broker_id)
                     change_levels(_levels(each), validate_only=validate_only)
-                case ResourceType.CLIENT_METRICS | ResourceType.GROUP as unsupported:
+                case ResourceType.GROUP:
+                    if not each.name:
+                        raise InvalidRequest("Default group resources are not allowed.")
+                    groups[each.name] = partial(_edit_group, broker, each)
+                case ResourceType.CLIENT_METRICS:
                     raise InvalidRequest(
-                        "AlterConfigs is only supported for topics and brokers, but resource type is"
-                        f" {unsupported.name}"
+                        "AlterConfigs is only supported for topics, brokers and groups, but resource type is"
+                        " CLIENT_METRICS"
                     )
                 case _:
                     raise InvalidRequest(f"Unknown resource type {each.resource_type}")
@@ -103,6 +109,7 @@ async def alter_resources(
     for resource_type, alter, edits in (
         (ResourceType.TOPIC, controller.alter_topic_configs, topics),
         (ResourceType.BROKER, controller.alter_broker_configs, brokers),
+        (ResourceType.GROUP, controller.alter_group_configs, groups),
     ):
         if edits:
             try:
@@ -149,6 +156,21 @@ def _edit_topic(broker: Broker, resource: ResourceChange, current: Mapping[str, 
             " storage."
         )
     return after
+
+
+def _edit_group(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
+    after = _changed(
+        resource,
+        current,
+        _group_setting,
+        "Can't {operation.name} to key {name} because its type is not LIST.",
+    )
+    group_overrides(broker.config, after)
+    return after
+
+
+def _group_setting(name: str) -> Setting | None:
+    return _broker_setting(GROUP_SETTINGS.get(name, ""))
 
 
 def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:

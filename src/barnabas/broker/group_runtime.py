@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 from barnabas.broker.coordinator_runtime import CoordinatorRuntime
 from barnabas.broker.coordinator_shell import GroupShell
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.group_configs import group_overrides
 from barnabas.broker.partition import Partition
 from barnabas.broker.replica_manager import ReplicaManager, changed_topics
 from barnabas.broker.tasks import Tasks
@@ -18,14 +20,16 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.definition import InvalidSetting
 from barnabas.coordination.controller import Controller
 from barnabas.coordination.image import MetadataImage
-from barnabas.errors import InvalidGroupId
+from barnabas.errors import InvalidConfig, InvalidGroupId
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller
-from barnabas.groups.settings import GroupSettings
+from barnabas.groups.settings import GroupOverrides, GroupSettings
 from barnabas.groups.target_assignment import ASSIGNORS
 from barnabas.model import TopicPartition
 from barnabas.records.layout import CompressionType
+
+log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _MINUTE_MS: Final = 60_000
@@ -49,6 +53,7 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
         self._rng = rng
         self._settings = group_settings(controller.config)
         self.counts = GroupCounts()
+        self._overrides: dict[str, GroupOverrides] = {}
 
     @property
     def _load_buffer_bytes(self) -> int:
@@ -63,7 +68,24 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
     def speaks(self, protocol: str) -> bool:
         return protocol in self._settings.rebalance_protocols
 
+    def begin(self) -> None:
+        self._read_group_configs(self._controller.image)
+        super().begin()
+
+    def _read_group_configs(self, image: MetadataImage) -> None:
+        self._overrides = {}
+        for group_id, properties in image.group_configs.items():
+            try:
+                self._overrides[group_id] = group_overrides(self._controller.config, properties)
+            except InvalidConfig as error:
+                # The broker's bounds may have been moved since.
+                log.warning("settings of group %s are not used: %s", group_id, error)
+        for shell in self._shells.values():
+            shell.coordinator.override_settings(self._overrides)
+
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
+        if before.group_configs is not after.group_configs:
+            self._read_group_configs(after)
         if before.topics is after.topics:
             return
         super()._on_image(before, after)
@@ -82,6 +104,7 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
     def _new_shell(self, partition: Partition) -> GroupShell:
         config = self._controller.config
         coordinator = GroupCoordinator(self._settings, self._new_uuid, self.counts)
+        coordinator.override_settings(self._overrides)
         coordinator.topics_changed(self._controller.image, (), has_new=True)
         return GroupShell(
             partition,

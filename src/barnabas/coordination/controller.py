@@ -26,6 +26,7 @@ from barnabas.coordination.controller_nodes import (
     broker_config_path,
     create_partitions,
     create_topic,
+    group_config_path,
     put_config,
     quota_path,
     quota_texts,
@@ -244,6 +245,18 @@ class Controller:
             return put_config(broker_config_path(broker), config, self._config_paths)
 
         alter = self._alter(changes, current, put, MetadataImage.with_broker_configs, validate_only)
+        return await self._exclusively(alter)
+
+    async def alter_group_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        def current(group_id: str) -> Mapping[str, str]:
+            return self.image.group_configs.get(group_id, {})
+
+        async def put(group_id: str, config: Mapping[str, str]) -> Iterable[Operation]:
+            return put_config(group_config_path(group_id), config, self._config_paths)
+
+        alter = self._alter(changes, current, put, MetadataImage.with_group_configs, validate_only)
         return await self._exclusively(alter)
 
     async def alter_quotas(

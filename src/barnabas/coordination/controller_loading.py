@@ -64,6 +64,7 @@ from barnabas.coordination.tree import (
     decode_partition_state,
     decode_topic,
     delete_topic_path,
+    desanitize,
     encode_broker,
     encode_cluster_id,
     encode_controller,
@@ -222,6 +223,9 @@ class ClusterLoader:
                 "" if name == DEFAULT_ENTITY else name: config
                 for name, config in (await self._configs("brokers")).items()
                 if config
+            },
+            group_configs={
+                desanitize(name): config for name, config in (await self._configs("groups")).items() if config
             },
             client_quotas=await self._quotas(),
         )

@@ -128,6 +128,10 @@ def broker_config_path(broker: str) -> str:
     return config_path("brokers", broker or DEFAULT_ENTITY)
 
 
+def group_config_path(group_id: str) -> str:
+    return config_path("groups", sanitize(group_id))
+
+
 def quota_path(entity: QuotaEntity) -> str:
     user, client_id, ip = entity
     if ip is not None:

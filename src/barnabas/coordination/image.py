@@ -70,6 +70,7 @@ class MetadataImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By broker id as text; the empty text is the default for all brokers."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     _partition_count: int = field(default=-1, init=False, repr=False, compare=False)
 
@@ -115,6 +116,9 @@ class MetadataImage:
 
     def with_broker_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
         return replace(self, broker_configs=_merged(self.broker_configs, changed))
+
+    def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, group_configs=_merged(self.group_configs, changed))
 
     def with_client_quotas(self, changed: Mapping[QuotaEntity, Mapping[str, float]]) -> MetadataImage:
         return replace(self, client_quotas=_merged(self.client_quotas, changed))

@@ -17,11 +17,13 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.config_loggers import logger_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.group_configs import GROUP_SETTINGS
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.describe import (
     UNKNOWN_TYPE,
     ConfigEntry,
     ConfigSource,
+    ConfigSynonym,
     describe_broker,
     describe_broker_setting,
     describe_cluster_default,
@@ -41,12 +43,6 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
-# Settings of a group, and the broker's that fill in for them.
-GROUP_SETTINGS: Final = {
-    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
-}
 _FIRST_VERSION_WITH_SOURCES: Final = 1
 
 
@@ -130,13 +126,20 @@ def _client_metrics(broker: Broker, name: str) -> Iterable[ConfigEntry]:
 
 
 def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:
-    """A group has no settings of its own yet: they are the broker's."""
     if not name:
         raise InvalidRequest("Group name must not be empty")
-    return [
-        replace(describe_broker_setting(broker.config, filling_in), name=setting, read_only=False)
-        for setting, filling_in in GROUP_SETTINGS.items()
-    ]
+    own = broker.image.group_configs.get(name, {})
+    return [_group_entry(broker, setting, own.get(setting)) for setting in GROUP_SETTINGS]
+
+
+def _group_entry(broker: Broker, name: str, value: str | None) -> ConfigEntry:
+    filling_in = describe_broker_setting(broker.config, GROUP_SETTINGS[name])
+    entry = replace(filling_in, name=name, read_only=False)
+    if value is None:
+        return entry
+    source = ConfigSource.GROUP_CONFIG
+    synonym = ConfigSynonym(name=name, value=value, source=source)
+    return replace(entry, value=value, source=source, synonyms=(synonym, *entry.synonyms))
 
 
 _DESCRIBERS: Final[dict[ResourceType, Callable[[Broker, str], Iterable[ConfigEntry]]]] = {

@@ -1,0 +1,60 @@
+"""Settings that a group can have of its own, in place of the broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.errors import InvalidConfig
+from barnabas.groups.settings import GroupOverrides
+
+# With the broker's that fill in for them.
+GROUP_SETTINGS: Final = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+}
+_INT_MAX: Final = 2**31 - 1
+
+
+def group_overrides(config: BrokerConfig, properties: Mapping[str, str]) -> GroupOverrides:
+    """Raises InvalidConfig for what is no setting of a group, and for values that the broker does not allow."""
+    values: dict[str, int] = {}
+    for name, text in properties.items():
+        if name not in GROUP_SETTINGS:
+            raise InvalidConfig(f"Unknown group config name: {name}")
+        values[name] = _checked(config, name, text)
+    heartbeat = "consumer.heartbeat.interval.ms"
+    session = "consumer.session.timeout.ms"
+    effective = {name: values.get(name, config.values[GROUP_SETTINGS[name]]) for name in (heartbeat, session)}
+    interval_ms, timeout_ms = effective[heartbeat], effective[session]
+    assert isinstance(interval_ms, int)
+    assert isinstance(timeout_ms, int)
+    if interval_ms >= timeout_ms:
+        raise InvalidConfig(f"{session} must be greater than {heartbeat}")
+    return GroupOverrides(
+        session_timeout_ms=values.get(session),
+        heartbeat_interval_ms=values.get(heartbeat),
+        assignment_interval_ms=values.get("consumer.assignment.interval.ms"),
+    )
+
+
+def _checked(config: BrokerConfig, name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= _INT_MAX:
+        raise InvalidConfig(
+            f"Invalid value {text} for configuration {name}: it is no number from 0 to {_INT_MAX}"
+        )
+    what = name.removeprefix("consumer.")
+    for bound, is_allowed in (("min", int.__le__), ("max", int.__ge__)):
+        limit_name = f"group.consumer.{bound}.{what}"
+        limit = config.values[limit_name]
+        assert isinstance(limit, int)
+        if not is_allowed(limit, value):
+            word = "greater" if bound == "min" else "less"
+            raise InvalidConfig(f"{name} must be {word} than or equal to {limit_name}, which is {limit}")
+    return value
