@@ -1,6 +1,7 @@
 """Which operations a client may do on a resource, as the bit sets of Metadata and the Describe APIs.
 
-Without an authorizer everybody may do everything that Kafka knows for a kind of resource.
+Without an authorizer everybody may do everything that Kafka 4.3 knows for a kind of resource. Kafka 3.9 knows the same,
+but for the settings of groups.
 """
 
 from __future__ import annotations
