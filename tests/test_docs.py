@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas.broker.routes import ROUTES
 from barnabas.protocol.apis import APIS
+from barnabas.testing import Broker
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,9 +33,15 @@ def sessions() -> list[list[tuple[str, str]]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("session", sessions(), ids=lambda session: session[0][0].strip()[:40])
-def test_the_tour(session: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_the_tour(session: list[tuple[str, str]], tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -48,6 +56,7 @@ def test_the_tour(session: list[tuple[str, str]], tmp_path: Path) -> None:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": import_path,
         "PYTHONUTF8": "1",
+        "BARNABAS_BOOTSTRAP": broker.bootstrap,
     }
     for command, output in session:
         done = subprocess.run(
@@ -64,8 +73,27 @@ def test_the_tour(session: list[tuple[str, str]], tmp_path: Path) -> None:
         assert done.stdout == output, command
 
 
+def programs() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_programs(broker: Broker) -> None:
+    """In their order: the later ones use what the first ones have made."""
+    for program in programs():
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program.replace("localhost:9092", broker.bootstrap)],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), program
+
+
 def test_the_tour_is_not_empty() -> None:
-    assert sum(len(session) for session in sessions()) >= 7
+    assert sum(len(session) for session in sessions()) >= 15
+    assert len(programs()) >= 5
 
 
 def test_the_table_of_apis() -> None:
