@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.clock import ManualClock
 from barnabas.errors import (
     NONE,
     FencedInstanceId,
@@ -38,7 +39,7 @@ from barnabas.protocol.messages.write_txn_markers_request import (
 from barnabas.protocol.requests import decode_response
 from tests.broker.group_requests import commit, delete_groups, fetch_offsets, join_alone, wait_for_coordinator
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic, fetch, fetch_request, produce, produce_request
+from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request
 from tests.broker.running import RunningBroker
 from tests.broker.transaction_requests import (
     READ_COMMITTED,
@@ -225,6 +226,38 @@ def test_producers_are_described(client: RawClient) -> None:
         describe_producers(client, "described").active_producers, key=lambda each: each.producer_id
     )
     assert (second.coordinator_epoch, second.current_txn_start_offset, second.last_sequence) == (9, -1, 0)
+
+
+def test_partitions_with_hanging_transactions_are_counted(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with RunningBroker(tmp_path, SETTINGS, clock=clock) as broker, broker.client() as client:
+        create_topic(client, "hanging", 2)
+        name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+
+        async def count() -> str:
+            [line] = [
+                line for line in broker.server.broker.metrics.render().splitlines() if line.startswith(name)
+            ]
+            return line.removeprefix(name)
+
+        records = batch(
+            b"a",
+            timestamp=clock.now_ms(),
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        request = produce_request("hanging", records, acks=-1)
+        request.transactional_id = "transaction"
+        assert client.ask("Produce", 9, request).responses[0].partition_responses[0].error_code == NONE
+        # A quarter of an hour is the longest that a transaction may last, and some time to end it comes on top.
+        clock.advance_ms(20 * 60_000)
+        assert broker.call(count).strip() == "0"
+        clock.advance_ms(1)
+        assert broker.call(count).strip() == "1"
+        write_markers(client, "hanging", 0, producer_id=1, commit=False)
+        assert broker.call(count).strip() == "0"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from barnabas.broker import topic_figures
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinator_figures import register_coordinators
 from barnabas.broker.group_figures import register_group_figures
+from barnabas.broker.partition import Partition
+from barnabas.errors import KafkaError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metrics.instruments import Histogram
 from barnabas.metrics.registry import Registry
@@ -86,6 +88,11 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
         lambda: sum(partition.log is None for partition in replicas),
     )
     metrics.gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Partitions with a transaction that should long have been ended.",
+        lambda: sum(_has_late_transaction(broker, partition) for partition in replicas),
+    )
+    metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories whose disk has failed.",
         lambda: sum(directory.is_offline for directory in broker.log_manager.directories),
@@ -130,3 +137,12 @@ def _measure_lag(loop: asyncio.AbstractEventLoop, lag: Histogram) -> None:
         _measure_lag(loop, lag)
 
     loop.call_at(due_s, measure)
+
+
+def _has_late_transaction(broker: Broker, partition: Partition) -> bool:
+    try:
+        log = partition.leader_log()
+        return log.has_late_transaction(broker.config.transaction_max_timeout_ms)
+    except KafkaError:
+        # Not led here, or its directory has failed.
+        return False
