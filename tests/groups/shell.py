@@ -37,8 +37,7 @@ class Shell:
         self.clock = clock or ManualClock()
         self.log = bytearray(log)
         self.next_offset = 0
-        # A coordinator on an old log gives no id twice.
-        self._uuid_count = len(log)
+        self._uuid_count = 0
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Caller, Any] = {}
         self.append_error: KafkaError | None = None
@@ -70,7 +69,10 @@ class Shell:
 
     def reloaded(self, settings: GroupSettings | None = None) -> Shell:
         """Another broker's coordinator on the same log."""
-        return Shell(settings or self.settings, clock=self.clock, log=bytes(self.log), image=self.image)
+        other = Shell(settings or self.settings, clock=self.clock, log=bytes(self.log), image=self.image)
+        # No id is given twice.
+        other._uuid_count = self._uuid_count
+        return other
 
     def carry_out(self, decision: Decision) -> None:
         for caller, response in decision.replies:

@@ -118,6 +118,7 @@ class ClassicGroup:
         "group_id",
         "initial_delay_ms",
         "initial_remaining_ms",
+        "is_leaderless",
         "leader_id",
         "members",
         "new_member_added",
@@ -141,6 +142,8 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
+        # No member has been told that it leads: the group has been stored before its first rebalance.
+        self.is_leaderless = False
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         # Ids that have been given out and not yet been used to join. A dict, to keep an order.
@@ -183,6 +186,7 @@ class ClassicGroup:
         group.protocol_name = value.protocol if value.protocol or not group.members else ""
         if value.leader in group.members:
             group.leader_id = value.leader
+        group.is_leaderless = value.leader is None and bool(group.members)
         group.subscribed_topics = group._subscribed_topics()
         return group
 

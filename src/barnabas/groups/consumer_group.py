@@ -204,10 +204,10 @@ class ConsumerGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._forget(member)
-            if member.instance_id is not None and self.static_members[member.instance_id] == member_id:
-                del self.static_members[member.instance_id]
 
     def _forget(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
         subtract(self.subscribed_topics, member.subscribed_topic_names)
         if member.subscribed_topic_regex:
             subtract(self.regex_subscribers, (member.subscribed_topic_regex,))

@@ -258,9 +258,11 @@ class ConsumerMembership:
         renamed = {} if joining is None else dict.fromkeys(leaving_ids, joining.member_id)
         classic = downgraded(group, leaving_ids, joining, self._groups.image, work.now_ms)
         work.records += consumer_group_tombstones(group, renamed)
-        work.records.append(
-            classic.to_record({each.member_id: each.assignment for each in classic.members.values()})
-        )
+        record = classic.to_record({each.member_id: each.assignment for each in classic.members.values()})
+        assert record.value is not None
+        # The rebalance that is to follow finds one; should it be lost, whoever loads the group knows of it by this.
+        record.value.leader = None
+        work.records.append(record)
         del self._groups.consumer[group.group_id]
         self._groups.classic[group.group_id] = classic
         work.decision.cancel_timer(join_timer(classic))

@@ -467,7 +467,7 @@ class Membership:
         for group in self._groups.classic.values():
             for member in group.members.values():
                 decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
-            if len(group.members) > self._settings.group_max_size:
+            if group.is_leaderless or len(group.members) > self._settings.group_max_size:
                 self._rebalance.prepare(decision, group, now_ms)
         return decision
 
