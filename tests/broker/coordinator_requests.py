@@ -176,6 +176,7 @@ def produce(
     producer: Producer,
     value: bytes = b"value",
     *,
+    partition: int = 0,
     sequence: int = 0,
     version: int = 12,
 ) -> int:
@@ -189,6 +190,7 @@ def produce(
         sequence=sequence,
         transactional_id=transactional_id,
         version=version,
+        partition=partition,
     )
     return int(answer.error_code)
 
