@@ -12,14 +12,17 @@ BENCH_SECONDS is the time of one load; the time to warm up follows from it.
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import struct
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Producer
 
@@ -72,8 +75,36 @@ ROWS: Final = (
     Row(title=CONFLUENT, unit="/s", figures=(CONFLUENT,)),
 )
 
-# Producer id, epoch and sequence stand side by side in a batch.
-_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER: Final = struct.Struct(
+    ">"
+    "q"  # producer id
+    "h"  # epoch
+)
+# As they stand side by side in a batch.
+_PRODUCER_AND_SEQUENCE: Final = struct.Struct(
+    ">"
+    "q"  # producer id
+    "h"  # epoch
+    "i"  # base sequence
+)
+_CRC: Final = struct.Struct(">I")
+_ERROR: Final = struct.Struct(">h")
+# Stands in a request until it is sent, and is found there by its unlikely value.
+_ANY: Final = (0x7B61726E61626173, 0x7B61)
+
+
+def _batch() -> bytes:
+    builder = BatchBuilder(base_offset=Offset(0))
+    value = os.urandom(RECORD_BYTES)
+    for index in range(RECORDS):
+        builder.append(1_700_000_000_000 + index, None, value)  # type: ignore[arg-type]
+    batch = bytearray(builder.build())
+    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_POSITION)
+    struct.pack_into(">h", batch, ATTRIBUTES_POSITION, attributes | TRANSACTIONAL_BIT)
+    return bytes(batch)
+
+
+_BATCH: Final = _batch()
 
 
 def run() -> bool:
@@ -94,7 +125,7 @@ def run() -> bool:
             find_coordinator(broker.port, "any", TRANSACTION_KEY)
             tell(f"warming for {WARM_UP_S:g} s: {contender}")
             for version in (2, 1):
-                transactions_together(broker.port, version, WARM_UP_S / 2)
+                transactions(broker.port, PRODUCERS, version, WARM_UP_S / 2)
         for number in range(ROUNDS):
             tell(f"round {number + 1} of {ROUNDS}")
             for contender, broker in turns if number % 2 == 0 else reversed(turns):
@@ -111,118 +142,168 @@ def run() -> bool:
 
 def _loads(port: int) -> dict[str, Callable[[], int]]:
     return {
-        ONE: lambda: transactions(port, 0, 2, SECONDS),
-        MANY: lambda: transactions_together(port, 2, SECONDS),
-        OLD_ONE: lambda: transactions(port, 0, 1, SECONDS),
-        OLD_MANY: lambda: transactions_together(port, 1, SECONDS),
+        ONE: lambda: transactions(port, 1, 2, SECONDS),
+        MANY: lambda: transactions(port, PRODUCERS, 2, SECONDS),
+        OLD_ONE: lambda: transactions(port, 1, 1, SECONDS),
+        OLD_MANY: lambda: transactions(port, PRODUCERS, 1, SECONDS),
         CONFLUENT: lambda: confluent_transactions(port, SECONDS),
     }
 
 
-def transactions_together(port: int, version: int, duration_s: float) -> int:
-    def worker(number: int) -> Callable[[], int]:
-        return lambda: transactions(port, number, version, duration_s)
-
-    return sum(load.in_threads([worker(number) for number in range(PRODUCERS)]))
-
-
-def transactions(port: int, number: int, version: int, duration_s: float) -> int:
-    """How many transactions one producer has committed in that time, in a partition of its own."""
-    with load.connect(port) as connected:
-        producer = _RawProducer(connected, number, version)
+def transactions(port: int, producers: int, version: int, duration_s: float) -> int:
+    """How many transactions so many producers have committed in that time, each in a partition of its own."""
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        running = [
+            _RawProducer(stack.enter_context(load.connect(port)), number, version)
+            for number in range(producers)
+        ]
+        for producer in running:
+            selector.register(producer.connected, selectors.EVENT_READ, producer)
+            producer.send()
+        # Told to come again; the first is to be asked first.
+        waiting: deque[tuple[float, _RawProducer]] = deque()
         end_s = time.perf_counter() + duration_s
-        count = 0
-        while time.perf_counter() < end_s:
-            producer.commit_one()
-            count += 1
-    return count
+        give_up_s = end_s + load.TIMEOUT_S
+        while any(producer.is_under_way for producer in running):
+            now_s = time.perf_counter()
+            assert now_s < give_up_s, f"transactions are not over {load.TIMEOUT_S} s later"
+            while waiting and waiting[0][0] <= now_s:
+                waiting.popleft()[1].send()
+            for key, _ in selector.select(RETRY_S if waiting else 1.0):
+                producer = key.data
+                if producer.receive():
+                    producer.is_under_way = producer.step > 0 or now_s < end_s
+                    if producer.is_under_way:
+                        producer.send()
+                else:
+                    waiting.append((now_s + RETRY_S, producer))
+    return sum(producer.committed for producer in running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A request of a transaction, and where in it and in its answer stands what changes."""
+
+    frame: bytearray
+    producer_position: int
+    error_position: int
+    # Of the batch, in a Produce; of the next producer id and epoch, in the answer to an EndTxn of version 5.
+    batch_position: int | None = None
+    next_position: int | None = None
 
 
 class _RawProducer:
-    """A transactional producer that sends the same batch over and over, in a transaction each."""
+    """A transactional producer that sends the same batch over and over, in a transaction each.
+
+    Its requests are encoded once; what changes is written into them. So the load is small beside the broker's work.
+    """
 
     def __init__(self, connected: socket.socket, number: int, version: int) -> None:
-        self._connected = connected
-        self._transactional_id = f"bench-{number}"
-        self._partition = number
-        self._version = version
-        self._batch = _batch()
+        self.connected = connected
+        self.is_under_way = True
+        self.committed = 0
+        self.step = 0
+        transactional_id = f"bench-{number}"
+        self._producer = _init_producer(connected, transactional_id)
         self._sequence = 0
-        init = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)
-        answer = self._insist("InitProducerId", 4, init, lambda found: found.error_code)
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        self._buffer = bytearray(1 << 12)
+        self._steps = [_produce_step(transactional_id, number, version), _end_step(transactional_id, version)]
+        if version == 1:
+            self._steps.insert(0, _add_step(transactional_id, number))
 
-    def commit_one(self) -> None:
-        if self._version == 1:
-            self._add_partition()
-        self._produce()
-        end = EndTxnRequest(
-            transactional_id=self._transactional_id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            committed=True,
-        )
-        if self._version == 1:
-            self._insist("EndTxn", 3, end, lambda found: found.error_code)
+    def send(self) -> None:
+        step = self._steps[self.step]
+        if step.batch_position is None:
+            _PRODUCER.pack_into(step.frame, step.producer_position, *self._producer)
         else:
-            ended = self._insist("EndTxn", 5, end, lambda found: found.error_code)
-            self._producer_id, self._epoch = ended.producer_id, ended.producer_epoch
+            _PRODUCER_AND_SEQUENCE.pack_into(
+                step.frame, step.batch_position + PRODUCER_ID_POSITION, *self._producer, self._sequence
+            )
+            checked = memoryview(step.frame)[step.batch_position + ATTRIBUTES_POSITION :][
+                : self._checked_bytes
+            ]
+            _CRC.pack_into(step.frame, step.batch_position + CRC_POSITION, crc32c(checked))
+        self.connected.sendall(step.frame)
+
+    _checked_bytes = len(_BATCH) - ATTRIBUTES_POSITION
+
+    def receive(self) -> bool:
+        """Takes an answer; whether the next step is to be done, else the same again a little later."""
+        answer = load.read_frame(self.connected, self._buffer)
+        step = self._steps[self.step]
+        (error_code,) = _ERROR.unpack_from(answer, step.error_position)
+        if error_code == CONCURRENT_TRANSACTIONS:
+            return False
+        assert error_code == 0, f"the broker answered error {error_code}"
+        if step.batch_position is not None:
+            self._sequence += RECORDS
+        if step.next_position is not None:
+            self._producer = _PRODUCER.unpack_from(answer, step.next_position)
             self._sequence = 0
-
-    def _add_partition(self) -> None:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._transactional_id,
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[self._partition])],
-        )
-        self._insist(
-            "AddPartitionsToTxn",
-            3,
-            request,
-            lambda found: found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
-        )
-
-    def _produce(self) -> None:
-        batch = self._batch
-        _PRODUCER.pack_into(batch, PRODUCER_ID_POSITION, self._producer_id, self._epoch, self._sequence)
-        struct.pack_into(">I", batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
-        data = [PartitionProduceData(index=self._partition, records=bytes(batch))]
-        request = ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
-        )
-        self._insist(
-            "Produce",
-            11 if self._version == 1 else 12,
-            request,
-            lambda found: found.responses[0].partition_responses[0].error_code,
-        )
-        self._sequence += RECORDS
-
-    def _insist(self, api: str, version: int, body: Any, error_of: Callable[[Any], int]) -> Any:
-        deadline_s = time.monotonic() + load.TIMEOUT_S
-        while True:
-            answer = load.ask(self._connected, api, version, body)
-            error_code = error_of(answer)
-            if error_code == 0:
-                return answer
-            assert error_code in (CONCURRENT_TRANSACTIONS, 14, 15, 16), f"{api}: error {error_code}"
-            assert time.monotonic() < deadline_s, f"{api}: error {error_code} for {load.TIMEOUT_S} s"
-            time.sleep(RETRY_S)
+        self.step = (self.step + 1) % len(self._steps)
+        self.committed += self.step == 0
+        return True
 
 
-def _batch() -> bytearray:
-    builder = BatchBuilder(base_offset=Offset(0))
-    value = os.urandom(RECORD_BYTES)
-    for index in range(RECORDS):
-        builder.append(1_700_000_000_000 + index, None, value)  # type: ignore[arg-type]
-    batch = bytearray(builder.build())
-    (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_POSITION)
-    struct.pack_into(">h", batch, ATTRIBUTES_POSITION, attributes | TRANSACTIONAL_BIT)
-    return batch
+def _init_producer(connected: socket.socket, transactional_id: str) -> tuple[int, int]:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    deadline_s = time.monotonic() + load.TIMEOUT_S
+    while True:
+        answer = load.ask(connected, "InitProducerId", 4, request)
+        if answer.error_code == 0:
+            return answer.producer_id, answer.producer_epoch
+        assert time.monotonic() < deadline_s, answer
+        time.sleep(RETRY_S)
+
+
+def _add_step(transactional_id: str, partition: int) -> _Step:
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=_ANY[0],
+        v3_and_below_producer_epoch=_ANY[1],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])],
+    )
+    frame = bytearray(load.frame("AddPartitionsToTxn", 3, request))
+    # Correlation id, tags, throttle time, one topic with its name, one partition with its number.
+    return _Step(
+        frame=frame,
+        producer_position=frame.index(_PRODUCER.pack(*_ANY)),
+        error_position=4 + 1 + 4 + 1 + 1 + len(TOPIC) + 1 + 4,
+    )
+
+
+def _produce_step(transactional_id: str, partition: int, version: int) -> _Step:
+    data = [PartitionProduceData(index=partition, records=_BATCH)]
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=TOPIC, partition_data=data)],
+    )
+    frame = bytearray(load.frame("Produce", 11 if version == 1 else 12, request))
+    # Correlation id, tags, one topic with its name, one partition with its number.
+    return _Step(
+        frame=frame,
+        producer_position=-1,
+        batch_position=frame.index(_BATCH),
+        error_position=4 + 1 + 1 + 1 + len(TOPIC) + 1 + 4,
+    )
+
+
+def _end_step(transactional_id: str, version: int) -> _Step:
+    request = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=_ANY[0], producer_epoch=_ANY[1], committed=True
+    )
+    frame = bytearray(load.frame("EndTxn", 3 if version == 1 else 5, request))
+    # Correlation id, tags, throttle time.
+    error_position = 4 + 1 + 4
+    return _Step(
+        frame=frame,
+        producer_position=frame.index(_PRODUCER.pack(*_ANY)),
+        error_position=error_position,
+        next_position=None if version == 1 else error_position + _ERROR.size,
+    )
 
 
 def confluent_transactions(port: int, duration_s: float) -> int:
