@@ -440,8 +440,9 @@ class World:
                 }
                 owned = client.owned
                 if isinstance(client, ClassicClient):
-                    # It knows topics by name: an old assignment may speak of one that has been made anew.
-                    owned = {each for each in owned if each[0] not in self.recreated}
+                    # It knows topics by name: an old assignment may speak of one that is gone, or made anew.
+                    known_names = self.topics.keys() - self.recreated
+                    owned = {each for each in owned if each[0] in known_names}
                 assert owned <= held, f"{client.member_id} owns what it was not given"
             classic = table.classic.get(client.group_id)
             if (
