@@ -97,7 +97,7 @@ def test_a_broker_restarted_under_load(tmp_path: Path, how: str) -> None:
         with Producer(settings(broker.address)) as producer:
 
             def load() -> None:
-                while not is_over.is_set():
+                while not is_over.wait(0.0005):
                     producer.send("t", b"%d" % next(count))
 
             loader = threading.Thread(target=load)

@@ -102,6 +102,11 @@ class Accumulator:
     def batch_bytes(self) -> int:
         return self._batch_bytes
 
+    @property
+    def is_all_ready(self) -> bool:
+        """Whether nothing waits for more to come: somebody flushes, closes, or waits for memory."""
+        return self.flushes > 0 or self.is_closing or self.pool.is_exhausted
+
     def set_topic(self, name: str, leaders: list[bool]) -> TopicQueue:
         """Takes over how many partitions a topic has, and which have a leader."""
         self.lock.acquire()

@@ -78,6 +78,7 @@ class ProducerBatch:
         "is_closed",
         "is_done",
         "is_on_the_wire",
+        "is_told",
         "log_append_time_ms",
         "max_timestamp",
         "parts",
@@ -108,6 +109,7 @@ class ProducerBatch:
     base_sequence: i64
     has_been_reset: bool
     is_done: bool
+    is_told: bool
     base_offset: i64
     log_append_time_ms: i64
     error: KafkaError | None
@@ -133,7 +135,9 @@ class ProducerBatch:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
         self.has_been_reset = False
+        # Its fate is known; and everybody who left a function to call has been told.
         self.is_done = False
+        self.is_told = False
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.error = None

@@ -27,3 +27,7 @@ class ClientClosed(InvalidRequest):
 
 class TransactionMisuse(InvalidTxnState):
     """A call that has no place in this state of a transaction."""
+
+
+class CalledInCallback(InvalidRequest):
+    """A call that waits was made by a callback of the client, whose thread it would wait for."""

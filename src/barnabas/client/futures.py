@@ -267,12 +267,12 @@ def _is_done(batch: ProducerBatch) -> bool:
     return batch.is_done if parts is None else all(_is_done(part) for part in parts)
 
 
-def wait_for(batch: ProducerBatch, timeout_s: float | None) -> bool:
-    """Waits until the batch is done or split; False if neither is so in time."""
+def wait_for(batch: ProducerBatch, timeout_s: float | None, *, until_told: bool = False) -> bool:
+    """Waits until the batch is done (and all callbacks have run) or split; False if neither is so in time."""
     lock = batch.queue.lock
     lock.acquire()
     try:
-        if batch.is_done or batch.parts is not None:
+        if batch.is_told or batch.parts is not None or (batch.is_done and not until_told):
             return True
         event = batch.event
         if event is None:

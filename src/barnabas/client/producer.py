@@ -22,7 +22,7 @@ from mypy_extensions import i64
 from barnabas.client.accumulator import TopicQueue
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
 from barnabas.client.buffer_pool import Waiter
-from barnabas.client.failures import BufferExhausted, SerializationError
+from barnabas.client.failures import BufferExhausted, CalledInCallback, SerializationError
 from barnabas.client.futures import OnDelivery, SendFuture, SendManyFuture, wait_for
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.producer_core import ProducerCore
@@ -42,7 +42,11 @@ class Producer:
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         self._core: ProducerCore = ProducerCore(ProducerSettings(settings, **keywords))
         self._background: LoopThread = LoopThread(f"barnabas-{self._core.settings.client_id}")
-        self._background.call(self._core.start(self._background.loop.call_soon_threadsafe))
+        try:
+            self._background.call(self._core.start(self._background.loop.call_soon_threadsafe))
+        except BaseException:
+            self._background.close()
+            raise
 
     def send(
         self,
@@ -140,13 +144,14 @@ class Producer:
 
         What has failed is not raised here: the futures tell.
         """
+        self._check_thread("flush")
         deadline_s = None if timeout is None else monotonic() + timeout
         pending = self._core.begin_flush()
         try:
             while pending:
                 batch = pending.pop()
                 left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
-                if not wait_for(batch, left_s):
+                if not wait_for(batch, left_s, until_told=True):
                     raise RequestTimedOut(f"not all records were acknowledged within {timeout:g} s")
                 if batch.parts is not None:
                     pending.extend(batch.parts)
@@ -221,13 +226,25 @@ class Producer:
         return self._core.settings.max_block_ms if timeout is None else timeout * 1000
 
     def _call(self, work: Any) -> None:
-        if self._background.is_closed:
+        try:
+            if self._background.is_closed:
+                self._core.refuse()
+            self._check_thread("transactions")
+        except BaseException:
             work.close()
-            self._core.refuse()
+            raise
         self._background.call(work)
+
+    def _check_thread(self, what: str) -> None:
+        """In a callback nobody can wait for what the producer's thread, which runs it, has to do."""
+        if self._background.is_current():
+            raise CalledInCallback(
+                f"{what} cannot be waited for in a callback of the producer: do it in another thread"
+            )
 
     def _learn(self, topic: str) -> TopicQueue:
         core = self._core
+        self._check_thread(f"topic {topic!r}, of which nothing is known yet,")
         found: TopicQueue = self._background.call(core.learn(topic, core.settings.max_block_ms))
         return found
 
@@ -235,6 +252,7 @@ class Producer:
         """A partition that the topic may have got lately."""
         core = self._core
         if isinstance(partition, int) and partition >= 0:
+            self._check_thread(f"partition {partition} of topic {topic.name!r}")
             self._background.call(core.learn_partitions(topic.name, core.settings.max_block_ms))
             found = core.queue_for(topic, partition, None, None)
             if found is not None:
@@ -259,6 +277,7 @@ class Producer:
     def _wait_for_room(self, size_bytes: i64) -> None:
         """Waits for memory, which is the caller's then; BufferExhausted after `max.block.ms`."""
         core = self._core
+        self._check_thread("memory")
         pool = core.accumulator.pool
         granted = threading.Event()
         waiter = Waiter(size_bytes, granted.set)

@@ -20,12 +20,8 @@ from barnabas.client.records import HeadersLike, OutgoingRecord
 from barnabas.client.sender import REQUEST_OVERHEAD_BYTES, Sender
 from barnabas.client.serializers import Serializer, serialized, serializer_for, to_bytes
 from barnabas.client.settings import ProducerSettings
-from barnabas.client.transactions import (
-    GroupMetadata,
-    OffsetToCommit,
-    TransactionManager,
-    TransactionState,
-)
+from barnabas.client.transaction_requests import group_of, offset_of
+from barnabas.client.transactions import TransactionManager, TransactionState
 from barnabas.errors import InvalidConfig, KafkaError, UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 from barnabas.records.layout import BATCH_HEADER_BYTES
@@ -79,7 +75,7 @@ class ProducerCore:
         """Ends everything on the loop; what was not delivered is given up."""
         if self.sender is not None:
             self.sender.stop()
-            self.sender.fail_all(ClientClosed("the producer was closed before the record was delivered"))
+            self.sender.give_up_all(ClientClosed("the producer was closed before the record was delivered"))
             if self.transactions is not None:
                 await self.transactions.close()
             await self.cluster.close()
@@ -317,7 +313,7 @@ class ProducerCore:
         transactions = self._transactional("abort_transaction")
         assert self.sender is not None
         transactions.begin_abort()
-        self.sender.fail_all(TransactionMisuse("the transaction was aborted"), only_unsent=True)
+        self.sender.give_up_all(TransactionMisuse("the transaction was aborted"), only_unsent=True)
         flushed = asyncio.ensure_future(self.flushed())
         try:
             await transactions.abort(timeout_ms, flushed)
@@ -326,8 +322,8 @@ class ProducerCore:
 
     async def send_offsets(self, offsets: Mapping[Any, Any], group: Any, timeout_ms: float) -> None:
         transactions = self._transactional("send_offsets_to_transaction")
-        wanted = {TopicPartition(*tp): _offset_of(tp, given) for tp, given in offsets.items()}
-        await transactions.send_offsets(wanted, _group_of(group), timeout_ms)
+        wanted = {TopicPartition(*tp): offset_of(tp, given) for tp, given in offsets.items()}
+        await transactions.send_offsets(wanted, group_of(group), timeout_ms)
 
     async def close_gracefully(self, timeout_ms: float) -> None:
         """Delivers what is there, ends a transaction that is open, and stops; in all at most so long."""
@@ -403,30 +399,3 @@ def _interceptors(setting: Any) -> list[Any]:
         if not (hasattr(each, "on_send") or hasattr(each, "on_acknowledgement")):
             raise InvalidConfig(f"interceptor.classes: {each!r} has neither on_send nor on_acknowledgement")
     return made
-
-
-def _offset_of(tp: object, given: Any) -> OffsetToCommit:
-    if isinstance(given, int):
-        return OffsetToCommit(given)
-    offset = getattr(given, "offset", None)
-    if not isinstance(offset, int):
-        raise TransactionMisuse(
-            f"the offset of {tp} is a number or has an offset and metadata, and not {given!r}"
-        )
-    epoch = getattr(given, "leader_epoch", None)
-    return OffsetToCommit(offset, getattr(given, "metadata", None) or "", -1 if epoch is None else epoch)
-
-
-def _group_of(group: Any) -> GroupMetadata:
-    if isinstance(group, str):
-        return GroupMetadata(group)
-    if not isinstance(getattr(group, "group_id", None), str):
-        raise TransactionMisuse(
-            f"a group is named by its id or by consumer.group_metadata(), and not by {group!r}"
-        )
-    return GroupMetadata(
-        group.group_id,
-        getattr(group, "generation_id", -1),
-        getattr(group, "member_id", ""),
-        getattr(group, "group_instance_id", None),
-    )

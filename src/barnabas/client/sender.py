@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -22,22 +21,15 @@ from mypy_extensions import i64
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import PartitionQueue, ProducerBatch
-from barnabas.client.brokers import Brokers, Link, Node, backoff_ms_after
+from barnabas.client.brokers import Brokers, Link, Node
 from barnabas.client.cluster import Cluster
-from barnabas.client.failures import DeliveryTimedOut, RecordTooLarge
-from barnabas.client.futures import run_callback
+from barnabas.client.delivery import Delivery
 from barnabas.client.settings import ProducerSettings
 from barnabas.client.transactions import TransactionManager
 from barnabas.errors import (
     NONE,
-    DuplicateSequenceNumber,
-    FencedLeaderEpoch,
-    InvalidRecord,
     KafkaError,
-    MessageTooLarge,
     NetworkException,
-    NotLeaderOrFollower,
-    UnknownTopicId,
     UnsupportedVersion,
     error_for_code,
 )
@@ -45,7 +37,7 @@ from barnabas.model import NO_OFFSET, NO_TIMESTAMP
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse
+from barnabas.protocol.messages.produce_response import ProduceResponse
 from barnabas.records.layout import CompressionType
 
 log = logging.getLogger(__name__)
@@ -58,6 +50,7 @@ LAST_VERSION_WITHOUT_IMPLICIT_PARTITIONS: Final = 11
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 REQUEST_OVERHEAD_BYTES: Final = 512
 FOREVER: Final = float("inf")
+PAUSE_AFTER_FAILURE_S: Final = 0.1
 
 
 class Sender:
@@ -86,17 +79,13 @@ class Sender:
         self._is_order_kept_by_muting = self._max_in_flight == 1
         self._max_request_bytes: int = settings.max_request_size
         self._acks = settings.acks_number
-        self._random = random.Random()
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s: float = FOREVER
         # Requests under way by broker; and until when a broker that is throttling us is left alone.
         self._in_flight: dict[int, int] = {}
         self._throttled_until_s: dict[int, float] = {}
-        # Batches whose requests are under way.
-        self._sent: dict[ProducerBatch, None] = {}
-        self._muted: set[PartitionQueue] = set()
-        self._is_stopped = False
+        self._delivery = Delivery(settings, cluster, accumulator, transactions)
         brokers.on_change.append(self._on_change)
         cluster.on_update.append(self.wake)
 
@@ -107,40 +96,47 @@ class Sender:
             self._post(self._run)
 
     def stop(self) -> None:
-        self._is_stopped = True
+        self._delivery.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def fail_all(self, error: KafkaError, *, only_unsent: bool = False) -> None:
-        """Gives up all batches, or those that have not been sent."""
-        for batch in list(self._accumulator.incomplete):
-            if only_unsent and (batch.is_on_the_wire or batch.has_sequence):
-                continue
-            self._fail(batch, error, may_renumber=False)
 
     def _on_change(self, node_id: int) -> None:
         self.wake()
 
+    def give_up_all(self, error: KafkaError, *, only_unsent: bool = False) -> None:
+        self._delivery.give_up_all(error, only_unsent=only_unsent)
+
     def _run(self) -> None:
         self._is_woken = False
-        if self._is_stopped:
-            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._delivery.is_stopped:
+            return
+        self._timer_s = FOREVER
+        try:
+            self._look()
+        except Exception:
+            log.exception("the sender of a producer failed in an unforeseen way; it goes on")
+            self._check_at(self._loop.time() + PAUSE_AFTER_FAILURE_S)
+        if self._timer_s < FOREVER and not self._is_woken:
+            self._timer = self._loop.call_at(self._timer_s, self.wake)
+
+    def _look(self) -> None:
+        now_s = self._loop.time()
         transactions = self._transactions
         if transactions is not None:
             transactions.prepare()
-        now_s = self._loop.time()
-        self._timer_s = FOREVER
-        expired = self._expired(now_s)
-        for batch in expired:
-            self._expire(batch)
+            if transactions.fatal is not None:
+                self.give_up_all(transactions.fatal)
+            elif transactions.error is not None:
+                # The transaction is to be aborted: what was sent is seen through, the rest is not sent.
+                self.give_up_all(transactions.error, only_unsent=True)
+        for batch in self._expired(now_s):
+            self._delivery.expire(batch)
         for node_id, queues in self._ready_queues(now_s).items():
             self._send_to(node_id, queues, now_s)
-        if self._timer_s < FOREVER and not self._is_woken:
-            self._timer = self._loop.call_at(self._timer_s, self.wake)
 
     def _check_at(self, time_s: float) -> None:
         if time_s < self._timer_s:
@@ -162,51 +158,41 @@ class Sender:
             accumulator.lock.release()
         return expired
 
-    def _expire(self, batch: ProducerBatch) -> None:
-        error = DeliveryTimedOut(
-            f"{batch.record_count} records for {batch.queue.tp} were not acknowledged within"
-            f" {self._settings.delivery_timeout_ms} ms (delivery.timeout.ms)"
-        )
-        has_been_sent = batch.has_sequence or batch.attempts > 0
-        self._fail(batch, error, may_renumber=False)
-        if has_been_sent and self._transactions is not None:
-            self._transactions.mark_unresolved(batch)
+    def _ready_at_s(self, queue: PartitionQueue, batch: ProducerBatch, is_all_ready: bool) -> float:
+        """Since or from when the first batch of a queue may be sent."""
+        if batch.attempts > 0:
+            return batch.retry_at_s
+        if (
+            is_all_ready
+            or batch.is_closed
+            or batch.size_bytes >= self._accumulator.batch_bytes
+            or len(queue.batches) > 1
+        ):
+            return 0.0
+        return batch.created_s + self._linger_s
 
     def _ready_queues(self, now_s: float) -> dict[int, list[PartitionQueue]]:
         """The partitions with something to send, by the broker that leads them."""
         by_node: dict[int, list[PartitionQueue]] = {}
         accumulator = self._accumulator
-        is_all_ready = accumulator.flushes > 0 or accumulator.is_closing
         accumulator.lock.acquire()
         try:
-            is_all_ready = is_all_ready or accumulator.pool.is_exhausted
-            batch_bytes = accumulator.batch_bytes
+            is_all_ready = accumulator.is_all_ready
             for queue in accumulator.active:
-                if queue in self._muted:
+                if queue in self._delivery.muted:
                     continue
-                batch = queue.batches[0]
-                if batch.attempts > 0 and batch.retry_at_s > now_s:
-                    self._check_at(batch.retry_at_s)
+                ready_s = self._ready_at_s(queue, queue.batches[0], is_all_ready)
+                if ready_s > now_s:
+                    self._check_at(ready_s)
                     continue
-                if not (
-                    is_all_ready
-                    or batch.attempts > 0
-                    or batch.size_bytes >= batch_bytes
-                    or len(queue.batches) > 1
-                    or batch.is_closed
-                ):
-                    ready_s = batch.created_s + self._linger_s
-                    if ready_s > now_s:
-                        self._check_at(ready_s)
-                        continue
                 leader = self._cluster.leader_of(queue.tp)
                 if leader is None:
                     self._cluster.track(queue.tp.topic)
                     self._cluster.want_refresh()
-                    continue
-                if leader not in by_node:
-                    by_node[leader] = []
-                by_node[leader].append(queue)
+                elif leader in by_node:
+                    by_node[leader].append(queue)
+                else:
+                    by_node[leader] = [queue]
         finally:
             accumulator.lock.release()
         return by_node
@@ -225,50 +211,40 @@ class Sender:
             self._check_at(throttled_until_s)
             return
         while self._in_flight.get(node_id, 0) < self._max_in_flight:
-            batches = self._take(queues)
+            batches = self._take(queues, now_s)
             if not batches:
                 return
             self._send(link, batches)
             # Nobody starves: whoever was first goes last next time.
             queues = queues[1:] + queues[:1]
 
-    def _take(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
+    def _take(self, queues: list[PartitionQueue], now_s: float) -> list[ProducerBatch]:
         """The batches of the next request: the first of each partition, as many as fit."""
         taken: list[ProducerBatch] = []
         size_bytes: i64 = REQUEST_OVERHEAD_BYTES
         accumulator = self._accumulator
         transactions = self._transactions
-        now_s = self._loop.time()
+        muted = self._delivery.muted
         accumulator.lock.acquire()
         try:
-            batch_bytes = accumulator.batch_bytes
-            is_all_ready = accumulator.flushes > 0 or accumulator.is_closing or accumulator.pool.is_exhausted
+            is_all_ready = accumulator.is_all_ready
             for queue in queues:
-                if not queue.batches or queue in self._muted:
+                if not queue.batches or queue in muted:
                     continue
                 batch = queue.batches[0]
-                if batch.attempts > 0:
-                    if batch.retry_at_s > now_s:
-                        self._check_at(batch.retry_at_s)
-                        continue
-                elif not (
-                    is_all_ready
-                    or batch.is_closed
-                    or batch.size_bytes >= batch_bytes
-                    or len(queue.batches) > 1
-                    or batch.created_s + self._linger_s <= now_s
-                ):
-                    self._check_at(batch.created_s + self._linger_s)
+                ready_s = self._ready_at_s(queue, batch, is_all_ready)
+                if ready_s > now_s:
+                    self._check_at(ready_s)
                     continue
                 if taken and size_bytes + batch.size_bytes > self._max_request_bytes:
-                    break
+                    continue
                 if transactions is not None and not transactions.may_take(queue, batch):
                     continue
                 accumulator.remove_waiting(queue, batch)
                 if transactions is not None:
                     transactions.take(queue, batch)
                 if self._is_order_kept_by_muting:
-                    self._muted.add(queue)
+                    muted.add(queue)
                 batch.is_on_the_wire = True
                 taken.append(batch)
                 size_bytes += batch.size_bytes
@@ -281,20 +257,19 @@ class Sender:
         try:
             version = self._version(link, batches)
             request = self._request(batches, version)
+            self._brokers.submit(
+                node_id,
+                request,
+                version,
+                partial(self._answered, node_id, batches),
+                expects_response=self._acks != 0,
+            )
         except KafkaError as error:
             for batch in batches:
-                self._done(batch, error, None)
+                self._delivery.refused(batch, error, None)
+            self.wake()
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-        for batch in batches:
-            self._sent[batch] = None
-        self._brokers.submit(
-            node_id,
-            request,
-            version,
-            partial(self._answered, node_id, batches),
-            expects_response=self._acks != 0,
-        )
 
     def _version(self, link: Link, batches: list[ProducerBatch]) -> int:
         max_version = PRODUCE.last_version
@@ -343,14 +318,12 @@ class Sender:
         self, node_id: int, batches: list[ProducerBatch], answer: Any, error: KafkaError | None
     ) -> None:
         self._in_flight[node_id] -= 1
-        for batch in batches:
-            self._sent.pop(batch, None)
         if error is not None:
             for batch in batches:
-                self._done(batch, error, None)
+                self._delivery.refused(batch, error, None)
         elif answer is None:
             for batch in batches:
-                self._succeed(batch, NO_OFFSET, NO_TIMESTAMP)
+                self._delivery.acknowledged(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
             self._take_answer(node_id, batches, answer)
         self.wake()
@@ -376,205 +349,11 @@ class Sender:
                     continue
                 batch = left.pop(found)
                 if response.error_code == NONE:
-                    self._succeed(batch, response.base_offset, response.log_append_time_ms)
+                    self._delivery.acknowledged(batch, response.base_offset, response.log_append_time_ms)
                 else:
                     error = error_for_code(response.error_code, response.error_message or "")
-                    self._done(batch, error, response)
+                    self._delivery.refused(batch, error, response)
         for batch in left.values():
-            self._done(batch, NetworkException(f"the answer says nothing of {batch.queue.tp}"), None)
-
-    def _done(
-        self, batch: ProducerBatch, error: KafkaError, response: PartitionProduceResponse | None
-    ) -> None:
-        """A batch that was not stored, as far as anybody knows."""
-        batch.is_on_the_wire = False
-        self._muted.discard(batch.queue)
-        if batch.is_done:
-            # It was given up while it was under way.
-            self._forget_in_flight(batch)
-            return
-        if isinstance(error, MessageTooLarge) and batch.record_count > 1:
-            self._split(batch)
-            return
-        self._refresh_after(batch, error, response)
-        log_start_offset = NO_OFFSET if response is None else response.log_start_offset
-        if self._may_retry(batch, error, log_start_offset):
-            self._retry(batch, error)
-        elif isinstance(error, DuplicateSequenceNumber):
-            # It is stored, longer ago than the broker remembers offsets.
-            self._succeed(batch, NO_OFFSET, NO_TIMESTAMP)
-        else:
-            if response is not None and response.record_errors:
-                batch.record_errors = {
-                    each.batch_index: _record_error(error, each.batch_index_error_message, response)
-                    for each in response.record_errors
-                }
-            if isinstance(error, MessageTooLarge):
-                error = RecordTooLarge(
-                    f"a record of about {batch.size_bytes} bytes for {batch.queue.tp} is larger than the topic allows:"
-                    " raise its max.message.bytes, or make the record smaller"
-                )
-            self._fail(batch, error, may_renumber=batch.attempts < self._settings.retries)
-
-    def _refresh_after(
-        self, batch: ProducerBatch, error: KafkaError, response: PartitionProduceResponse | None
-    ) -> None:
-        """An error that a wrong idea of the cluster can explain is a reason to look again."""
-        tp = batch.queue.tp
-        if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch) and response is not None:
-            leader = response.current_leader
-            if leader.leader_id >= 0 and self._cluster.move_leader(tp, leader.leader_id, leader.leader_epoch):
-                return
-        if error.retriable or isinstance(error, UnknownTopicId):
-            self._cluster.want_refresh()
-
-    def _may_retry(self, batch: ProducerBatch, error: KafkaError, log_start_offset: int) -> bool:
-        if batch.attempts >= self._settings.retries or self._is_stopped:
-            return False
-        transactions = self._transactions
-        if transactions is None:
-            return error.retriable
-        if transactions.fatal is not None:
-            return False
-        accumulator = self._accumulator
-        accumulator.lock.acquire()
-        try:
-            return transactions.may_retry(batch, error, log_start_offset)
-        finally:
-            accumulator.lock.release()
-
-    def _retry(self, batch: ProducerBatch, error: KafkaError) -> None:
-        backoff_ms = backoff_ms_after(
-            batch.attempts,
-            first_ms=self._settings.retry_backoff_ms,
-            max_ms=self._settings.retry_backoff_max_ms,
-            chooser=self._random,
-        )
-        log.debug("%s: %s, sent again in %d ms", batch.queue.tp, error, backoff_ms)
-        batch.attempts += 1
-        batch.retry_at_s = self._loop.time() + backoff_ms / 1000
-        accumulator = self._accumulator
-        accumulator.lock.acquire()
-        try:
-            accumulator.put_back(batch)
-        finally:
-            accumulator.lock.release()
-        self.wake()
-
-    def _split(self, batch: ProducerBatch) -> None:
-        """Puts batches of fewer records in place of one that was too large; later ones stay below that."""
-        accumulator = self._accumulator
-        queue = batch.queue
-        assert batch.encoded is not None
-        encoded_bytes = len(batch.encoded)
-        target_bytes: i64 = accumulator.batch_bytes
-        if batch.size_bytes <= target_bytes or encoded_bytes <= target_bytes:
-            target_bytes = batch.size_bytes // 2
-        accumulator.lock.acquire()
-        try:
-            queue.max_batch_bytes = min(queue.max_batch_bytes, max(target_bytes, 1))
-            parts = batch.split(target_bytes)
-            log.debug("%s: a batch of %d bytes is too large, now %d", queue.tp, encoded_bytes, len(parts))
-            callbacks = batch.callbacks or []
-            batch.callbacks = None
-            sequence = batch.base_sequence
-            first: i64 = 0
-            for part in parts:
-                own = [
-                    (index - first, call)
-                    for index, call in callbacks
-                    if 0 <= index - first < part.record_count
-                ]
-                part.callbacks = own or None
-                if batch.has_sequence:
-                    part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
-                    sequence = (sequence + part.record_count) & 0x7FFF_FFFF
-                first += part.record_count
-            if batch.has_sequence:
-                position = queue.in_flight.index(batch)
-                queue.in_flight[position : position + 1] = parts
-            charged = batch.charged_bytes
-            for part in reversed(parts):
-                charged -= part.charged_bytes
-                accumulator.put_back(part)
-            # The rules for what expires next read this in order: parts are as old as what they were made of.
-            rest = [each for each in accumulator.incomplete if each is not batch]
-            accumulator.incomplete.clear()
-            accumulator.incomplete.update(dict.fromkeys([*parts, *rest]))
-            accumulator.pool.free(charged)
-            batch.parts = parts
-            if batch.event is not None:
-                batch.event.set()
-        finally:
-            accumulator.lock.release()
-        self.wake()
-
-    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        batch.is_on_the_wire = False
-        self._muted.discard(batch.queue)
-        accumulator = self._accumulator
-        if self._transactions is not None:
-            accumulator.lock.acquire()
-            try:
-                self._transactions.acknowledged(batch, base_offset)
-            finally:
-                accumulator.lock.release()
-        if not batch.is_done:
-            self._finish(batch, None, base_offset, log_append_time_ms)
-
-    def _fail(self, batch: ProducerBatch, error: KafkaError, *, may_renumber: bool) -> None:
-        if batch.is_done:
-            return
-        accumulator = self._accumulator
-        transactions = self._transactions
-        accumulator.lock.acquire()
-        try:
-            if batch in batch.queue.batches:
-                accumulator.remove_waiting(batch.queue, batch)
-            if transactions is not None and not batch.is_on_the_wire:
-                transactions.failed(batch, error, may_renumber=may_renumber)
-        finally:
-            accumulator.lock.release()
-        if transactions is not None:
-            transactions.after_failure(batch, error)
-        self._finish(batch, error, NO_OFFSET, NO_TIMESTAMP)
-
-    def _forget_in_flight(self, batch: ProducerBatch) -> None:
-        if self._transactions is not None:
-            accumulator = self._accumulator
-            accumulator.lock.acquire()
-            try:
-                self._transactions.forget(batch)
-            finally:
-                accumulator.lock.release()
-
-    def _finish(
-        self, batch: ProducerBatch, error: KafkaError | None, base_offset: int, log_append_time_ms: int
-    ) -> None:
-        accumulator = self._accumulator
-        accumulator.lock.acquire()
-        try:
-            batch.error = error
-            batch.base_offset = base_offset
-            batch.log_append_time_ms = log_append_time_ms
-            batch.is_done = True
-            batch.writer = None
-            if not batch.is_on_the_wire:
-                batch.encoded = None
-            accumulator.incomplete.pop(batch, None)
-            accumulator.pool.free(batch.charged_bytes)
-            callbacks = batch.callbacks
-            batch.callbacks = None
-            if batch.event is not None:
-                batch.event.set()
-        finally:
-            accumulator.lock.release()
-        if callbacks is not None:
-            for _, call in callbacks:
-                run_callback(call)
-
-
-def _record_error(error: KafkaError, message: str | None, response: PartitionProduceResponse) -> KafkaError:
-    """As the protocol has one code for all, a single bad record has it, and several are just invalid."""
-    text = message or response.error_message or ""
-    return type(error)(text) if len(response.record_errors) == 1 else InvalidRecord(text)
+            self._delivery.refused(
+                batch, NetworkException(f"the answer says nothing of {batch.queue.tp}"), None
+            )

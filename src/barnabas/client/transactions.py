@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.batches import PartitionQueue, ProducerBatch
@@ -27,6 +27,13 @@ from barnabas.client.coordinator import Coordinator, CoordinatorType
 from barnabas.client.failures import TransactionMisuse
 from barnabas.client.idempotence import FATAL, Idempotence
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.transaction_requests import (
+    GroupMetadata,
+    OffsetToCommit,
+    add_partitions_request,
+    first_error,
+    offsets_request,
+)
 from barnabas.errors import (
     NONE,
     ConcurrentTransactions,
@@ -49,19 +56,8 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.add_partitions_to_txn_request import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from barnabas.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 from barnabas.protocol.messages.end_txn_request import EndTxnRequest
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from barnabas.protocol.messages.txn_offset_commit_request import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from barnabas.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 log = logging.getLogger(__name__)
 
@@ -97,21 +93,6 @@ class TransactionState(StrEnum):
     ABORTING = "aborting"
     ABORTABLE_ERROR = "to be aborted"
     FATAL_ERROR = "failed for good"
-
-
-class OffsetToCommit(NamedTuple):
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
-class GroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction; `Consumer.group_metadata()` gives it."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class TransactionManager(Idempotence):
@@ -175,9 +156,8 @@ class TransactionManager(Idempotence):
             self._added.add(tp)
             self._is_started = True
             return True
-        if tp not in self._to_add:
-            self._to_add[tp] = None
-            self._begin(self._add_partitions())
+        self._to_add[tp] = None
+        self._begin(self._add_partitions())
         return False
 
     def after_failure(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -391,18 +371,7 @@ class TransactionManager(Idempotence):
 
     async def _add_partitions(self) -> None:
         adding = list(self._to_add)
-        by_topic: dict[str, list[int]] = {}
-        for tp in adding:
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.producer_epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=partitions)
-                for name, partitions in by_topic.items()
-            ],
-        )
+        request = add_partitions_request(self._id, self.producer_id, self.producer_epoch, adding)
         try:
             await self._call(
                 request,
@@ -425,29 +394,7 @@ class TransactionManager(Idempotence):
         coordinator = self._group_coordinators.setdefault(
             group.group_id, Coordinator(self._brokers, CoordinatorType.GROUP, group.group_id)
         )
-        by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for tp, given in offsets.items():
-            by_topic.setdefault(tp.topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=given.offset,
-                    committed_leader_epoch=given.leader_epoch,
-                    committed_metadata=given.metadata,
-                )
-            )
-        request = TxnOffsetCommitRequest(
-            transactional_id=self._id,
-            group_id=group.group_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in by_topic.items()
-            ],
-        )
+        request = offsets_request(self._id, self.producer_id, self.producer_epoch, group, offsets)
         await self._call(
             request,
             timeout_ms,
@@ -497,7 +444,7 @@ class TransactionManager(Idempotence):
                     None if coordinator is None else await coordinator.find(self._settings.request_timeout_ms)
                 )
                 answer = await self._brokers.request(node, request, max_version=max_version)
-                code = _first_error(answer)
+                code = first_error(answer)
                 if code == NONE:
                     return answer
                 raise error_for_code(code)
@@ -509,20 +456,3 @@ class TransactionManager(Idempotence):
                 if coordinator is not None:
                     coordinator.forget_if_moved(error)
                 raise
-
-
-def _first_error(answer: Any) -> int:
-    """The error code of an answer, or the first that counts among those of its partitions."""
-    if isinstance(answer, AddPartitionsToTxnResponse):
-        codes = [
-            partition.partition_error_code
-            for topic in answer.results_by_topic_v3_and_below
-            for partition in topic.results_by_partition
-        ]
-    elif isinstance(answer, TxnOffsetCommitResponse):
-        codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
-    else:
-        codes = [answer.error_code]
-    wrong = [code for code in codes if code != NONE]
-    # Where one partition has an error the others are not attempted: that is not the reason.
-    return next((code for code in wrong if code != OperationNotAttempted.code), wrong[0] if wrong else NONE)
