@@ -21,7 +21,8 @@ from barnabas.errors import (
     UnsupportedForMessageFormat,
 )
 from barnabas.transactions.coordinator import RETRY_MAX_MS
-from barnabas.transactions.transaction import LAST_PRODUCER_EPOCH, TransactionState
+from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.transaction import LAST_PRODUCER_EPOCH, NO_TIMEOUT_MS, TransactionState
 from tests.transactions.shell import T0, T1, TIMEOUT_MS, Shell, error_of
 from tests.transactions.test_producers import at_epoch
 
@@ -261,6 +262,14 @@ def test_a_transaction_that_lasts_too_long_is_aborted(version: int) -> None:
         assert error_of(shell.ask_end(producer, version=2)) is InvalidTxnState
         # Nothing is lost that was not to be, and the producer goes on.
         assert shell.end(producer, commit=False, version=2) == (producer[0], producer[1] + 1)
+
+
+def test_a_transaction_of_two_phase_commit_does_not_time_out() -> None:
+    shell = Shell(TransactionSettings(transaction_max_timeout_ms=NO_TIMEOUT_MS))
+    shell.add(shell.init(timeout_ms=NO_TIMEOUT_MS))
+    shell.clock.advance_ms(2 * NO_TIMEOUT_MS)
+    shell.advance_ms(shell.settings.abort_timed_out_interval_ms)
+    assert shell.state() is States.ONGOING
 
 
 def test_many_transactions_time_out_in_rounds() -> None:

@@ -393,8 +393,7 @@ class TransactionCoordinator:
         timed_out = [
             entry
             for entry in self._ongoing.values()
-            if entry.pending is None
-            and entry.transaction.start_timestamp + entry.transaction.timeout_ms < now_ms
+            if entry.pending is None and entry.transaction.is_timed_out(now_ms)
         ]
         delay_ms = self._settings.abort_timed_out_interval_ms
         if len(timed_out) > ROUND_MAX:

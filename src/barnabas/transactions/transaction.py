@@ -41,6 +41,9 @@ FIRST_PRODUCER_EPOCH: Final = ProducerEpoch(0)
 TRANSACTION_VERSION_0: Final = 0
 TRANSACTION_VERSION_2: Final = 2
 
+# What Kafka gives to transactions of two-phase commit, which end only when their producer says so.
+NO_TIMEOUT_MS: Final = 2**31 - 1
+
 _NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
@@ -97,6 +100,9 @@ class Transaction:
     @property
     def is_epoch_exhausted(self) -> bool:
         return is_exhausted(self.producer_epoch)
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        return self.timeout_ms != NO_TIMEOUT_MS and self.start_timestamp + self.timeout_ms < now_ms
 
     @property
     def is_commit(self) -> bool:
