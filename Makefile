@@ -37,7 +37,7 @@ bench: ## benchmarks beside the peers; ARGS="codec log" chooses tables
 interop: setup ## clients of other languages: kcat, Java, franz-go, KafkaJS; fetches them from their registries
 	BARNABAS_INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
-soak: setup ## the long fault tests, all of them
+soak: setup ## the long fault tests and histories of clients under kills, all of them
 	BARNABAS_SOAK=1 $(PYTEST) -n $(WORKERS) -m slow $(ARGS)
 
 format: setup ## let ruff write the format

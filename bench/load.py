@@ -6,11 +6,13 @@ The clients of real life would be what is measured otherwise. Only correlation i
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,6 +130,51 @@ def exchange_for(port: int, request: bytes, check: Callable[[memoryview], None],
             check(read_frame(connected, buffer))
             answered += 1
     return answered
+
+
+def exchange_together(
+    port: int, requests: Sequence[bytes], check: Callable[[memoryview], None], duration_s: float
+) -> int:
+    """The same for many connections at once, each with a request of its own, by one thread."""
+    answered = 0
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for request in requests:
+            connected = stack.enter_context(connect(port))
+            selector.register(connected, selectors.EVENT_READ, (request, bytearray()))
+            connected.sendall(request * IN_FLIGHT)
+        under_way = IN_FLIGHT * len(requests)
+        end_s = time.perf_counter() + duration_s
+        while under_way > 0:
+            ready = selector.select(TIMEOUT_S)
+            assert ready, f"no answer in {TIMEOUT_S} s"
+            is_over = time.perf_counter() >= end_s
+            for key, _ in ready:
+                assert isinstance(key.fileobj, socket.socket)
+                request, received = key.data
+                received += key.fileobj.recv(1 << 16)
+                count = _take_frames(received, check)
+                answered += count
+                if is_over:
+                    under_way -= count
+                else:
+                    key.fileobj.sendall(request * count)
+    return answered
+
+
+def _take_frames(received: bytearray, check: Callable[[memoryview], None]) -> int:
+    """Takes whole answers from what has come; how many. The first of each bunch is checked."""
+    position = count = 0
+    while len(received) - position >= 4:
+        end = position + 4 + int.from_bytes(received[position : position + 4], "big")
+        if end > len(received):
+            break
+        if count == 0:
+            check(memoryview(bytes(received[4:end])))
+        position = end
+        count += 1
+    del received[:position]
+    return count
 
 
 def _more_answers(connected: socket.socket, buffer: bytearray) -> int:

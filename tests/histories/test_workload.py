@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from bench.kafka import ApacheKafka
 from tests.clients.broker_process import BrokerProcess
 from tests.histories.client import Plan
 from tests.histories.history import (
@@ -23,11 +24,12 @@ from tests.histories.history import (
     Polled,
 )
 from tests.histories.workload import PARTITIONS, Workload
+from tests.peers.kafka_peer import PeerUnavailable
 
 pytestmark = pytest.mark.slow
 
 IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
-FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "150" if IS_SOAK else "6"))
+FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "150" if IS_SOAK else "4"))
 SEED: Final = int(os.environ.get("HISTORIES_SEED", "7"))
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -93,9 +95,22 @@ def test_a_history_under_kills_has_no_anomaly(tmp_path: Path, plans: list[Plan])
         assert broker.stop() == 0
 
 
-def run(broker: BrokerProcess, plans: list[Plan], folder: Path) -> None:
+@pytest.mark.peer
+@pytest.mark.skipif(not IS_SOAK, reason="takes minutes, and tells of the checker, not of us: see `make soak`")
+@pytest.mark.parametrize("plans", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_apache_kafka_has_no_anomaly_either(tmp_path: Path, plans: list[Plan]) -> None:
+    """What the checker says of a broker that is known to be right."""
+    try:
+        broker = ApacheKafka(tmp_path / "data", SETTINGS)
+    except PeerUnavailable as why:
+        pytest.skip(str(why))
+    with broker:
+        run(broker, plans, tmp_path, faults=min(FAULTS, 10))
+
+
+def run(broker: BrokerProcess, plans: list[Plan], folder: Path, faults: int = FAULTS) -> None:
     with Workload(broker, plans, folder, SEED) as workload:
-        workload.run(FAULTS)
+        workload.run(faults)
         events, anomalies = workload.finish()
     told = [f"{anomaly.kind}: {anomaly.what}" for anomaly in anomalies]
     assert not told, f"seed {SEED}: {len(told)} anomalies\n" + "\n".join(told[:20])
