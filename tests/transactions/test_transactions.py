@@ -265,11 +265,16 @@ def test_a_transaction_that_lasts_too_long_is_aborted(version: int) -> None:
 
 
 def test_a_transaction_of_two_phase_commit_does_not_time_out() -> None:
-    shell = Shell(TransactionSettings(transaction_max_timeout_ms=NO_TIMEOUT_MS))
+    shell = Shell(
+        TransactionSettings(
+            transaction_max_timeout_ms=NO_TIMEOUT_MS, abort_timed_out_interval_ms=NO_TIMEOUT_MS
+        )
+    )
     shell.add(shell.init(timeout_ms=NO_TIMEOUT_MS))
-    shell.clock.advance_ms(2 * NO_TIMEOUT_MS)
-    shell.advance_ms(shell.settings.abort_timed_out_interval_ms)
+    shell.add(shell.init(timeout_ms=1, transactional_id="other"), transactional_id="other")
+    shell.advance_ms(3 * NO_TIMEOUT_MS)
     assert shell.state() is States.ONGOING
+    assert shell.state("other") is States.COMPLETE_ABORT
 
 
 def test_many_transactions_time_out_in_rounds() -> None:
