@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from barnabas.clock import SystemClock
+from barnabas.config.log_config import LogConfig
+from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.manager import LogManager
+from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.scheduler import InlineScheduler
 from barnabas.model import TopicPartition
 from tests.log.managed import ManagedLogs, values
 
@@ -99,3 +107,36 @@ def test_many_are_deleted_with_one_look_at_the_disk() -> None:
     logs.start()
     assert logs.manager.logs() == []
     assert logs.manager.get_or_create(PARTITIONS[3], bytes(range(1, 17)), is_new=True).log_end_offset == 0
+
+
+def test_checkpoints_of_several_threads_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    manager = LogManager(
+        [str(tmp_path)],
+        fs=DiskFileSystem(),
+        clock=SystemClock(),
+        scheduler=InlineScheduler(),
+        config_of=lambda topic: LogConfig(),
+        settings=ManagerSettings(file_delete_delay_ms=0),
+    )
+    manager.open()
+    is_over = threading.Event()
+
+    def checkpoint() -> None:
+        while not is_over.is_set():
+            manager.checkpoint_all()
+            manager.checkpoint_high_watermarks()
+
+    threads = [threading.Thread(target=checkpoint) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            for partition in PARTITIONS[:2]:
+                manager.get_or_create(partition, TOPIC_ID, is_new=True)
+            manager.delete_all(PARTITIONS[:2])
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert not manager.directories[0].is_offline
+    manager.close()

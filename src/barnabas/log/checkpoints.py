@@ -29,6 +29,7 @@ from barnabas.config.properties import MalformedProperties, parse_properties
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.model import LeaderEpoch, Offset, TopicPartition
+from barnabas.primitives.unhurried import unhurried
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +67,14 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, Offset]:
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    # Topic by topic: to sort all of them at once would keep other threads waiting.
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in unhurried(offsets.items()):
+        by_topic.setdefault(topic, []).append((partition, offset))
     lines = [
-        f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items())
+        f"{topic} {partition} {offset}"
+        for topic, entries in sorted(by_topic.items())
+        for partition, offset in unhurried(sorted(entries))
     ]
     fs.write_atomically(path, _format_lines(lines))
 

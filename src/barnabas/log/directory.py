@@ -90,6 +90,9 @@ class LogDirectory:
         self._lock: DirectoryLock | None = None
         self._failure_guard = threading.Lock()
         self.meta: MetaProperties | None = None
+        # Held from the moment at which offsets are looked up to that at which they are written: newer ones win.
+        self.checkpointing = threading.Lock()
+        self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
 
     def open(self, *, locks: bool = True) -> None:
         """Makes the directory if it is not there, locks it, and reads whose it is."""
@@ -121,7 +124,11 @@ class LogDirectory:
             return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """What stands there already is not written again. The mapping must not change afterwards."""
+        if self._checkpoints.get(name) == offsets:
+            return
         write_offsets(self.fs, self.file(name), offsets)
+        self._checkpoints[name] = offsets
 
     def fail(self, failure: KafkaStorageError) -> None:
         """Takes the directory offline, once, whoever finds out first."""

@@ -41,6 +41,7 @@ from barnabas.log.producer_state import ProducerSettings
 from barnabas.log.read import Isolation
 from barnabas.log.scheduler import Scheduler
 from barnabas.model import TopicPartition
+from barnabas.primitives.unhurried import unhurried
 
 logger = logging.getLogger(__name__)
 
@@ -413,14 +414,14 @@ class LogManager:
     def update_config(self, topic: str) -> None:
         """Has the topic's logs follow its settings as they are now."""
         config = self._config_of(topic)
-        for log in self.logs():
+        for log in unhurried(self.logs()):
             if log.topic_partition.topic == topic:
                 log.update_config(config)
 
     def retain(self) -> int:
         """Deletes the segments that retention lets go of; how many."""
         count = 0
-        for log in self.logs():
+        for log in unhurried(self.logs(), 8):
             partition = log.topic_partition
             if self.cleaner.try_pause(partition):
                 try:
@@ -434,7 +435,7 @@ class LogManager:
     def flush_overdue(self) -> None:
         """Flushes the logs that were last flushed over `flush.ms` ago."""
         now_ms = self._clock.now_ms()
-        for log in self.logs():
+        for log in unhurried(self.logs()):
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 try:
                     log.flush()
@@ -442,7 +443,7 @@ class LogManager:
                     logger.error("flushing %s: %s", log.topic_partition, error)
 
     def expire_producers(self) -> None:
-        for log in self.logs():
+        for log in unhurried(self.logs(), 8):
             try:
                 log.remove_expired_producers()
             except KafkaStorageError as error:
@@ -456,25 +457,27 @@ class LogManager:
         """Writes recovery points and start offsets of a directory's logs."""
         if directory.is_offline:
             return
-        logs = self._in_directory(directory)
-        recovery_points = {log.topic_partition: int(log.recovery_point) for log in logs}
-        # Where the first segment starts needs no telling.
-        log_start_offsets = {
-            log.topic_partition: int(log.log_start_offset)
-            for log in logs
-            if log.log_start_offset > log.segments.base_offsets[0]
-        }
+        recovery_points: dict[TopicPartition, int] = {}
+        log_start_offsets: dict[TopicPartition, int] = {}
         try:
-            directory.write_checkpoint(names.RECOVERY_POINT_CHECKPOINT, recovery_points)
-            directory.write_checkpoint(names.LOG_START_OFFSET_CHECKPOINT, log_start_offsets)
+            with directory.checkpointing:
+                for log in unhurried(self._in_directory(directory)):
+                    recovery_points[log.topic_partition] = log.recovery_point
+                    # Where the first segment starts needs no telling.
+                    if log.log_start_offset > log.segments.base_offsets[0]:
+                        log_start_offsets[log.topic_partition] = log.log_start_offset
+                directory.write_checkpoint(names.RECOVERY_POINT_CHECKPOINT, recovery_points)
+                directory.write_checkpoint(names.LOG_START_OFFSET_CHECKPOINT, log_start_offsets)
         except StorageFailure as failure:
             directory.fail(failure)
 
     def checkpoint_high_watermarks(self) -> None:
         for directory in self.live_directories():
-            offsets = {log.topic_partition: int(log.high_watermark) for log in self._in_directory(directory)}
             try:
-                directory.write_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT, offsets)
+                with directory.checkpointing:
+                    logs = unhurried(self._in_directory(directory))
+                    offsets = {log.topic_partition: log.high_watermark for log in logs}
+                    directory.write_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT, offsets)
             except StorageFailure as failure:
                 directory.fail(failure)
 
@@ -505,7 +508,10 @@ class LogManager:
         return log
 
     def _in_directory(self, directory: LogDirectory) -> list[PartitionLog]:
-        return [log for log in self.logs() if self.directory_of(log) is directory]
+        logs = self.logs()
+        if len(self.directories) == 1:
+            return logs
+        return [log for log in unhurried(logs) if self.directory_of(log) is directory]
 
     def _logs_with_directories(self) -> Mapping[TopicPartition, tuple[LogDirectory, PartitionLog]]:
         return {partition: (self.directory_of(log), log) for partition, log in list(self._current.items())}

@@ -1,0 +1,25 @@
+"""Long work in a thread beside the event loop.
+
+Whoever holds the interpreter's lock is asked for it only every few milliseconds, which is an age for the loop. A thread
+that goes through thousands of things offers the lock between them, and the loop never waits for more than a few.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 32
+
+
+def unhurried(items: Iterable[T], at_once: int = AT_ONCE) -> Iterator[T]:
+    left = at_once
+    for item in items:
+        yield item
+        left -= 1
+        if left == 0:
+            time.sleep(0)
+            left = at_once
