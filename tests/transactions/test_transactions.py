@@ -267,7 +267,9 @@ def test_a_transaction_that_lasts_too_long_is_aborted(version: int) -> None:
 def test_a_transaction_of_two_phase_commit_does_not_time_out() -> None:
     shell = Shell(
         TransactionSettings(
-            transaction_max_timeout_ms=NO_TIMEOUT_MS, abort_timed_out_interval_ms=NO_TIMEOUT_MS
+            transaction_max_timeout_ms=NO_TIMEOUT_MS,
+            abort_timed_out_interval_ms=NO_TIMEOUT_MS,
+            transactional_id_expiration_ms=10 * NO_TIMEOUT_MS,
         )
     )
     shell.add(shell.init(timeout_ms=NO_TIMEOUT_MS))
