@@ -2,7 +2,8 @@
 
 Commits are raw requests (bench/load.py) of groups without members, with five of them under way on a connection: on
 one connection, and on many, a group each. Members of the large group do what a client does, and no more: join, sync,
-heartbeat, and join again when told. A group has settled when all its members have an assignment of one generation.
+heartbeat, and join again when told. A group has settled when all its members have an assignment of one generation, or,
+in the newer protocol, of one epoch.
 
 BENCH_SECONDS is the time of one load; the time to warm up follows from it.
 """
@@ -10,14 +11,19 @@ BENCH_SECONDS is the time of one load; the time to warm up follows from it.
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from barnabas.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -48,12 +54,14 @@ COMMITS: Final = "offset commits, 1 connection"
 COMMITS_TOGETHER: Final = f"offset commits, {GROUPS} connections"
 SETTLED: Final = f"{MEMBERS} members settle"
 SETTLED_AT_ONCE: Final = f"{MEMBERS} members settle, no initial delay"
+SETTLED_CONSUMERS: Final = f"{MEMBERS} members settle, consumer protocol"
 
 ROWS: Final = (
     Row(title=COMMITS, unit="/s", figures=(COMMITS,), ratio_min=2.0),
     Row(title=COMMITS_TOGETHER, unit="/s", figures=(COMMITS_TOGETHER,), ratio_min=2.0),
     Row(title=SETTLED, unit="s", figures=(SETTLED,), digits=2, ratio_max=1.2),
     Row(title=SETTLED_AT_ONCE, unit="s", figures=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
+    Row(title=SETTLED_CONSUMERS, unit="s", figures=(SETTLED_CONSUMERS,), digits=2, ratio_max=1.2),
 )
 
 COMMIT_VERSION: Final = 8
@@ -85,11 +93,12 @@ def run() -> bool:
         ]
         for contender, broker, immediate in turns:
             for each in (broker, immediate):
-                each.create_topic(TOPIC)
+                each.create_topic(TOPIC, MEMBERS)
                 find_coordinator(each.port, "any", 0)
             tell(f"warming for {WARM_UP_S:g} s: {contender}")
             commits(broker.port, GROUPS, WARM_UP_S)
-            settle(immediate.port, MEMBERS)
+            settle(immediate.port, _live)
+            settle(immediate.port, _live_by_heartbeats)
         for number in range(ROUNDS):
             tell(f"round {number + 1} of {ROUNDS}")
             for contender, broker, immediate in turns if number % 2 == 0 else reversed(turns):
@@ -97,8 +106,9 @@ def run() -> bool:
                 figures.add(COMMITS, contender, one.per_second, one.load_cores)
                 many = measure_load(lambda port=broker.port: commits(port, GROUPS, SECONDS))  # type: ignore[misc]
                 figures.add(COMMITS_TOGETHER, contender, many.per_second, many.load_cores)
-                figures.add(SETTLED, contender, settle(broker.port, MEMBERS))
-                figures.add(SETTLED_AT_ONCE, contender, settle(immediate.port, MEMBERS))
+                figures.add(SETTLED, contender, settle(broker.port, _live))
+                figures.add(SETTLED_AT_ONCE, contender, settle(immediate.port, _live))
+                figures.add(SETTLED_CONSUMERS, contender, settle(immediate.port, _live_by_heartbeats))
     all_met = report(f"Groups of one broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
     print(
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
@@ -165,25 +175,25 @@ class _Settling:
                 self.is_settled.set()
 
 
-def settle(port: int, members: int) -> float:
+def settle(port: int, live: Callable[[socket.socket, str, int, _Settling, float], int]) -> float:
     """Seconds from the first member's first request until the whole group has settled."""
     group = f"settling-{time.monotonic_ns()}"
     find_coordinator(port, group, 0)
-    settling = _Settling(members)
+    settling = _Settling(MEMBERS)
     with ExitStack() as stack:
-        connections = [stack.enter_context(load.connect(port)) for _ in range(members)]
+        connections = [stack.enter_context(load.connect(port)) for _ in range(MEMBERS)]
         start_s = time.perf_counter()
         give_up_s = time.monotonic() + SETTLE_TIMEOUT_S
 
         def worker(number: int) -> Callable[[], int]:
-            return lambda: _live(connections[number], group, number, settling, give_up_s)
+            return lambda: live(connections[number], group, number, settling, give_up_s)
 
-        load.in_threads([worker(number) for number in range(members)])
-    assert settling.is_settled.is_set(), f"{members} members have not settled in {SETTLE_TIMEOUT_S} s"
+        load.in_threads([worker(number) for number in range(MEMBERS)])
+    assert settling.is_settled.is_set(), f"{MEMBERS} members have not settled in {SETTLE_TIMEOUT_S} s"
     return settling.settled_s - start_s
 
 
-def _live(connected: Any, group: str, number: int, settling: _Settling, give_up_s: float) -> int:
+def _live(connected: socket.socket, group: str, number: int, settling: _Settling, give_up_s: float) -> int:
     """A member from its first request until the group has settled; how often it has joined."""
     member_id = ""
     joins = 0
@@ -224,3 +234,40 @@ def _live(connected: Any, group: str, number: int, settling: _Settling, give_up_
             if load.ask(connected, "Heartbeat", 4, heartbeat).error_code != 0:
                 break
     return joins
+
+
+def _live_by_heartbeats(
+    connected: socket.socket, group: str, number: int, settling: _Settling, give_up_s: float
+) -> int:
+    """The same in the newer protocol: a member has settled when it has taken the one partition that is its share."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    beats = 0
+    owned = 0
+    while not settling.is_settled.is_set() and time.monotonic() < give_up_s:
+        answer = load.ask(connected, "ConsumerGroupHeartbeat", 0, request)
+        beats += 1
+        assert answer.error_code == 0, answer
+        is_new = answer.assignment is not None
+        if is_new:
+            taken = [
+                TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
+                for each in answer.assignment.topic_partitions
+            ]
+            owned = sum(len(each.partitions) for each in taken)
+        settling.assigned(number, answer.member_epoch if owned == 1 else -1 - number)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=answer.member_id,
+            member_epoch=answer.member_epoch,
+            topic_partitions=taken if is_new else None,
+        )
+        if not is_new:
+            settling.is_settled.wait(HEARTBEAT_S)
+    return beats
