@@ -12,6 +12,7 @@ from barnabas.errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,
     GroupSubscribedToTopic,
+    IllegalGeneration,
     InvalidRegularExpression,
     InvalidRequest,
     NonEmptyGroup,
@@ -347,7 +348,9 @@ def test_commits_of_members(shell: Shell) -> None:
     assert committed(1, partition=kept[TOPIC][0]) == NONE
     assert committed(1, partition=lost) == StaleMemberEpoch.code
     assert committed(0, partition=kept[TOPIC][0]) == StaleMemberEpoch.code
-    assert txn_commit(shell, 9, 1, member_id="a", generation_id=3) == StaleMemberEpoch.code
+    # Transactional producers are told in the words of classic groups.
+    assert txn_commit(shell, 9, 1, member_id="a", generation_id=3) == IllegalGeneration.code
+    assert txn_commit(shell, 9, 1, member_id="a", generation_id=0) == IllegalGeneration.code
     assert txn_commit(shell, 9, 1, member_id="a", generation_id=2) == NONE
     assert txn_commit(shell, 9, 2) == NONE
 

@@ -24,6 +24,7 @@ from barnabas.errors import (
     NonEmptyGroup,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
+    StaleMemberEpoch,
     UnknownMemberId,
     UnstableOffsetCommit,
 )
@@ -160,7 +161,8 @@ class Offsets:
                 caller.version,
                 is_transactional=True,
             )
-        except GroupIdNotFound:
+        except (GroupIdNotFound, StaleMemberEpoch):
+            # Producers know the word of classic groups alone.
             decision.reply(caller, txn_commit_error(request, IllegalGeneration.code))
             return decision
         except KafkaError as error:
@@ -174,13 +176,12 @@ class Offsets:
             for asked in topic.partitions:
                 answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
                 answers.partitions.append(answer)
-                if rule is not None:
-                    answer.error_code = self._broken_rule(rule, topic.name, asked.partition_index)
-                    if answer.error_code != NONE:
-                        continue
                 if self._is_too_large(asked.committed_metadata):
                     answer.error_code = OffsetMetadataTooLarge.code
                     continue
+                if rule is not None and self._broken_rule(rule, topic.name, asked.partition_index) != NONE:
+                    decision.reply(caller, txn_commit_error(request, IllegalGeneration.code))
+                    return decision
                 value = OffsetCommitValue(
                     offset=asked.committed_offset,
                     leader_epoch=asked.committed_leader_epoch,

@@ -9,6 +9,8 @@ Entries are in order of their last offsets. There is no file as long as there is
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -30,6 +32,8 @@ ENTRY_BYTES: Final = 34
 assert ENTRY.size == ENTRY_BYTES
 
 VERSION: Final = 0
+
+_last_offset: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -110,8 +114,12 @@ class TransactionIndex(Resident):
         found: list[AbortedTransaction] = []
         if not self._exists:
             return AbortedTransactions(found, False)
-        for transaction in self.entries():
-            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+        entries = self.entries()
+        # Those before have ended before the read begins.
+        first_slot = bisect_left(entries, start_offset, key=_last_offset)
+        for slot in range(first_slot, len(entries)):
+            transaction = entries[slot]
+            if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
                 return AbortedTransactions(found, True)
