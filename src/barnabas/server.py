@@ -173,7 +173,8 @@ class Server:
             lambda: controller.config.replica_alter_log_dirs_io_max_bytes_per_second,
         )
         self._open.push_async_callback(self._tasks.stop)
-        await ImageFollower(controller, replicas, manager, quotas, updates, mover, self._tasks).begin()
+        follower = ImageFollower(controller, replicas, manager, quotas, updates, mover, self._tasks)
+        await follower.begin()
         groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
         groups.begin()
         markers = TransactionMarkers(replicas, groups, self._clock, timeout_ms=config.request_timeout_ms)
@@ -181,6 +182,8 @@ class Server:
         transactions = TransactionRuntime(
             controller, replicas, self._tasks, timer, self._clock, markers, producer_ids
         )
+        if transactions.topic in follower.adopted:
+            transactions.learn_producer_ids()
         transactions.begin()
 
         broker = Broker(

@@ -38,6 +38,8 @@ class ImageFollower:
         self._config_updates = config_updates
         self._mover = mover
         self._tasks = tasks
+        # Topics that the store did not know of when this began.
+        self.adopted: frozenset[str] = frozenset()
 
     async def begin(self) -> None:
         """Brings together what the store says and what lies in the directories, and follows from then on."""
@@ -65,6 +67,7 @@ class ImageFollower:
                 for each in unknown
             }
         )
+        self.adopted = frozenset(topic.name for topic in adopted)
         for topic in adopted:
             log.info("topic %s was found on the disk and taken over, with default settings", topic.name)
         # Producers of these logs keep their ids: new ones are given out above them.

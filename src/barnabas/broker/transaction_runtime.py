@@ -68,8 +68,8 @@ class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
         self._markers = markers
         self._producer_ids = producer_ids
         self._settings = transaction_settings(controller.config)
-        self._all_loaded = asyncio.Event()
-        self._all_loaded.set()
+        self._knows_producer_ids = asyncio.Event()
+        self._knows_producer_ids.set()
 
     @property
     def settings(self) -> TransactionSettings:
@@ -90,23 +90,25 @@ class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
         )
 
     def _new_producer_id(self) -> ProducerId:
-        if not self._all_loaded.is_set():
+        if not self._knows_producer_ids.is_set():
             raise CoordinatorLoadInProgress("which producer ids are in use is still being read")
         return self._producer_ids.take()
 
-    async def wait_loaded(self) -> None:
-        """Returns when it is known which producer ids the topic has, and none of them can be given again."""
-        await self._all_loaded.wait()
+    def learn_producer_ids(self) -> None:
+        """The topic has come with its directory from elsewhere: no id is given before all of its ids are known."""
+        self._knows_producer_ids.clear()
+
+    async def wait_for_producer_ids(self) -> None:
+        """Returns when no producer id of the topic can be given again."""
+        await self._knows_producer_ids.wait()
 
     async def _load(self, shells: Iterable[TransactionShell]) -> None:
-        self._all_loaded.clear()
         try:
             await super()._load(shells)
         finally:
-            self._all_loaded.set()
+            self._knows_producer_ids.set()
 
     def _shell_loaded(self, shell: TransactionShell) -> None:
-        # The topic may have come with its directory from another cluster.
         next_id = ProducerId(1 + shell.coordinator.highest_producer_id())
         self._controller.raise_producer_ids_to(next_id)
         self._producer_ids.skip_to(next_id)

@@ -32,7 +32,7 @@ async def handle(
     try:
         expected = _expected(request)
         if request.transactional_id is None:
-            await broker.transactions.wait_loaded()
+            await broker.transactions.wait_for_producer_ids()
             producer_id = await broker.producer_ids.next()
             return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_PRODUCER_EPOCH)
         if not request.transactional_id:
