@@ -61,7 +61,9 @@ def read_frame(connected: socket.socket, buffer: bytearray) -> memoryview:
 
 def ask(connected: socket.socket, api: str, version: int, body: Message) -> Any:
     connected.sendall(frame(api, version, body))
-    return decode_response(api_for_name(api), version, bytes(read_frame(connected, bytearray(1 << 22)))).body
+    (size,) = struct.unpack(">i", read_exactly(connected, 4, bytearray(4)))
+    answer = read_exactly(connected, size, bytearray(size))
+    return decode_response(api_for_name(api), version, bytes(answer)).body
 
 
 def create_topic(port: int, name: str, partitions: int = 1) -> None:
