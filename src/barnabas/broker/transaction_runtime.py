@@ -98,6 +98,12 @@ class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
         """The topic has come with its directory from elsewhere: no id is given before all of its ids are known."""
         self._knows_producer_ids.clear()
 
+    def begin(self) -> None:
+        super().begin()
+        if not self._shells:
+            # There is nothing to read them from.
+            self._knows_producer_ids.set()
+
     async def wait_for_producer_ids(self) -> None:
         """Returns when no producer id of the topic can be given again."""
         await self._knows_producer_ids.wait()
