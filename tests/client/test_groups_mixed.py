@@ -74,18 +74,19 @@ class Librdkafka:
 
 
 class Aiokafka:
-    """On a loop of its own, in a thread: it heartbeats there while the others poll."""
+    """Polls on a loop of its own, in a thread: its getmany waits for a join, and for that the others have to poll."""
 
-    def __init__(self, consumer: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
-        self._loop = loop
         self.values: list[bytes] = []
 
+    async def pump(self) -> None:
+        while True:
+            got = await self._consumer.getmany(timeout_ms=20)
+            self.values += [record.value for records in got.values() for record in records]
+
     def poll(self) -> None:
-        got = asyncio.run_coroutine_threadsafe(self._consumer.getmany(timeout_ms=20), self._loop).result(
-            WAIT_S
-        )
-        self.values += [record.value for records in got.values() for record in records]
+        time.sleep(0.005)
 
     @property
     def partitions(self) -> set[int]:
@@ -131,7 +132,7 @@ def aiokafka_member(server: Server, topic: str, assignor: str) -> Iterator[Membe
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(WAIT_S)
 
-    async def start() -> Any:
+    async def start() -> tuple[Any, Aiokafka, asyncio.Task[None]]:
         consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=server.address,
             group_id=f"group-of-{topic}",
@@ -143,14 +144,20 @@ def aiokafka_member(server: Server, topic: str, assignor: str) -> Iterator[Membe
         await consumer.start()
         # With the topic given above, start() would wait until the others, who are not polled meanwhile, have joined.
         consumer.subscribe([topic])
-        return consumer
+        member = Aiokafka(consumer)
+        return consumer, member, asyncio.create_task(member.pump())
+
+    async def stop(consumer: Any, pumping: asyncio.Task[None]) -> None:
+        pumping.cancel()
+        await asyncio.gather(pumping, return_exceptions=True)
+        await consumer.stop()
 
     try:
-        consumer = call(start())
+        consumer, member, pumping = call(start())
         try:
-            yield Aiokafka(consumer, loop)
+            yield member
         finally:
-            call(consumer.stop())
+            call(stop(consumer, pumping))
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(WAIT_S)
@@ -198,9 +205,11 @@ def test_clients_share_a_group(server: Server, other: Any, assignor: str, is_fir
     topic = server.topic(PARTITIONS)
     sent = produce(server, topic, 0)
     kinds = [ours, other] if is_first else [other, ours]
-    with ExitStack() as stack:
+    # Theirs stop first: stopping, aiokafka waits for a join, which would wait for ours, who are not polled any more.
+    with ExitStack() as stack_of_ours, ExitStack() as stack_of_theirs:
         members: list[Member] = []
         for kind in (*kinds, ours):
+            stack = stack_of_ours if kind is ours else stack_of_theirs
             members.append(stack.enter_context(kind(server, topic, assignor)))
             poll_until(members, lambda: is_shared(members))
         sent += produce(server, topic, 1_000)
