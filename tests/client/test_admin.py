@@ -25,6 +25,7 @@ from barnabas.client.admin_results import (
     TopicPartitionReplica,
 )
 from barnabas.errors import (
+    BrokerIdNotRegistered,
     GroupIdNotFound,
     GroupSubscribedToTopic,
     InvalidConfig,
@@ -224,7 +225,7 @@ def test_settings_of_a_broker(admin: barnabas.Admin) -> None:
         )
 
     settled(lambda: admin.describe_configs([own, everybody]), is_known)
-    with pytest.raises(InvalidRequest, match="there is no broker 12345"):
+    with pytest.raises(BrokerIdNotRegistered, match="there is no broker 12345"):
         admin.describe_configs(ConfigResource(ResourceType.BROKER, "12345"))
 
 

@@ -104,8 +104,9 @@ def alter(
         raise click.UsageError("Say what to change: NAME=VALUE, --delete, --append or --subtract.")
     with target.admin() as admin:
         resource = _resource(admin, kind, name)
-        if resource.name:
-            check_setting_names(admin, resource, list(changes))
+        # What is set for all brokers is a setting of each.
+        one = resource if resource.name else _resource(admin, kind, str(admin.describe_cluster().nodes[0].id))
+        check_setting_names(admin, one, list(changes))
         admin.alter_configs({resource: changes}, validate_only=dry_run)
     if target.as_json:
         show_json({"kind": kind, "name": name, "changed": list(changes), "dry_run": dry_run})

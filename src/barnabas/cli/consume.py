@@ -139,7 +139,7 @@ def _print(
 ) -> int:
     count = 0
     output = sys.stdout.buffer
-    with progress_bar("consuming", total, unit="records") as advance:
+    with progress_bar("consuming", total, unit="records", beside_output=True) as advance:
         for records in polls:
             if records:
                 output.write(b"".join([show(record) for record in records]))

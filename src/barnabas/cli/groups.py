@@ -262,6 +262,8 @@ def reset_offsets(
             "Say where to with one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-time, --by-duration,"
             " --to-current."
         )
+    if not group:
+        raise click.UsageError("Name a GROUP.")
     if bool(topics) == all_topics:
         raise click.UsageError("Say which partitions: --topic TOPIC[:P,…], or --all-topics.")
     with target.admin() as admin:

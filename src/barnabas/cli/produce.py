@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ READ_BYTES: Final = 1 << 20
 # A line that does not end is not collected for ever.
 LINE_BYTES_MAX: Final = 64 << 20
 UNANSWERED_MAX: Final = 256
+LOOK_AROUND_S: Final = 0.02
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -179,14 +181,19 @@ class Sending:
             return
         self._unanswered.append(self._producer.send_many(self._topic, list(records)))
         self.count += len(records)
+        self.settle_done()
+
+    def settle_done(self) -> bool:
+        """Looks at what has been answered, and waits if much has not; whether anything is still under way."""
         while self._unanswered and (len(self._unanswered) > UNANSWERED_MAX or self._unanswered[0].done()):
             self._settle(self._unanswered.popleft())
+        return bool(self._unanswered)
 
     def send_lines(
         self, source: BinaryIO, reader: LineReader, name: str, advance: Callable[[int], None]
     ) -> None:
         number = 0
-        for lines, size_bytes in complete_lines(source, name):
+        for lines, size_bytes in complete_lines(source, name, self.settle_done):
             records = []
             for line in lines:
                 number += 1
@@ -211,13 +218,23 @@ class Sending:
             if not self._as_json:
                 break
             show_json_line(metadata._asdict())
+        if self._as_json:
+            # A script may wait for the answer before it writes the next line.
+            sys.stdout.flush()
 
 
-def complete_lines(source: BinaryIO, name: str) -> Iterator[tuple[list[bytes], int]]:
-    """The lines as they come, without their ends, and how many bytes they were: a slow writer is not waited for."""
+def complete_lines(
+    source: BinaryIO, name: str, while_waiting: Callable[[], bool]
+) -> Iterator[tuple[list[bytes], int]]:
+    """The lines as they come, without their ends, and how many bytes they were: a slow writer is not waited for.
+
+    `while_waiting` is called now and then as long as it is true and nothing comes.
+    """
     kept: list[bytes] = []
     kept_bytes = 0
     while True:
+        while while_waiting() and not select.select([source], [], [], LOOK_AROUND_S)[0]:
+            pass
         data = os.read(source.fileno(), READ_BYTES)
         if not data:
             break

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
+def progress_bar(
+    what: str, total: int | None, *, unit: str = "bytes", beside_output: bool = False
+) -> Iterator[Callable[[int], None]]:
     """A function to be told of what is done; there is a bar where a person looks at the errors, and nothing elsewhere.
 
-    Without a total the bar only shows that there is something going on, and how much has been done.
+    Without a total the bar only shows that there is something going on, and how much has been done. A command that
+    prints all the while says so: on the same terminal a bar would stand in the way.
     """
-    # Where the output goes to the same terminal, a bar would stand in its way.
-    if not sys.stderr.isatty() or (unit == "records" and sys.stdout.isatty()):
+    if not sys.stderr.isatty() or (beside_output and sys.stdout.isatty()):
         yield lambda _: None
         return
     from rich.console import Console

@@ -8,6 +8,7 @@ from barnabas.client.admin_core import (
     FROM_CONTROLLER,
     AdminCore,
     by_topic,
+    no_such_broker,
     none_if_negative,
     outcome_of,
     raise_for,
@@ -27,7 +28,6 @@ from barnabas.errors import (
     NONE,
     ElectionNotNeeded,
     KafkaError,
-    NetworkException,
     UnsupportedVersion,
     error_for_code,
 )
@@ -123,7 +123,7 @@ class ClusterAdmin(AdminCore):
             return {
                 replica: replica.broker_id
                 if replica.broker_id in known
-                else NetworkException(f"there is no broker {replica.broker_id} in the cluster")
+                else no_such_broker(replica.broker_id)
                 for replica in replicas
             }
 
@@ -150,7 +150,7 @@ class ClusterAdmin(AdminCore):
             answer = await self._request(node, request)
             return {
                 (replica := TopicPartitionReplica(topic.topic_name, each.partition_index, node)): outcome_of(
-                    each.error_code, None, f"{replica.topic}-{replica.partition}", None
+                    each.error_code, None, replica, None
                 )
                 for topic in answer.results
                 for each in topic.partitions

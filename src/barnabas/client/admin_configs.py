@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from barnabas.client.admin_core import AdminCore, error_of, outcome_of, raise_for
+from barnabas.client.admin_core import AdminCore, no_such_broker, outcome_of, raise_for
 from barnabas.client.admin_results import (
     ConfigChange,
     ConfigEntry,
@@ -215,11 +215,7 @@ class ConfigsAdmin(AdminCore):
             if known is None:
                 known = set(await self._all_brokers())
             broker_id = int(resource.name) if resource.name.isdecimal() else -1
-            located[resource] = (
-                broker_id
-                if broker_id in known
-                else error_of(42, f"there is no broker {resource.name}", resource)
-            )
+            located[resource] = broker_id if broker_id in known else no_such_broker(resource.name)
         return located
 
 

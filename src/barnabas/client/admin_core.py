@@ -20,11 +20,14 @@ from barnabas.client.coordinator import Coordinator, CoordinatorType
 from barnabas.client.settings import AdminSettings
 from barnabas.errors import (
     NONE,
+    BrokerIdNotRegistered,
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
+    LogDirNotFound,
     NetworkException,
     NonEmptyGroup,
     NotController,
@@ -59,6 +62,8 @@ WORDS: Final[Mapping[int, str]] = {
     NonEmptyGroup.code: "still has members",
     GroupIdNotFound.code: "does not exist",
     GroupSubscribedToTopic.code: "is read by the group at the moment",
+    InvalidTopicException.code: "has a name that no topic can have",
+    LogDirNotFound.code: "cannot go there: the broker has no such directory",
     OffsetOutOfRange.code: "has no such offset",
     TransactionalIdNotFound.code: "does not exist",
 }
@@ -73,7 +78,11 @@ class AdminErrors(ExceptionGroup[KafkaError]):
     results: Mapping[Any, Any]
 
     def __new__(cls, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> Self:
-        shown = [f"{item}: {error}" for item, error in list(errors.items())[:SHOWN_ERRORS_MAX]]
+        shown = [
+            # Many messages name the item themselves.
+            str(error) if str(item) in str(error) else f"{item}: {error}"
+            for item, error in list(errors.items())[:SHOWN_ERRORS_MAX]
+        ]
         if len(errors) > SHOWN_ERRORS_MAX:
             shown.append("…")
         count = len(errors) + len(results)
@@ -362,10 +371,7 @@ class AdminCore:
 
         async def locate(nodes: list[int]) -> dict[int, int | KafkaError | None]:
             known = {node.id for node in self._brokers.nodes} or set(await self._all_brokers())
-            return {
-                node: node if node in known else NetworkException(f"there is no broker {node} in the cluster")
-                for node in nodes
-            }
+            return {node: node if node in known else no_such_broker(node) for node in nodes}
 
         async def ask_one(node: int | None, nodes: list[int]) -> dict[int, Value | KafkaError]:
             assert node is not None
@@ -378,6 +384,10 @@ def error_of(code: int, message: str | None, item: object) -> KafkaError:
     """What a code in an answer says of an item, with its name where the broker has no words of its own."""
     words = f"{item} {WORDS[code]}" if code in WORDS else f"{item}: {error_name(code)}"
     return error_for_code(code, message or words)
+
+
+def no_such_broker(broker_id: object) -> KafkaError:
+    return BrokerIdNotRegistered(f"there is no broker {broker_id} in the cluster")
 
 
 def raise_for(code: int, message: str | None, item: object) -> None:

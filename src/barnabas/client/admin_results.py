@@ -225,6 +225,9 @@ class TopicPartitionReplica(NamedTuple):
     partition: int
     broker_id: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} on broker {self.broker_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:

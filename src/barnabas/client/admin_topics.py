@@ -352,7 +352,7 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
 
 def _described(topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
     if topic.error_code != NONE:
-        return error_of(topic.error_code, None, f"topic {topic.name}")
+        return error_of(topic.error_code, None, f"topic {topic.name or repr('')}")
     partitions = [
         PartitionDescription(
             partition=each.partition_index,
