@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -66,6 +67,8 @@ def start(
         server = Server(config)
         server.watch_signals()
         await server.start()
+        # What is there by now stays. To look through it for garbage, 20 objects a partition, would stop the loop.
+        gc.freeze()
         log.info("ready after %.2f s", _running_s())
         if supervisor_fd is not None:
             _report_to(supervisor_fd, server.ports)
