@@ -37,7 +37,14 @@ from barnabas.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from barnabas.protocol.requests import decode_response
-from tests.broker.group_requests import commit, delete_groups, fetch_offsets, join_alone, wait_for_coordinator
+from tests.broker.group_requests import (
+    commit,
+    delete_groups,
+    fetch_offsets,
+    join_alone,
+    listed,
+    wait_for_coordinator,
+)
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request
 from tests.broker.running import RunningBroker
@@ -436,16 +443,37 @@ def test_members_that_may_not_commit(client: RawClient, version: int) -> None:
     )
 
 
-def test_markers_for_groups_whose_coordinator_is_elsewhere(broker: RunningBroker, client: RawClient) -> None:
-    wait_for_coordinator(client, "elsewhere")
-    assert write_markers(client, "__consumer_offsets", 7, producer_id=1, commit=True) == {
-        7: UnknownTopicOrPartition.code
-    }
+def test_markers_for_groups_whose_coordinator_is_elsewhere(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path, SETTINGS) as broker, broker.client() as client:
+        wait_for_coordinator(client, "elsewhere")
+        assert write_markers(client, "__consumer_offsets", 7, producer_id=1, commit=True) == {
+            7: UnknownTopicOrPartition.code
+        }
 
-    async def unload() -> None:
-        broker.server.broker.groups.shell_at(1).unload()
+        async def unload() -> None:
+            broker.server.broker.groups.shell_at(1).unload()
 
-    broker.call(unload)
-    assert write_markers(client, "__consumer_offsets", 1, producer_id=1, commit=True) == {
-        1: NotLeaderOrFollower.code
-    }
+        listed(client)
+        broker.call(unload)
+        assert write_markers(client, "__consumer_offsets", 1, producer_id=1, commit=True) == {
+            1: NotLeaderOrFollower.code
+        }
+
+
+@pytest.mark.parametrize(
+    ("producer", "error"), [((-1, 0), InvalidProducerIdMapping), ((1, -1), InvalidProducerEpoch)]
+)
+def test_transactions_without_a_producer(
+    client: RawClient, producer: tuple[int, int], error: type[InvalidProducerIdMapping | InvalidProducerEpoch]
+) -> None:
+    name = f"without-{error.code}"
+    create_topic(client, name)
+    wait_for_coordinator(client, name)
+    options = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    assert write_markers(client, name, 0, commit=True, **options) == {0: error.code}
+    assert latest_offset(client, name, isolation_level=0) == 0
+    for version in range(6):
+        assert commit_in_transaction(client, name, {(name, 0): 1}, version=version, **options) == {
+            (name, 0): error.code
+        }
+    assert stable_offset(client, name, name) == -1

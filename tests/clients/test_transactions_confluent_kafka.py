@@ -353,7 +353,7 @@ def test_transactions_are_all_or_nothing_however_the_broker_is_killed(tmp_path: 
         thread = threading.Thread(target=run, name="transactions")
         thread.start()
         try:
-            for _ in range(4):
+            for _ in range(3):
                 done = len(outcomes)
                 deadline_s = time.monotonic() + WAIT_S
                 while len(outcomes) < done + 10 and not failures:
@@ -369,3 +369,45 @@ def test_transactions_are_all_or_nothing_however_the_broker_is_killed(tmp_path: 
         found = read(broker, "topic")
         committed = sorted(number for number, is_committed in outcomes.items() if is_committed)
         assert sorted(map(int, found)) == sorted(committed * PARTITIONS)
+
+
+def test_an_idempotent_producer_goes_on_when_the_broker_was_killed(tmp_path: Any) -> None:
+    """Each record is there once and in order, though up to five batches of a partition are sent again each time."""
+    with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
+        create(broker, "topic")
+        failures: list[object] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.address,
+                "enable.idempotence": True,
+                "max.in.flight": 5,
+                "batch.num.messages": 3,
+                "linger.ms": 0,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 500,
+                "error_cb": lambda error: failures.append(error) if error.fatal() else None,
+            }
+        )
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        numbers = itertools.count()
+        sent = 0
+        for how in (broker.kill, broker.stop, broker.kill):
+            for _ in range(300):
+                sent = next(numbers)
+                producer.produce("topic", b"%d" % sent, partition=sent % PARTITIONS, on_delivery=delivered)
+                producer.poll(0)
+            # Some of them are under way now.
+            how()
+            broker.start()
+        assert producer.flush(WAIT_S) == 0
+        assert failures == []
+        found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        for number in map(int, read(broker, "topic")):
+            found[number % PARTITIONS].append(number)
+        assert found == {
+            partition: list(range(partition, sent + 1, PARTITIONS)) for partition in range(PARTITIONS)
+        }

@@ -91,6 +91,14 @@ class Verified(NamedTuple):
         return self.guards.get(partition, NO_GUARD)
 
 
+def check_producer(producer_id: int, producer_epoch: int) -> None:
+    """Of what a request says: records of a transaction without a producer would belong to no transaction."""
+    if producer_id < 0:
+        raise InvalidProducerIdMapping(f"{producer_id} is no id of a producer")
+    if producer_epoch < 0:
+        raise InvalidProducerEpoch(f"{producer_epoch} is no epoch of a producer")
+
+
 Then: TypeAlias = Callable[[Verified], None]
 
 NOTHING_TO_VERIFY: Final = Verified({}, {})

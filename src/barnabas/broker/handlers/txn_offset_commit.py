@@ -15,7 +15,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.group_runtime import OFFSETS_TOPIC, caller_of
-from barnabas.broker.transaction_verification import Dialect, Producer, Verified, verify
+from barnabas.broker.transaction_verification import Dialect, Producer, Verified, check_producer, verify
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import (
     CoordinatorLoadInProgress,
@@ -48,6 +48,7 @@ def handle(broker: Broker, exchange: Exchange, request: TxnOffsetCommitRequest) 
     try:
         if not request.group_id:
             raise InvalidGroupId("offsets are committed for a group with a name")
+        check_producer(request.producer_id, request.producer_epoch)
         index = broker.groups.partition_of(request.group_id)
         broker.groups.shell_at(index)
     except KafkaError as error:

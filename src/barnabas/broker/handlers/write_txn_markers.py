@@ -10,6 +10,7 @@ from functools import partial
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.transaction_verification import check_producer
 from barnabas.errors import NONE, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -47,16 +48,20 @@ def handle(
         return WriteTxnMarkersResponse()
     answers = _Answers(exchange, len(request.markers))
     for marker in request.markers:
+        partitions = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        try:
+            check_producer(marker.producer_id, marker.producer_epoch)
+        except KafkaError as error:
+            answers.add(marker.producer_id, dict.fromkeys(partitions, error))
+            continue
         broker.markers.write_markers(
             marker.producer_id,
             marker.producer_epoch,
             marker.coordinator_epoch,
             marker.transaction_result,
-            dict.fromkeys(
-                TopicPartition(topic.name, index)
-                for topic in marker.topics
-                for index in topic.partition_indexes
-            ),
+            partitions,
             partial(answers.add, marker.producer_id),
             transaction_version=marker.transaction_version,
         )
