@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.model import TopicPartition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+ISOLATION_HELP: Final = "With read_committed, records of open and aborted transactions are left out."
 
 
 @click.command(
@@ -48,7 +49,7 @@ Examples:
     "-g",
     "--group",
     metavar="GROUP",
-    help="As a member of this group: begins where the group is, and commits.",
+    help="As a member of this group: begins where it is (--from is for a group without offsets), and commits.",
     shell_complete=complete_groups,
 )
 @click.option(
@@ -64,7 +65,13 @@ Examples:
     "-k", "--key-separator", default="\t", metavar="TEXT", help="Between key and value; else a tab."
 )
 @click.option("--null", default="null", show_default=True, metavar="TEXT", help="Shown for null.")
-@click.option("--isolation", type=click.Choice(ISOLATIONS), default=ISOLATIONS[0], show_default=True)
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    default=ISOLATIONS[0],
+    show_default=True,
+    help=ISOLATION_HELP,
+)
 @click.option(
     "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a consumer."
 )

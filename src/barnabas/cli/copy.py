@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.arguments import parse_pairs
-from barnabas.cli.consume import ISOLATIONS, open_consumer
+from barnabas.cli.consume import ISOLATION_HELP, ISOLATIONS, open_consumer
 from barnabas.cli.formats import Outgoing
 from barnabas.cli.output import NOT_FOUND, count_text, fail, nearest, note, show_json
 from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
@@ -39,7 +39,9 @@ Examples:
     "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--create", is_flag=True, help="Create the destination if it does not exist, like the source.")
+@click.option(
+    "--create", is_flag=True, help="Create the destination if it does not exist, with as many partitions."
+)
 @click.option(
     "--keep-partitions", is_flag=True, help="Partition by partition. Else keys decide, as if sent anew."
 )
@@ -47,9 +49,19 @@ Examples:
 @click.option("--keep-headers", is_flag=True, help="The records' headers. Else they are left out.")
 @click.option("--exact", is_flag=True, help="All three of these.")
 @click.option(
-    "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of batches."
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
 )
-@click.option("--isolation", type=click.Choice(ISOLATIONS), default=ISOLATIONS[1], show_default=True)
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    default=ISOLATIONS[1],
+    show_default=True,
+    help=ISOLATION_HELP,
+)
 @click.option(
     "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a producer."
 )

@@ -59,18 +59,40 @@ def settings_option(kind: str) -> Callable[[Callable[..., Any]], Callable[..., A
 @perf.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "-n", "--records", type=click.IntRange(min=1), default=1_000_000, show_default=True, metavar="N"
+    "-n",
+    "--records",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="How many.",
 )
-@click.option("-s", "--size", type=click.IntRange(min=0), default=100, show_default=True, metavar="BYTES")
+@click.option(
+    "-s",
+    "--size",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    metavar="BYTES",
+    help="Of a value.",
+)
 @click.option(
     "--rate", type=click.FloatRange(min=0.001), metavar="N", help="Records a second; else all it can."
 )
 @click.option("--each", is_flag=True, help="One send() a record, with its latency; else send_many().")
 @click.option(
-    "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Who confirms."
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has to confirm: all replicas in sync, the leader, nobody.",
 )
 @click.option(
-    "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of batches."
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
 )
 @settings_option("producer")
 @cluster_command
@@ -177,18 +199,38 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
 
 @perf.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("-n", "--records", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N")
-@click.option("-s", "--size", type=click.IntRange(min=8), default=100, show_default=True, metavar="BYTES")
+@click.option(
+    "-n",
+    "--records",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="How many.",
+)
+@click.option(
+    "-s",
+    "--size",
+    type=click.IntRange(min=8),
+    default=100,
+    show_default=True,
+    metavar="BYTES",
+    help="Of a value.",
+)
 @click.option(
     "--rate",
     type=click.FloatRange(min=0.001),
     default=1_000.0,
     show_default="1000",
     metavar="N",
-    help="A second.",
+    help="How many a second.",
 )
 @click.option(
-    "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Who confirms."
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has to confirm: all replicas in sync, the leader, nobody.",
 )
 @settings_option("producer")
 @cluster_command

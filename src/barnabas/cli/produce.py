@@ -37,8 +37,7 @@ Examples:
   echo hello | barnabas produce greetings
   barnabas produce users --key-separator : < users.txt
   barnabas produce events --format json events.jsonl --compression zstd
-  barnabas produce images --format file *.png --header kind=image
-  barnabas consume a --json | barnabas produce b --format json"""
+  barnabas produce images --format file *.png --header kind=image"""
 )
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument(
@@ -64,10 +63,18 @@ Examples:
 )
 @click.option("--null", metavar="TEXT", help="A key or value that is this text is null.")
 @click.option(
-    "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Who confirms."
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has to confirm: all replicas in sync, the leader, nobody.",
 )
 @click.option(
-    "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of batches."
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
 )
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
 @click.option(

@@ -87,9 +87,8 @@ def cluster_command(command: F) -> F:
         "timeout_s",
         type=float,
         default=30.0,
-        show_default="30",
         metavar="SECONDS",
-        help="How long a request to the cluster may take, retries included.",
+        help="How long a request to the cluster may take, retries included; else 30.",
     )
     @click.option(
         "--client-config",
@@ -97,7 +96,7 @@ def cluster_command(command: F) -> F:
         type=click.Path(exists=True, dir_okay=False),
         help="A file of settings for clients, as Kafka's tools take it.",
     )
-    @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+    @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
     @functools.wraps(command)
     def run(
         *arguments: Any,
