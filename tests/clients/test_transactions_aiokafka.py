@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -135,7 +136,9 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: BrokerProces
     await create(broker, topic)
     async with producing(broker, topic, transaction_timeout_ms=1_000) as late:
         await late.begin_transaction()
-        await write(late, topic, b"late")
+        with contextlib.suppress(KafkaError):
+            # On a very busy machine the time is over before this has been written.
+            await write(late, topic, b"late")
         async with producing(broker, None) as plain:
             await write(plain, topic, b"plain")
         deadline_s = time.monotonic() + WAIT_S
