@@ -174,6 +174,41 @@ def test_raw_batches_and_records_take_turns(server: Server) -> None:
         assert got == numbered(40)
 
 
+def test_arrow_record_batches(server: Server) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is needed for record batches: install barnabas[arrow]")
+    topic = server.topic(2)
+    with barnabas.Producer(bootstrap_servers=server.address) as producer:
+        for number in range(50):
+            headers = [("h", b"%d" % number)] if number % 10 == 0 else None
+            producer.send(
+                topic,
+                b"%d" % number,
+                key=b"k",
+                partition=number % 2,
+                timestamp_ms=1_000 + number,
+                headers=headers,
+            )
+        producer.flush(WAIT_S)
+    rows: list[dict[str, Any]] = []
+    with server.consumer() as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        rows += [{"value": value} for value in values(consumer.poll(WAIT_S * 1000, max_records=3))]
+        deadline_s = time.monotonic() + WAIT_S
+        while len(rows) < 50 and time.monotonic() < deadline_s:
+            made = consumer.poll_arrow(100)
+            made.validate(full=True)
+            rows += made.to_pylist()
+        assert consumer.poll_arrow(0).num_rows == 0
+        assert consumer.position((topic, 0)) == consumer.position((topic, 1)) == 25
+    assert sorted((row["value"] for row in rows), key=int) == numbered(50)
+    for row in rows[3:]:
+        number = int(row["value"])
+        assert (row["topic"], row["partition"], row["offset"]) == (topic, number % 2, number // 2)
+        assert row["timestamp"].timestamp() == 1 + number / 1_000
+        expected = [{"key": "h", "value": b"%d" % number}] if number % 10 == 0 else []
+        assert (row["key"], row["headers"]) == (b"k", expected)
+
+
 def test_iterating_goes_on_where_it_stopped(server: Server) -> None:
     topic = server.topic()
     server.produce(topic, numbered(30))

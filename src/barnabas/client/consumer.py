@@ -202,7 +202,7 @@ class Consumer(ConsumerFront):
     def unsubscribe(self) -> None:
         """Gives up what is assigned and leaves the group."""
         self._check_open()
-        self._give_up()
+        self._give_up(self._settings.default_api_timeout_ms)
         self._call(self._core.leave())
         self._subscription.unsubscribe()
         self._has_joined = False
@@ -214,7 +214,7 @@ class Consumer(ConsumerFront):
             return
         try:
             if not self._core.handover.is_polling:
-                self._give_up()
+                self._give_up(timeout_ms)
             self._is_closed = True
             self._thread.call(self._close(), timeout_ms)
             self._run_callbacks()
@@ -264,28 +264,28 @@ class Consumer(ConsumerFront):
             rebalance = handover.rebalances.popleft()
             try:
                 if rebalance.change is Change.REVOKED:
-                    self._commit_before(rebalance.partitions)
+                    self._commit_before(rebalance.partitions, self._settings.default_api_timeout_ms)
                 listener = self._prepare(rebalance)
                 if listener is not None:
                     listener(list(rebalance.partitions))
             finally:
                 self._finish(rebalance)
 
-    def _commit_before(self, partitions: Iterable[TopicPartition]) -> None:
+    def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
         """What goes to another member is committed first, if commits are automatic; else that is the caller's."""
         positions = self._positions_of(partitions)
         if self._settings.enable_auto_commit and positions:
             try:
-                self._call(self._core.commit(positions, self._settings.default_api_timeout_ms))
+                self._call(self._core.commit(positions, timeout_ms))
                 self._tell_interceptors(positions)
             except KafkaError as error:
                 log.warning("offsets were not committed before their partitions went: %s", error)
 
-    def _give_up(self) -> None:
+    def _give_up(self, timeout_ms: float) -> None:
         partitions = sorted(self._subscription.partitions)
         if not partitions:
             return
-        self._commit_before(partitions)
+        self._commit_before(partitions, timeout_ms)
         if self._listener is not None and self._subscription.is_subscribed:
             self._listener.on_partitions_revoked(partitions)
         self._subscription.remove(partitions)

@@ -181,7 +181,7 @@ class AsyncConsumer(ConsumerFront):
     async def unsubscribe(self) -> None:
         """Gives up what is assigned and leaves the group."""
         self._check_open()
-        await self._give_up()
+        await self._give_up(self._settings.default_api_timeout_ms)
         await self._core.leave()
         self._subscription.unsubscribe()
         self._has_joined = False
@@ -194,7 +194,7 @@ class AsyncConsumer(ConsumerFront):
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if not self._core.handover.is_polling:
-                    await self._give_up()
+                    await self._give_up(timeout_ms)
                 self._is_closed = True
                 await asyncio.gather(*self._commits, return_exceptions=True)
                 await self._core.leave(is_closing=True)
@@ -220,7 +220,9 @@ class AsyncConsumer(ConsumerFront):
         self._begin_poll()
         try:
             deadline_s = self._loop.time() + max(timeout_ms, 0.0) / 1000
-            has_yielded = False
+            # Who polls in a loop lets others have their turn, the fetcher among them. Not behind `take`: a poll that is
+            # cancelled there would lose what it has taken.
+            await asyncio.sleep(0)
             while True:
                 self._signal.clear()
                 if handover.rebalances:
@@ -229,11 +231,7 @@ class AsyncConsumer(ConsumerFront):
                     self._raise_failure()
                 taken = take()
                 if taken:
-                    if not has_yielded:
-                        # Who polls in a loop lets others have their turn, the fetcher among them.
-                        await asyncio.sleep(0)
                     return taken
-                has_yielded = True
                 left_s = deadline_s - self._loop.time()
                 if left_s <= 0:
                     return None
@@ -251,7 +249,7 @@ class AsyncConsumer(ConsumerFront):
             rebalance = handover.rebalances.popleft()
             try:
                 if rebalance.change is Change.REVOKED:
-                    await self._commit_before(rebalance.partitions)
+                    await self._commit_before(rebalance.partitions, self._settings.default_api_timeout_ms)
                 listener = self._prepare(rebalance)
                 if listener is not None:
                     called = listener(list(rebalance.partitions))
@@ -260,21 +258,21 @@ class AsyncConsumer(ConsumerFront):
             finally:
                 self._finish(rebalance)
 
-    async def _commit_before(self, partitions: Iterable[TopicPartition]) -> None:
+    async def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
         """What goes to another member is committed first, if commits are automatic; else that is the caller's."""
         positions = self._positions_of(partitions)
         if self._settings.enable_auto_commit and positions:
             try:
-                await self._core.commit(positions, self._settings.default_api_timeout_ms)
+                await self._core.commit(positions, timeout_ms)
                 self._tell_interceptors(positions)
             except KafkaError as error:
                 log.warning("offsets were not committed before their partitions went: %s", error)
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, timeout_ms: float) -> None:
         partitions = sorted(self._subscription.partitions)
         if not partitions:
             return
-        await self._commit_before(partitions)
+        await self._commit_before(partitions, timeout_ms)
         if self._listener is not None and self._subscription.is_subscribed:
             called = self._listener.on_partitions_revoked(partitions)
             if inspect.isawaitable(called):

@@ -242,9 +242,10 @@ class ConsumerFront(ABC):
             self._has_joined = True
             handover.end_poll()
             self._post(self._core.join)
-        handover.begin_poll()
+        # What the caller's own functions raise must leave no poll under way.
         if self._callbacks:
             self._run_callbacks()
+        handover.begin_poll()
         if self._settings.enable_auto_commit and time.monotonic() >= self._commit_due_s:
             self._auto_commit_soon()
 

@@ -150,14 +150,15 @@ class Fetcher:
             return
         now_s = self._loop.time()
         settings = self._settings
-        partition_max_bytes = settings.max_partition_fetch_bytes
+        # A broker gives at least one batch, however small the size is that it is asked for.
+        partition_max_bytes = max(settings.max_partition_fetch_bytes, 1)
         states = list(self._subscription.partitions.values())
         waiting_bytes = 0
         for state in states:
             # What was fetched of a paused partition waits for its own reasons.
             if not state.is_paused:
                 waiting_bytes += state.waiting_bytes
-        is_full = waiting_bytes >= settings.fetch_max_bytes
+        is_full = waiting_bytes >= max(settings.fetch_max_bytes, 1)
         by_node: dict[int, list[PartitionState]] = {}
         starving: set[int] = set()
         for state in states:
