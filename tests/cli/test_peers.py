@@ -1,0 +1,110 @@
+"""The commands against Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Barnabas
+from tests.client.consumer_servers import Server, running
+from tests.peers.kafka_peer import V3, V4
+
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module", params=[V4, V3])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(request.param, tmp_path_factory.mktemp("cli")) as started:
+        yield started
+
+
+@pytest.fixture
+def ok(barnabas: Barnabas, server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a command prints when it succeeds, at the latest when Kafka has come to know all that it has confirmed."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", server.address)
+
+    def call(*arguments: str, stdin: bytes = b"", until: Callable[[str], bool] = lambda _: True) -> str:
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            result = barnabas(*arguments, stdin=stdin)
+            if result.exit_code == 0 and until(result.stdout):
+                return result.stdout
+            assert time.monotonic() < deadline_s, result
+            time.sleep(0.05)
+
+    return call
+
+
+@pytest.fixture
+def rows(ok: Callable[..., str]) -> Callable[..., Any]:
+    def call(*arguments: str, until: Callable[[Any], bool] = lambda _: True) -> Any:
+        return json.loads(ok(*arguments, "--json", until=lambda text: until(json.loads(text))))
+
+    return call
+
+
+def test_topics_and_records(ok: Callable[..., str], rows: Callable[..., Any]) -> None:
+    assert "created with 3 partitions" in ok(
+        "topics", "create", "orders", "-p", "3", "-c", "retention.ms=100000000"
+    )
+    rows("topics", "list", until=lambda found: [row["topic"] for row in found] == ["orders"])
+    lines = b"".join(b"k%d:v%d\n" % (number, number) for number in range(30))
+    ok("produce", "orders", "-k", ":", "-H", "h=1", "--compression", "lz4", stdin=lines)
+    assert len(ok("consume", "orders", "--format", "key-value").splitlines()) == 30
+    assert len(ok("consume", "orders:0", "--from", "-2").splitlines()) == 2
+    ok("copy", "orders", "copied", "--create", "--exact")
+    original = [json.loads(line) for line in ok("consume", "orders", "--json").splitlines()]
+    copied = [json.loads(line) for line in ok("consume", "copied", "--json").splitlines()]
+    for row in original + copied:
+        del row["topic"]
+    assert sorted(original, key=str) == sorted(copied, key=str)
+    (described,) = rows("topics", "describe", "orders")
+    assert sum(row["end_offset"] for row in described["partitions"]) == 30
+    assert described["configs"] == {"retention.ms": "100000000"}
+    ok("topics", "alter", "orders", "-p", "4", "-c", "cleanup.policy=compact")
+    rows("topics", "describe", "orders", until=lambda found: len(found[0]["partitions"]) == 4)
+    ok("topics", "delete", "copied", "--yes")
+
+
+def test_groups(ok: Callable[..., str], rows: Callable[..., Any]) -> None:
+    ok("produce", "read", "--create", stdin=b"1\n2\n3\n")
+    assert ok("consume", "read", "--group", "readers", "-n", "2") == "1\n2\n"
+    assert ok("consume", "read", "--group", "readers") == "3\n"
+    (group,) = rows("groups", "describe", "readers", until=lambda found: found[0]["state"] == "Empty")
+    assert [row["lag"] for row in group["offsets"]] == [0]
+    (reset,) = rows("groups", "reset-offsets", "readers", "--all-topics", "--shift-by", "-1", "--execute")
+    assert (reset["committed_offset"], reset["new_offset"]) == (3, 2)
+    assert ok("consume", "read", "--group", "readers") == "3\n"
+    assert "readers" in ok("groups", "list")
+    assert ok("groups", "delete", "readers", "--yes") == "readers: deleted\n"
+
+
+def test_the_rest(ok: Callable[..., str], rows: Callable[..., Any], server: Server) -> None:
+    ok("topics", "create", "rest", "-p", "2")
+    rows("topics", "describe", "rest")
+    ok("configs", "alter", "topic", "rest", "retention.ms=5000")
+    rows(
+        "configs",
+        "describe",
+        "topic",
+        "rest",
+        until=lambda found: [row["value"] for row in found] == ["5000"],
+    )
+    ok("quotas", "set", "--client-id", "loader", "producer_byte_rate=1e9")
+    rows("quotas", "list", until=lambda found: [row["client_id"] for row in found] == ["loader"])
+    assert [row["leader"] for row in rows("leaders", "list", "rest")] == [1, 1]
+    assert rows("leaders", "elect", "--topic", "rest:1") == [{"partition": "rest-1", "changed": False}]
+    (directory,) = rows("log-dirs", "describe")
+    assert directory["path"] == str(server.process.directory)
+    assert rows("cluster", "describe")["controller_id"] == 1
+    assert rows("transactions", "list") == []
+    assert rows("perf", "produce", "rest", "-n", "1000")["records"] == 1000
+    assert rows("perf", "consume", "rest")["records"] == 1000
+    assert len(rows("transactions", "producers", "rest")) >= 1
+    assert rows("perf", "latency", "rest", "-n", "10", "--rate", "100")["records"] == 10
