@@ -1,10 +1,12 @@
-"""What is in a topic, read without the client that is tested."""
+"""What is in a topic, read without the producer that is tested."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
+from barnabas.client.producer import Producer
+from barnabas.errors import RequestTimedOut
 from barnabas.records.header import BatchHeader
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
@@ -14,6 +16,17 @@ from tests.clients.broker_process import BrokerProcess
 
 WAIT_S: Final = 60
 POLL_S: Final = 0.01
+
+
+def known(producer: Producer, topic: str) -> str:
+    """Waits until a producer knows a topic, though each of its own waits may be short."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            producer.partitions_for(topic)
+            return topic
+        except RequestTimedOut:
+            assert time.monotonic() < deadline_s
 
 
 def read_batches(

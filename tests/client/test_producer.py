@@ -32,7 +32,7 @@ from barnabas.protocol.messages.create_partitions_request import (
 )
 from barnabas.records.layout import CompressionType
 from tests.broker.requests import create_topic
-from tests.client.reading import read_batches, read_partition, read_values
+from tests.client.reading import known, read_batches, read_partition, read_values
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
@@ -282,15 +282,8 @@ def test_memory_is_bounded_and_waits_for_room(broker: BrokerProcess, topic: str)
 
 
 def test_a_broker_that_is_gone_fills_memory_and_raises(broker: BrokerProcess, topic: str) -> None:
-    with Producer(
-        bootstrap_servers=broker.address,
-        buffer_memory=100_000,
-        max_block_ms=50,
-        request_timeout_ms=200,
-        delivery_timeout_ms=400,
-        linger_ms=0,
-    ) as producer:
-        producer.send(made(broker, topic), b"first").result(WAIT_S)
+    with Producer(bootstrap_servers=broker.address, buffer_memory=100_000, max_block_ms=50) as producer:
+        known(producer, made(broker, topic))
         broker.kill()
         try:
             futures: list[SendFuture] = []
@@ -299,15 +292,29 @@ def test_a_broker_that_is_gone_fills_memory_and_raises(broker: BrokerProcess, to
             assert 0 < len(futures) <= 100
             with pytest.raises(BufferExhausted, match="0 of 200 were taken"):
                 producer.send_many(topic, [bytes(1_000)] * 200)
-            with pytest.raises(DeliveryTimedOut, match=r"delivery\.timeout\.ms"):
-                futures[0].result(WAIT_S)
-            producer.flush(WAIT_S)
-            assert all(future.done() for future in futures)
+        finally:
+            broker.start()
+        assert [future.result(WAIT_S).offset for future in futures] == list(range(len(futures)))
+
+
+def test_what_is_not_delivered_in_time_is_given_up(broker: BrokerProcess, topic: str) -> None:
+    with Producer(
+        bootstrap_servers=broker.address, request_timeout_ms=200, delivery_timeout_ms=400, linger_ms=0
+    ) as producer:
+        known(producer, made(broker, topic))
+        broker.kill()
+        try:
+            futures = [producer.send(topic, b"%d" % number) for number in range(10)]
+            for future in futures:
+                with pytest.raises(DeliveryTimedOut, match=r"delivery\.timeout\.ms"):
+                    future.result(WAIT_S)
         finally:
             broker.start()
         # What was given up does not stand in the way of what follows.
-        offset = producer.send(topic, b"last").result(WAIT_S).offset
-    assert read_values(broker, topic)[0][offset] == b"last"
+        deadline_s = time.monotonic() + WAIT_S
+        while producer.send(topic, b"last").exception(WAIT_S) is not None:
+            assert time.monotonic() < deadline_s
+    assert read_values(broker, topic)[0][-1] == b"last"
 
 
 def test_what_a_user_does_wrong_raises_where_he_does_it(
@@ -322,6 +329,10 @@ def test_what_a_user_does_wrong_raises_where_he_does_it(
         producer.send(topic, b"v", headers=["name"])  # type: ignore[list-item]
     with pytest.raises(SerializationError, match="UTF-8"):
         producer.send(topic, "\ud800")
+    with pytest.raises(SerializationError, match="since 1970"):
+        producer.send(topic, b"v", timestamp_ms=-1)
+    with pytest.raises(SerializationError, match="since 1970"):
+        producer.send_many(topic, [{"value": b"v", "timestamp_ms": -1}])
     with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):
         producer.send(topic, bytes(2 << 20))
     with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0, and not 4"):

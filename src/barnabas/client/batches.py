@@ -88,6 +88,7 @@ class ProducerBatch:
         "record_count",
         "record_errors",
         "retry_at_s",
+        "sent_topic_id",
         "size_bytes",
         "writer",
     )
@@ -102,6 +103,7 @@ class ProducerBatch:
     is_on_the_wire: bool
     writer: BytesWriter | None
     encoded: bytes | None
+    sent_topic_id: bytes
     attempts: i64
     retry_at_s: float
     producer_id: i64
@@ -129,6 +131,8 @@ class ProducerBatch:
         self.is_on_the_wire = False
         self.writer = BytesWriter()
         self.encoded = None
+        # Empty if the request named the topic.
+        self.sent_topic_id = b""
         self.attempts = 0
         self.retry_at_s = 0.0
         self.producer_id = NO_PRODUCER_ID

@@ -13,7 +13,7 @@ from barnabas.client.accumulator import Accumulator, TopicQueue, now_ms
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
 from barnabas.client.brokers import Brokers
 from barnabas.client.cluster import NO_LEADER, Cluster, TopicInfo
-from barnabas.client.failures import ClientClosed, RecordTooLarge, TransactionMisuse
+from barnabas.client.failures import ClientClosed, RecordTooLarge, SerializationError, TransactionMisuse
 from barnabas.client.futures import OnDelivery, SendFuture
 from barnabas.client.partitioners import Partitioner, partitioner_for
 from barnabas.client.records import HeadersLike, OutgoingRecord
@@ -207,6 +207,8 @@ class ProducerCore:
         if bound > self.max_record_bytes:
             self.refuse_size(topic, bound)
         timestamp: i64 = now_ms() if timestamp_ms is None else timestamp_ms
+        if timestamp < 0:
+            refuse_timestamp(timestamp)
         accumulator = self.accumulator
         pool = accumulator.pool
         accumulator.lock.acquire()
@@ -388,6 +390,10 @@ class _Waking:
     def __call__(self) -> None:
         if not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def refuse_timestamp(timestamp_ms: i64) -> None:
+    raise SerializationError(f"a timestamp is in milliseconds since 1970, and not {timestamp_ms}")
 
 
 def _interceptors(setting: Any) -> list[Any]:

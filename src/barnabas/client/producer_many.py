@@ -11,7 +11,7 @@ from barnabas.client.accumulator import TopicQueue, now_ms
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
 from barnabas.client.failures import SerializationError
 from barnabas.client.futures import SendManyFuture
-from barnabas.client.producer_core import ProducerCore
+from barnabas.client.producer_core import ProducerCore, refuse_timestamp
 from barnabas.client.records import HeadersLike
 from barnabas.client.serializers import to_headers
 from barnabas.records.record import NO_HEADERS, Headers
@@ -54,6 +54,8 @@ class ManyAppender:
             self._chosen = core.queue_for(topic, partition, None, None)
             assert self._chosen is not None, "the partition was checked"
         self._timestamp_ms: i64 = now_ms() if timestamp_ms is None else timestamp_ms
+        if self._timestamp_ms < 0:
+            refuse_timestamp(self._timestamp_ms)
         self._records = records
         self._position: i64 = 0
 
@@ -165,6 +167,9 @@ def many_records(
         )
         if bound > core.max_record_bytes:
             core.refuse_size(topic, bound)
+        given = None if made.timestamps is None else made.timestamps[position]
+        if given is not None and given < 0:
+            refuse_timestamp(given)
         partition = None if made.partitions is None else made.partitions[position]
         if partition is not None and not 0 <= partition < len(topic.partitions):
             raise core.no_such_partition(topic, partition)

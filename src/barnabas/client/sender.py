@@ -301,6 +301,7 @@ class Sender:
                 else:
                     topic = TopicProduceData(name=name)
                 by_topic[name] = topic
+            batch.sent_topic_id = topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else b""
             records = batch.build(
                 self._compression,
                 self._compression_level,
@@ -333,21 +334,18 @@ class Sender:
             self._throttled_until_s[node_id] = self._loop.time() + answer.throttle_time_ms / 1000
         for endpoint in answer.node_endpoints:
             self._brokers.learn(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
-        left = {batch.queue.tp: batch for batch in batches}
+        left: dict[tuple[str | bytes, int], ProducerBatch] = {}
+        for batch in batches:
+            # A topic may be made anew while a request is under way: the answer names the one that was meant.
+            key = batch.sent_topic_id or batch.queue.tp.topic
+            left[key, batch.queue.tp.partition] = batch
         for topic in answer.responses:
-            name = topic.name or self._cluster.topic_name(topic.topic_id)
+            named: str | bytes = topic.name or topic.topic_id
             for response in topic.partition_responses:
-                found = next(
-                    (
-                        tp
-                        for tp in left
-                        if tp.partition == response.index and (tp.topic == name or name is None)
-                    ),
-                    None,
-                )
-                if found is None:
+                answered = left.pop((named, response.index), None)
+                if answered is None:
                     continue
-                batch = left.pop(found)
+                batch = answered
                 if response.error_code == NONE:
                     self._delivery.acknowledged(batch, response.base_offset, response.log_append_time_ms)
                 else:

@@ -66,13 +66,13 @@ class Requester:
         "_client_id",
         "_correlation_id",
         "_frames",
-        "_in_turn",
         "_is_reading",
         "_is_writing",
         "_loop",
         "_on_close",
         "_outbox",
         "_reader",
+        "_sending",
         "_timer",
         "_timer_s",
         "_waiting",
@@ -104,10 +104,11 @@ class Requester:
         self._frames: deque[bytes] = deque()
         self._outbox = Outbox(always_cached)
         self._waiting: deque[_Waiting] = deque()
+        # Whoever sent a request that expects no answer, until it is out.
+        self._sending: list[OnDone] = []
         self._correlation_id = 0
         self._timer: TimerHandle | None = None
         self._timer_s: float = 0.0
-        self._in_turn = False
         self._is_reading = False
         self._is_writing = False
 
@@ -136,7 +137,7 @@ class Requester:
     ) -> None:
         """Sends a request. `on_done` is called once, later: with the answer, or with None and the reason.
 
-        A request that expects no answer is done as soon as it is on its way. EncodeError comes through.
+        A request that expects no answer is done when the system has taken all of it. EncodeError comes through.
         """
         if self.closed_by is not None:
             self._loop.call_soon(on_done, None, self.closed_by)
@@ -170,7 +171,7 @@ class Requester:
             self._waiting.append(_Waiting(api, version, correlation_id, now_s, deadline_s, on_done))
             self._watch_deadline(deadline_s)
         else:
-            self._loop.call_soon(on_done, None, None)
+            self._sending.append(on_done)
         if not self._is_writing:
             self._flush()
 
@@ -195,6 +196,7 @@ class Requester:
         self._waiting.clear()
         for each in waiting:
             self._loop.call_soon(each.on_done, None, error)
+        self._end_sending(error)
         self._on_close(self)
 
     def _on_readable(self) -> None:
@@ -246,12 +248,20 @@ class Requester:
         except OSError as error:
             self.close(NetworkException(f"the connection to {self.peer} was lost: {error}"))
             return
+        if is_all_sent and self._sending:
+            self._end_sending(None)
         if is_all_sent == self._is_writing:
             self._is_writing = not is_all_sent
             if is_all_sent:
                 self._loop.remove_writer(self._channel.fileno())
             else:
                 self._loop.add_writer(self._channel.fileno(), self._flush)
+
+    def _end_sending(self, error: KafkaError | None) -> None:
+        sending = self._sending
+        self._sending = []
+        for on_done in sending:
+            self._loop.call_soon(on_done, None, error)
 
     def _watch_deadline(self, deadline_s: float) -> None:
         if self._timer is not None:
