@@ -41,6 +41,7 @@ from barnabas.records.layout import (
     BATCH_HEADER_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
+    PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
 )
 
@@ -48,8 +49,7 @@ FIRST_PRODUCE_WITH_IDS: Final = 13
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 _FIRST_PRODUCE_THAT_ADDS: Final = 12
 
-# Part of the header of a batch.
-BATCH_PRODUCER_POSITION: Final = 43
+# Part of the header of a batch, from the producer id on.
 BATCH_PRODUCER: Final = Struct(
     ">"
     "q"  # producer id
@@ -215,7 +215,7 @@ def _transactional_batches(
             assert not isinstance(records, FileSlice)
             is_transactional = records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
             if records[MAGIC_POSITION] == MAGIC_V2 and is_transactional:
-                batch = _TransactionalBatch(*BATCH_PRODUCER.unpack_from(records, BATCH_PRODUCER_POSITION))
+                batch = _TransactionalBatch(*BATCH_PRODUCER.unpack_from(records, PRODUCER_ID_POSITION))
                 if batch.producer_id >= 0:
                     found[TopicPartition(name, data.index)] = batch
     return found
