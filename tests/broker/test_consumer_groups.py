@@ -109,14 +109,14 @@ def describe_consumer(client: RawClient, group_id: str, *, version: int = 1, ope
 def test_the_life_of_a_member(client: RawClient, version: int) -> None:
     group_id = f"life-{version}"
     joined = beat(client, group_id, "" if version == 0 else "a", version=version)
-    assert (joined.error_code, joined.error_message, joined.member_epoch) == (NONE, None, 1)
+    assert (joined.error_code, joined.error_message, joined.member_epoch) == (NONE, None, 2)
     assert joined.heartbeat_interval_ms == 50
     [topic] = joined.assignment.topic_partitions
     assert topic.partitions == [0, 1, 2, 3]
     member_id = joined.member_id
-    assert beat(client, group_id, member_id, 1, version=version).assignment is None
+    assert beat(client, group_id, member_id, 2, version=version).assignment is None
     group = describe_consumer(client, group_id, version=version, operations=True)
-    assert (group.error_code, group.group_state, group.group_epoch) == (NONE, "Stable", 1)
+    assert (group.error_code, group.group_state, group.group_epoch) == (NONE, "Stable", 2)
     assert group.authorized_operations == 0b1101_0100_1000
     [member] = group.members
     assert (member.client_id, member.client_host) == ("test", "/127.0.0.1")
@@ -150,7 +150,7 @@ def test_the_life_of_a_member(client: RawClient, version: int) -> None:
         (1, {}, UnknownMemberId.code),
         (-1, {}, UnknownMemberId.code),
         (1, {"group_id": "no such group"}, GroupIdNotFound.code),
-        (2, {"member_id": "known"}, FencedMemberEpoch.code),
+        (3, {"member_id": "known"}, FencedMemberEpoch.code),
     ],
 )
 def test_bad_heartbeats(
@@ -201,10 +201,10 @@ def test_members_follow_topics(client: RawClient) -> None:
 def test_offsets_with_the_epoch_of_a_member(client: RawClient, version: int) -> None:
     group_id = f"offsets-{version}"
     beat(client, group_id, "a")
-    code = commit(client, group_id, "a", 1, version)
+    code = commit(client, group_id, "a", 2, version)
     assert code == (NONE if version >= 9 else UnsupportedVersion.code)
-    assert commit(client, group_id, "a", 2) == StaleMemberEpoch.code
-    assert commit(client, group_id, "x", 1) == UnknownMemberId.code
+    assert commit(client, group_id, "a", 3) == StaleMemberEpoch.code
+    assert commit(client, group_id, "x", 2) == UnknownMemberId.code
     assert commit(client, group_id) == UnknownMemberId.code
 
     def fetched(member_id: str | None, epoch: int) -> int:
@@ -219,7 +219,7 @@ def test_offsets_with_the_epoch_of_a_member(client: RawClient, version: int) -> 
         return group.error_code
 
     assert fetched(None, -1) == NONE
-    assert fetched("a", 1) == NONE
+    assert fetched("a", 2) == NONE
     assert fetched("a", 7) == StaleMemberEpoch.code
     assert fetched("x", 1) == UnknownMemberId.code
 
@@ -238,7 +238,7 @@ def test_features(client: RawClient) -> None:
 def test_figures_of_groups(broker: RunningBroker, client: RawClient) -> None:
     before = figures(broker)
     beat(client, "counted", "a")
-    assert commit(client, "counted", "a", 1) == NONE
+    assert commit(client, "counted", "a", 2) == NONE
     after = figures(broker)
     coordinator = "kafka_server_group_coordinator_metrics_"
 
@@ -305,7 +305,7 @@ def test_groups_are_there_after_a_restart(tmp_path: Path) -> None:
         with running.client() as client:
             wait_for_coordinator(client, "stays")
             assert describe_consumer(client, "stays") == before
-            assert beat(client, "stays", "b", 2).error_code == NONE
+            assert beat(client, "stays", "b", 3).error_code == NONE
 
 
 def test_a_record_that_makes_no_sense_does_not_keep_the_groups_away(

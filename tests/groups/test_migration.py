@@ -251,13 +251,13 @@ def test_a_classic_member_comes_and_goes() -> None:
     required = shell.joined(caller)
     assert required.error_code == MemberIdRequired.code
     generation_id, nothing = rejoin(shell, required.member_id)
-    assert (generation_id, nothing) == (2, [])
-    kept = assigned(beat(shell, "a", 1))
-    beat(shell, "a", 1, owned=kept)
-    assert heartbeat(shell, required.member_id, 2) == RebalanceInProgress.code
+    assert (generation_id, nothing) == (3, [])
+    kept = assigned(beat(shell, "a", 2))
+    beat(shell, "a", 2, owned=kept)
+    assert heartbeat(shell, required.member_id, 3) == RebalanceInProgress.code
     assert len(rejoin(shell, required.member_id)[1]) == 2
     assert [each.error_code for each in leave(shell, (required.member_id, None)).members] == [NONE]
-    assert assigned(beat(shell, "a", 2)) == {TOPIC: ALL}
+    assert assigned(beat(shell, "a", 3)) == {TOPIC: ALL}
     assert leave(shell, (required.member_id, None), version=2).error_code == UnknownMemberId.code
 
 
@@ -270,15 +270,15 @@ def test_a_classic_member_that_does_not_come_back_is_removed() -> None:
         shell.join(first, protocols=owning(), session_timeout_ms=1_800_000, rebalance_timeout_ms=5_000)
         sync(shell, first, shell.coordinator.describe_consumer_group(GROUP).group_epoch)
     beat(shell, "b")
-    assert heartbeat(shell, first, 2) == RebalanceInProgress.code
+    assert heartbeat(shell, first, 3) == RebalanceInProgress.code
     shell.advance_ms(4_000)
-    assert heartbeat(shell, first, 2) == RebalanceInProgress.code
+    assert heartbeat(shell, first, 3) == RebalanceInProgress.code
     shell.advance_ms(1_000)
-    assert heartbeat(shell, first, 2) == UnknownMemberId.code
+    assert heartbeat(shell, first, 3) == UnknownMemberId.code
     # One that joins and never syncs goes as well.
     shell.join(first, protocols=owning(), session_timeout_ms=1_800_000, rebalance_timeout_ms=5_000)
     shell.advance_ms(5_000)
-    assert heartbeat(shell, first, 4) == UnknownMemberId.code
+    assert heartbeat(shell, first, 5) == UnknownMemberId.code
 
 
 def test_a_static_member_changes_its_protocol_and_back() -> None:
@@ -292,13 +292,13 @@ def test_a_static_member_changes_its_protocol_and_back() -> None:
     caller = sync(shell, joined.member_id, joined.generation_id, instance_id="i")
     assert synced(shell, caller).error_code == RebalanceInProgress.code
     again = shell.joined(shell.join(joined.member_id, instance_id="i", protocols=owning(*ALL)))
-    assert (again.leader, again.generation_id) == (joined.member_id, 2)
+    assert (again.leader, again.generation_id) == (joined.member_id, 3)
     assignment = {joined.member_id: build_assignment({"topic": ALL}, 1)}
-    assert owned(shell, sync(shell, joined.member_id, 2, assignment, instance_id="i")) == ALL
-    assert beat(shell, "a", 1, instance_id="i").error_code == GroupIdNotFound.code
+    assert owned(shell, sync(shell, joined.member_id, 3, assignment, instance_id="i")) == ALL
+    assert beat(shell, "a", 2, instance_id="i").error_code == GroupIdNotFound.code
     back = beat(shell, "b", instance_id="i")
     assert (back.error_code, assigned(back)) == (NONE, {TOPIC: ALL})
-    assert heartbeat(shell, joined.member_id, 2, instance_id="i") == FencedInstanceId.code
+    assert heartbeat(shell, joined.member_id, 3, instance_id="i") == FencedInstanceId.code
 
 
 def test_a_static_member_among_others_changes_its_protocol() -> None:

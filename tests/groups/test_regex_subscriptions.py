@@ -39,7 +39,7 @@ def test_topics_are_found_beside_the_request(shell: Shell) -> None:
 def test_names_and_an_expression_together(shell: Shell) -> None:
     beat(shell, "a", regex="ta", topics=("other",))
     resolve(shell)
-    assert assigned(beat(shell, "a", 1)) == {topic_id("other"): [0], topic_id("ta"): [0]}
+    assert assigned(beat(shell, "a", 2)) == {topic_id("other"): [0], topic_id("ta"): [0]}
 
 
 def test_an_expression_has_to_match_as_a_whole(shell: Shell) -> None:

@@ -188,7 +188,10 @@ class ClassicMembers:
             classic.protocol_name,
         ):
             raise InconsistentGroupProtocol(f"{request.protocol_type} {request.protocol_name}")
-        if group.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if (
+            group.assignment_epoch > member.member_epoch
+            and member.state is not MemberState.UNREVOKED_PARTITIONS
+        ):
             self._await_join(decision, group, member)
             raise RebalanceInProgress(f"{member.member_id} is to join {group.group_id} again")
         decision.cancel_timer(sync_timer_of(group.group_id, member.member_id))
@@ -210,7 +213,7 @@ class ClassicMembers:
         decision.set_timer(session_timer_of(group.group_id, member.member_id), classic.session_timeout_ms)
         is_free = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_unreleased(member)
         if (
-            member.member_epoch < group.group_epoch
+            member.member_epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or is_free
         ):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from barnabas.groups.consumer_group import NOTHING_ASSIGNED, ConsumerGroup, named_partitions
+from barnabas.groups.consumer_group import (
+    NOTHING_ASSIGNED,
+    ConsumerGroup,
+    ConsumerMember,
+    named_partitions,
+)
 from barnabas.groups.topics import TopicId, Topics
 from barnabas.protocol.messages.consumer_group_describe_response import (
     Assignment,
@@ -35,13 +40,21 @@ def describe_consumer_group(group: ConsumerGroup, default_assignor: str, image: 
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(member.subscribed_topic_names),
                 subscribed_topic_regex=member.subscribed_topic_regex,
-                assignment=_assignment(member.assigned, image),
+                assignment=_assignment(_held(member), image),
                 target_assignment=_assignment(group.target.get(member.member_id, NOTHING_ASSIGNED), image),
                 member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,
             )
             for member in group.members.values()
         ],
     )
+
+
+def _held(member: ConsumerMember) -> dict[TopicId, list[int]]:
+    """What it has still to give up is its own until then."""
+    held: dict[TopicId, list[int]] = {}
+    for topic_id, partition in member.owned_partitions():
+        held.setdefault(topic_id, []).append(partition)
+    return held
 
 
 def _assignment(partitions: Mapping[TopicId, Iterable[int]], image: Topics) -> Assignment:

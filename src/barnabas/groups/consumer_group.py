@@ -139,7 +139,8 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.group_epoch = 0
+        # Nobody is told the first epoch, as in Kafka: the first member joins in the second.
+        self.group_epoch = 1
         self.metadata_hash = NO_TOPICS_HASH
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0

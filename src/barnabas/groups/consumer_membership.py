@@ -135,7 +135,7 @@ class ConsumerMembership:
         has_other_names, regex_change = updates.subscribe(work, group, before, member)
         has_subscription_changed = has_other_names or regex_change is not RegexChange.NONE
         # An expression that is not resolved yet raises the epoch when it is.
-        must_bump = group.group_epoch == 0 or has_other_names or regex_change is RegexChange.RESOLVED
+        must_bump = has_other_names or regex_change is RegexChange.RESOLVED
         group_epoch = updates.refresh_metadata(work, group, before, member, must_bump=must_bump)
         target = updates.update_target(work, group, group_epoch, before, member)
         after = updates.reconcile(
