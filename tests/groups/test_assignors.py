@@ -71,7 +71,7 @@ def moved(before: GroupAssignment, after: GroupAssignment) -> int:
 
 
 @pytest.mark.parametrize("assign", [assign_range, assign_uniform])
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(first=subscriptions, second=subscriptions, before_counts=counts, after_counts=counts)
 def test_everything_has_one_owner(
     assign: Assignor,
@@ -87,7 +87,7 @@ def test_everything_has_one_owner(
     check_complete(after, assign(after))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     topic_ids=st.frozensets(st.sampled_from(TOPICS), min_size=1),
     counts=counts,
@@ -109,7 +109,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(
         assert moved(first, second) == gained
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(first=subscriptions, counts=counts)
 def test_uniform_is_as_even_as_subscriptions_allow(
     first: dict[str, frozenset[bytes]], counts: dict[bytes, int]

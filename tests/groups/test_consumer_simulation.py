@@ -8,6 +8,7 @@ lost. When things calm down, those who are left own everything, each partition o
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Final
 
@@ -57,6 +58,7 @@ CLIENTS_MAX: Final = 6
 STEPS: Final = 200
 ROUND_MS: Final = 1_000
 SETTLING_ROUNDS_MAX: Final = 600
+HISTORIES: Final = 4_000 if os.environ.get("BARNABAS_SOAK") == "1" else 80
 
 Partition = tuple[str, int]
 BACK_TO_START: Final = {UnknownMemberId.code, FencedMemberEpoch.code, IllegalGeneration.code}
@@ -506,12 +508,17 @@ def described(shell: Shell) -> list[DescribedGroup]:
     return sorted(groups, key=lambda group: group.group_id)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_histories(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.slow
-def test_many_histories() -> None:
-    for seed in range(1_000, 1_200):
-        run(seed)
+@pytest.mark.parametrize("first_seed", range(1_000, 1_000 + HISTORIES, 20))
+def test_many_histories(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 20):
+        try:
+            run(seed)
+        except Exception as error:
+            error.add_note(f"in the history of seed {seed}")
+            raise
