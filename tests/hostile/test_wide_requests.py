@@ -10,6 +10,12 @@ import pytest
 
 from barnabas.broker.dispatch import ELEMENTS_MIN
 from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from barnabas.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -17,12 +23,14 @@ from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.requests import encode_request
 from tests.broker.requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.canary import Canary
+from tests.hostile.mutations import TARGET
 from tests.hostile.test_connections import connect, is_closed, lines_about
-from tests.hostile.wide_requests import WideRequest, wide_requests
+from tests.hostile.wide_requests import TOPIC_RESOURCE, WideRequest, wide_requests
 
 MANY = 10_000
 
@@ -111,3 +119,23 @@ def test_a_broker_with_many_partitions_is_asked_for_all_of_them(tmp_path: Path) 
         )
         codes = [partition.error_code for partition in fetched.responses[0].partitions]
         assert (len(codes), codes.count(0)) == (MANY, len(indexes))
+
+
+def test_what_is_asked_for_many_times_is_told_once(broker: BrokerProcess) -> None:
+    """A few bytes of a request must not become a few megabytes of an answer, again and again."""
+    times = 2_000
+    with broker.client() as client:
+        resource = DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=TARGET, configuration_keys=None
+        )
+        described = client.ask("DescribeConfigs", 4, DescribeConfigsRequest(resources=[resource] * times))
+        assert [(each.resource_name, len(each.configs) > 20) for each in described.results] == [
+            (TARGET, True)
+        ]
+        groups = client.ask("DescribeGroups", 5, DescribeGroupsRequest(groups=["group"] * times))
+        assert [group.group_id for group in groups.groups] == ["group"]
+        topics = [TopicRequest(name=TARGET, partition_indexes=[0, 0])] * times
+        producers = client.ask("DescribeProducers", 0, DescribeProducersRequest(topics=topics))
+        assert [(each.name, len(each.partitions)) for each in producers.topics] == [(TARGET, 1)]
+        asked = [OffsetFetchRequestGroup(group_id="group", topics=None)] * times
+        assert len(client.ask("OffsetFetch", 8, OffsetFetchRequest(groups=asked)).groups) == 1

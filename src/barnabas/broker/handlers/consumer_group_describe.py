@@ -21,7 +21,7 @@ def handle(
     broker: Broker, exchange: Exchange, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     described = []
-    for group_id in request.group_ids:
+    for group_id in dict.fromkeys(request.group_ids):
         try:
             if not broker.groups.speaks(CONSUMER):
                 raise UnsupportedVersion("group.coordinator.rebalance.protocols does not have it")

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -32,10 +33,7 @@ from barnabas.config.describe import (
 from barnabas.config.log_config import TOPIC_SETTINGS
 from barnabas.coordination.topic_names import check_topic_name
 from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
-from barnabas.protocol.messages.describe_configs_request import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from barnabas.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -43,15 +41,35 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
+# A resource has dozens or hundreds of settings, and a tool asks for all topics at once: others have their turn between.
+RESOURCES_AT_ONCE: Final = 10
+
 _FIRST_VERSION_WITH_SOURCES: Final = 1
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def handle(
+    broker: Broker, exchange: Exchange, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     for each in request.resources:
         if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
             error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
-            return DescribeConfigsResponse(results=[_failure(each, error) for each in request.resources])
-    response = DescribeConfigsResponse(results=[_result(broker, request, each) for each in request.resources])
+            return DescribeConfigsResponse(
+                results=[
+                    _failure(resource.resource_type, resource.resource_name, error)
+                    for resource in request.resources
+                ]
+            )
+    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    wanted = dict.fromkeys(
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
+        for each in request.resources
+    )
+    response = DescribeConfigsResponse(results=[])
+    described = _Described(broker)
+    for number, (resource_type, name, keys) in enumerate(wanted, start=1):
+        response.results.append(_result(described, request, resource_type, name, frozenset(keys)))
+        if number % RESOURCES_AT_ONCE == 0:
+            await asyncio.sleep(0)
     if exchange.version < _FIRST_VERSION_WITH_SOURCES:
         for result in response.results:
             for config in result.configs:
@@ -59,29 +77,41 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeConfigsRequest) 
     return response
 
 
+class _Described:
+    """The settings of a resource; of the one that was asked for last they are kept."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._last: tuple[int, str] | None = None
+        self._entries: list[ConfigEntry] = []
+
+    def entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
+        if self._last != (resource_type, name):
+            self._entries = list(_DESCRIBERS[ResourceType(resource_type)](self._broker, name))
+            self._last = (resource_type, name)
+        return self._entries
+
+
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    described: _Described,
+    request: DescribeConfigsRequest,
+    resource_type: int,
+    name: str,
+    keys: frozenset[str],
 ) -> DescribeConfigsResult:
     try:
-        entries = _DESCRIBERS[ResourceType(resource.resource_type)](broker, resource.resource_name)
-        wanted = frozenset(resource.configuration_keys or ())
-        configs = [_answer(entry, request) for entry in entries if not wanted or entry.name in wanted]
+        entries = described.entries(resource_type, name)
+        configs = [_answer(entry, request) for entry in entries if not keys or entry.name in keys]
     except KafkaError as error:
-        return _failure(resource, error)
+        return _failure(resource_type, name, error)
     return DescribeConfigsResult(
-        error_message=None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=configs,
+        error_message=None, resource_type=resource_type, resource_name=name, configs=configs
     )
 
 
-def _failure(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+def _failure(resource_type: int, name: str, error: KafkaError) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_code=error.code,
-        error_message=str(error),
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        error_code=error.code, error_message=str(error), resource_type=resource_type, resource_name=name
     )
 
 

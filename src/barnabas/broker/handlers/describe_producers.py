@@ -21,13 +21,14 @@ from barnabas.protocol.messages.describe_producers_response import (
 def handle(
     broker: Broker, exchange: Exchange, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
+            TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
+            for name, indexes in wanted.items()
         ]
     )
 

@@ -32,7 +32,13 @@ _FIRST_WITH_IDS: Final = 10
 def handle(broker: Broker, exchange: Exchange, request: OffsetFetchRequest) -> OffsetFetchResponse:
     version = exchange.version
     groups = []
+    told_all: set[str] = set()
     for asked in requested_groups(request, version):
+        if asked.topics is None:
+            # All offsets of a group are told once, however often they are asked for.
+            if asked.group_id in told_all:
+                continue
+            told_all.add(asked.group_id)
         try:
             if version >= _FIRST_WITH_IDS:
                 groups.append(_fetch_by_id(broker, asked, require_stable=request.require_stable))
