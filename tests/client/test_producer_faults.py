@@ -14,6 +14,7 @@ import pytest
 from barnabas.client.failures import BufferExhausted
 from barnabas.client.futures import SendFuture
 from barnabas.client.producer import Producer
+from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from tests.broker.requests import create_topic
 from tests.client.proxy import Plan, Proxy, seeded
 from tests.client.reading import known, read_values
@@ -181,3 +182,18 @@ def test_a_wall_clock_that_jumps_does_not_matter(proxied: BrokerProcess, proxy: 
         producer.flush(WAIT_S)
         assert futures[3].result(WAIT_S).timestamp_ms == 0
     assert read_values(proxied, "t") == [sent]
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_made_anew_is_found(tmp_path: Path) -> None:
+    """What the producer knows of the topic is stale: another id, fewer partitions, and nothing of its sequences."""
+    with BrokerProcess(tmp_path / "data") as broker, Producer(settings(broker.address)) as producer:
+        with broker.client() as client:
+            create_topic(client, "t", 1)
+            for number in range(50):
+                producer.send("t", b"old %d" % number).result(WAIT_S)
+            client.ask("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000))
+            create_topic(client, "t", 1)
+        futures = [producer.send("t", b"new %d" % number) for number in range(50)]
+        assert [future.result(WAIT_S).offset for future in futures] == list(range(50))
+        assert read_values(broker, "t") == [[b"new %d" % number for number in range(50)]]
