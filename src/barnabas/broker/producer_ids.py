@@ -23,6 +23,8 @@ class ProducerIds:
         self._block = range(0)
         self._next_block = range(0)
         self._low = 0
+        # Ids below have been given by somebody else.
+        self._least = ProducerId(0)
         self._allocating = asyncio.Lock()
 
     async def next(self) -> ProducerId:
@@ -31,10 +33,10 @@ class ProducerIds:
 
     async def ensure(self) -> None:
         """Returns when there is an id to take."""
-        if not self._block and not self._next_block:
+        while not self._block and not self._next_block:
             async with self._allocating:
                 if not self._block:
-                    self._use(await self._allocate())
+                    self._use(self._unused(await self._allocate()))
 
     def take(self) -> ProducerId:
         """An id, at once. Raises CoordinatorLoadInProgress while the next block is on its way."""
@@ -51,11 +53,13 @@ class ProducerIds:
         return ProducerId(producer_id)
 
     def skip_to(self, next_id: ProducerId) -> None:
-        """Ids below have been given by somebody else."""
-        self._block, self._next_block = (
-            range(max(block.start, next_id), max(block.stop, next_id))
-            for block in (self._block, self._next_block)
-        )
+        """Ids below have been given by somebody else. The controller is told by whoever knows it."""
+        self._least = max(self._least, next_id)
+        self._block = self._unused(self._block)
+        self._next_block = self._unused(self._next_block)
+
+    def _unused(self, block: range) -> range:
+        return range(max(block.start, self._least), max(block.stop, self._least))
 
     def _use(self, block: range) -> None:
         self._block = block
@@ -68,7 +72,7 @@ class ProducerIds:
     async def _refill(self) -> None:
         async with self._allocating:
             try:
-                self._next_block = self._next_block or await self._allocate()
+                self._next_block = self._next_block or self._unused(await self._allocate())
             except KafkaError:
                 # Whoever needs an id asks again, and is told if that fails too.
                 return
