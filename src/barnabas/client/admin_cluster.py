@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from barnabas import __version__
 from barnabas.client.admin_core import (
     FROM_CONTROLLER,
     AdminCore,
@@ -274,7 +275,7 @@ class ClusterAdmin(AdminCore):
 
         async def ask() -> dict[str, Feature]:
             answer = await self._request(
-                None, ApiVersionsRequest(client_software_name="barnabas", client_software_version="admin")
+                None, ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
             )
             raise_for(answer.error_code, None, "features")
             levels = {each.name: each.max_version_level for each in answer.finalized_features}
