@@ -12,6 +12,7 @@ from barnabas.clock import Clock
 from barnabas.log.cleaner import Cleaner, CleaningAborted
 from barnabas.log.manager import LogManager
 from barnabas.log.offset_map import OffsetMap
+from barnabas.primitives.unhurried import unhurried
 
 # Compaction counts what it reads over this time before it waits, where it is bounded at all.
 PACE_INTERVAL_S: Final = 0.3
@@ -71,7 +72,7 @@ class CleanerThread:
             settings = manager.settings
             wanted = (settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
             if cleaner is None or size != wanted:
-                if not any(log.config.compact for log in manager.logs()):
+                if not any(log.config.compact for log in unhurried(manager.logs())):
                     continue
                 size = wanted
                 cleaner = Cleaner(OffsetMap(*wanted), self._clock)

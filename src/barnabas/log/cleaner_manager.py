@@ -23,6 +23,7 @@ from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.partition_log import PartitionLog
 from barnabas.model import TopicPartition
+from barnabas.primitives.unhurried import unhurried
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +247,7 @@ class CleanerManager:
         with self._changed:
             checkpoints: dict[str, dict[TopicPartition, int]] = {}
             best: tuple[LogDirectory, LogToClean] | None = None
-            for partition, (directory, log) in self._logs().items():
+            for partition, (directory, log) in unhurried(self._logs().items()):
                 if not log.config.compact or partition in self._states or partition in self._uncleanable:
                     continue
                 try:

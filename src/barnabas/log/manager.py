@@ -514,7 +514,8 @@ class LogManager:
         return [log for log in unhurried(logs) if self.directory_of(log) is directory]
 
     def _logs_with_directories(self) -> Mapping[TopicPartition, tuple[LogDirectory, PartitionLog]]:
-        return {partition: (self.directory_of(log), log) for partition, log in list(self._current.items())}
+        current = unhurried(list(self._current.items()))
+        return {partition: (self.directory_of(log), log) for partition, log in current}
 
     def _remove_later(self, marked: Sequence[tuple[str, PartitionLog | None]]) -> None:
         """Removes directories that are marked for deletion, with their logs if they were open."""
