@@ -5,9 +5,12 @@ Written by `make messages` from schemas/OffsetCommitRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitRequestPartition:
     __slots__ = (
         "partition_index",
@@ -48,6 +51,7 @@ class OffsetCommitRequestPartition:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitRequestTopic:
     __slots__ = (
         "name",
@@ -80,6 +84,7 @@ class OffsetCommitRequestTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitRequest:
     __slots__ = (
         "group_id",

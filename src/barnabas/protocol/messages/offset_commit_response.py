@@ -5,9 +5,12 @@ Written by `make messages` from schemas/OffsetCommitResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitResponsePartition:
     __slots__ = (
         "partition_index",
@@ -36,6 +39,7 @@ class OffsetCommitResponsePartition:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitResponseTopic:
     __slots__ = (
         "name",
@@ -68,6 +72,7 @@ class OffsetCommitResponseTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitResponse:
     __slots__ = (
         "throttle_time_ms",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/OffsetCommitValue.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import ZERO_UUID, TaggedFields, Uuid, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class OffsetCommitValue:
     __slots__ = (
         "offset",
