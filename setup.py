@@ -43,7 +43,10 @@ HOT_MODULES: list[str] = [
     "client/consumer_record.py",
     "client/delivery.py",
     "client/fetched.py",
+    "client/fetcher.py",
+    "client/fetcher_sessions.py",
     "client/futures.py",
+    "client/partition_state.py",
     "client/partitioners.py",
     "client/producer.py",
     "client/producer_core.py",
@@ -126,7 +129,7 @@ def extensions() -> list[Extension]:
     )
     for extension in found:
         # Calls from file to file go straight there, not by way of a table in which others could put theirs.
-        extension.extra_compile_args.append("-fvisibility=hidden")
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
     return found
 
 
