@@ -125,7 +125,7 @@ def test_many_topics_are_matched_in_parts() -> None:
     assert len(found) == len(names)
 
 
-@pytest.mark.parametrize("regex", ["(", "[a", "a{2,1}", "(?<=a)b", r"\1", "(?P<"])
+@pytest.mark.parametrize("regex", ["(", "[a", "a{2,1}", "(?<=a)b", r"\1", "(?P<", "((a{99}){99}){9}"])
 def test_bad_expressions(shell: Shell, regex: str) -> None:
     refused = beat(shell, "a", regex=regex)
     assert refused.error_code == InvalidRegularExpression.code

@@ -17,7 +17,9 @@ from barnabas.groups.topics import Topics
 # About a millisecond's work.
 MATCHES_AT_ONCE: Final = 150
 PAUSE_MS: Final = 1
-_COMPILED_MAX: Final = 256
+_COMPILED_MAX: Final = 64
+# An expression that would need more is refused, or matched more slowly.
+_EXPRESSION_BYTES_MAX: Final = 1 << 20
 
 
 @lru_cache(_COMPILED_MAX)
@@ -28,6 +30,7 @@ def compile_regex(regex: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
+    options.max_mem = _EXPRESSION_BYTES_MAX
     try:
         return re2.compile(regex, options)
     except re2.error as error:
