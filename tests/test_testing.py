@@ -50,6 +50,7 @@ def test_a_broker_comes_with_its_topics_and_goes_without_a_trace() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_data_and_port_stay_over_restarts(tmp_path: Path) -> None:
     with Broker(topics=["kept"], directory=tmp_path / "data") as broker:
         port = broker.port

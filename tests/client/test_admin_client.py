@@ -54,6 +54,7 @@ def test_a_broker_that_is_not_there_ends_in_time(broker: Broker) -> None:
         admin.list_topics(timeout_ms=300)
 
 
+@pytest.mark.slow
 def test_a_broker_that_comes_back_is_found_again() -> None:
     with Broker() as broker, broker.admin() as admin:
         admin.create_topics("lasting")
