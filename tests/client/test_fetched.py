@@ -12,7 +12,8 @@ from barnabas.client.consumer_intake import Intake
 from barnabas.client.consumer_record import ConsumerRecord, decode_consumer_records, repeated_offsets
 from barnabas.client.fetched import Fetched, end_of
 from barnabas.client.fetcher_sessions import FetchSession
-from barnabas.client.subscription import LogTruncation, PartitionState, Subscription
+from barnabas.client.partition_state import PartitionState
+from barnabas.client.subscription import LogTruncation, Subscription
 from barnabas.errors import CorruptMessage, InvalidConfig, OffsetOutOfRange, RecordListTooLarge
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.protocol.message import ZERO_UUID
@@ -392,12 +393,12 @@ def test_a_session_begins_anew_when_both_sides_may_disagree() -> None:
     session.next_request(wanted(p0=0), IDS)
     session.answered(99)
     session.begin_anew()
-    topics, forgotten = session.next_request(wanted(p0=0), IDS)
+    topics, _ = session.next_request(wanted(p0=0), IDS)
     assert (session.session_id, session.epoch) == (99, 0)
     assert len(topics) == 1
     session.answered(100)
     # The topic was made anew: what the broker remembers is of another one.
-    topics, forgotten = session.next_request(wanted(p0=0), {"t": bytes(15) + b"\2"})
+    topics, _ = session.next_request(wanted(p0=0), {"t": bytes(15) + b"\2"})
     assert session.epoch == 0
     assert len(topics) == 1
     session.answered(100)

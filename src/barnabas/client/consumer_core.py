@@ -19,6 +19,7 @@ from barnabas.client.group_consumer import ConsumerMember
 from barnabas.client.group_handover import Handover
 from barnabas.client.group_member import GroupMember
 from barnabas.client.group_offsets import GroupOffsets
+from barnabas.client.partition_state import PartitionState
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import (
     ConsumerError,
@@ -26,7 +27,6 @@ from barnabas.client.subscription import (
     NoOffsetForPartition,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    PartitionState,
     Subscription,
 )
 from barnabas.clock import Clock, SystemClock

@@ -20,13 +20,13 @@ from barnabas.client.consumer_intake import Deserializer, Intake
 from barnabas.client.consumer_record import ConsumerRecord
 from barnabas.client.failures import ClientClosed
 from barnabas.client.group_handover import Change, Rebalance
+from barnabas.client.partition_state import PartitionState
 from barnabas.client.reset_policy import EARLIEST, LATEST
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import (
     ConsumerError,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
-    PartitionState,
     Subscription,
     as_offsets,
     as_partition,

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from barnabas.client.consumer_record import ConsumerRecord, decode_consumer_records
 from barnabas.client.fetched import Fetched
-from barnabas.client.subscription import LogTruncation, PartitionState, Subscription
+from barnabas.client.partition_state import PartitionState
+from barnabas.client.subscription import LogTruncation, Subscription
 from barnabas.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOutOfRange
 from barnabas.model import Offset, TopicPartition
 from barnabas.records.columns import ColumnsBuilder, RecordColumns

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from barnabas.client.brokers import Brokers, backoff_ms_after, retrying
 from barnabas.client.cluster import Cluster
+from barnabas.client.partition_state import PartitionState
 from barnabas.client.reset_policy import LATEST, ResetPolicy
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import (
@@ -24,7 +25,6 @@ from barnabas.client.subscription import (
     NoOffsetForPartition,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    PartitionState,
     Subscription,
 )
 from barnabas.clock import Clock

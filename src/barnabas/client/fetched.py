@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.client.consumer_record import ConsumerRecord
-from barnabas.client.subscription import PartitionState
+from barnabas.client.partition_state import PartitionState
 from barnabas.errors import KafkaError, RecordListTooLarge
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.control import control_record_type

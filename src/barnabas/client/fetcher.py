@@ -1,9 +1,9 @@
 """Fetching ahead: at most one request a broker under way, for all partitions that have room for more.
 
 Runs on the loop and only moves bytes: what arrives is queued for whoever polls, with the offset at which the next
-fetch goes on. A partition is fetched while less than max.partition.fetch.bytes of it waits to be handed out, and
-all together while less than fetch.max.bytes waits, so memory stays below about twice those. Errors that somebody has to
-know stand in the queue in their place, behind the records that came before them.
+fetch goes on. A partition is fetched while less than FETCHES_AHEAD times max.partition.fetch.bytes of it waits to be
+handed out, and all together while less than fetch.max.bytes waits, so memory stays below about twice that. Errors that
+somebody has to know stand in the queue in their place, behind the records that came before them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetched import NONE_ABORTED, AbortedTransactions, Fetched, end_of
 from barnabas.client.fetcher_sessions import FINAL_EPOCH, FetchSession
+from barnabas.client.partition_state import PartitionState
 from barnabas.client.settings import ConsumerSettings
-from barnabas.client.subscription import PartitionState, Subscription
+from barnabas.client.subscription import Subscription
 from barnabas.errors import (
     NONE,
     FencedLeaderEpoch,
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 FETCH: Final = api_for_name("Fetch")
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+# A caller who works between polls leaves the loop little time; what is there ahead keeps him from waiting.
+FETCHES_AHEAD: Final = 4
 # How long a broker may hold a fetch that leaves out a partition because too much of it waits: it is soon wanted again.
 STARVED_WAIT_MS: Final = 10
 NO_REPLICA: Final = -1
@@ -151,7 +154,7 @@ class Fetcher:
         now_s = self._loop.time()
         settings = self._settings
         # A broker gives at least one batch, however small the size is that it is asked for.
-        partition_max_bytes = max(settings.max_partition_fetch_bytes, 1)
+        ahead_bytes = FETCHES_AHEAD * max(settings.max_partition_fetch_bytes, 1)
         states = list(self._subscription.partitions.values())
         waiting_bytes = 0
         for state in states:
@@ -167,9 +170,9 @@ class Fetcher:
             node = self._node_of(state.partition, now_s)
             if node is None or node in self._under_way:
                 continue
-            if is_full or state.waiting_bytes >= partition_max_bytes:
+            if is_full or state.waiting_bytes >= ahead_bytes:
                 state.is_starved = True
-                if not is_full and state.waiting_bytes < partition_max_bytes:
+                if not is_full and state.waiting_bytes < ahead_bytes:
                     # It was drained just now, by a caller that did not see the mark yet.
                     state.is_starved = False
                 else:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.client.partition_state import PartitionState
 from barnabas.errors import InvalidRequest, InvalidTopicException, OffsetOutOfRange
 from barnabas.model import TopicPartition
 
@@ -56,91 +57,6 @@ class ConsumerGroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-
-
-class PartitionState:
-    """An assigned partition from one position on.
-
-    Written by the caller: position, epoch, is_paused, drained_bytes. Written by the loop: the rest; and the position
-    while there is none yet.
-    """
-
-    __slots__ = (
-        "drained_bytes",
-        "epoch",
-        "fetch_epoch",
-        "fetch_offset",
-        "fetched_bytes",
-        "high_watermark",
-        "is_awaiting_callback",
-        "is_paused",
-        "is_starved",
-        "last_stable_offset",
-        "log_start_offset",
-        "partition",
-        "position",
-        "reset_timestamp",
-        "retry_s",
-        "validated_epoch",
-    )
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        *,
-        position: int | None = None,
-        epoch: int = -1,
-        reset_timestamp: int | None = None,
-        is_paused: bool = False,
-        is_awaiting_callback: bool = False,
-    ) -> None:
-        self.partition = partition
-        # The offset of the next record to hand out; None until the committed offset or a reset is known.
-        self.position = position
-        self.epoch = epoch
-        self.is_paused = is_paused
-        # Assigned, but the listener has not been told: nothing is fetched, so that it may seek first.
-        self.is_awaiting_callback = is_awaiting_callback
-        # What ListOffsets is asked for to find the position; None means the committed offset.
-        self.reset_timestamp = reset_timestamp
-        self.fetch_offset = position
-        self.fetch_epoch = epoch
-        # Nothing is asked of brokers for it before this time; infinity after an error that the caller has to see.
-        self.retry_s = 0.0
-        # The leader epoch up to which the position is known to be in the leader's log.
-        self.validated_epoch = -1
-        # What lies between these two waits to be handed out.
-        self.fetched_bytes = 0
-        self.drained_bytes = 0
-        # Left out of fetches since too much waits: who drains it tells the loop.
-        self.is_starved = False
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
-
-    def settle(self, position: int, epoch: int = -1) -> None:
-        """The loop has found where to begin."""
-        self.fetch_offset = position
-        self.fetch_epoch = epoch
-        self.epoch = epoch
-        self.position = position
-
-    @property
-    def waiting_bytes(self) -> int:
-        return self.fetched_bytes - self.drained_bytes
-
-    def successor(
-        self, *, position: int | None, epoch: int = -1, reset_timestamp: int | None = None
-    ) -> PartitionState:
-        """The same partition from another position on."""
-        return PartitionState(
-            self.partition,
-            position=position,
-            epoch=epoch,
-            reset_timestamp=reset_timestamp,
-            is_paused=self.is_paused,
-            is_awaiting_callback=self.is_awaiting_callback,
-        )
 
 
 class Subscription:
