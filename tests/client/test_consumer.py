@@ -75,6 +75,7 @@ def test_a_poll_gives_no_more_than_asked_for(server: Server) -> None:
         assert consumer.position((topic, 0)) == 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_records(server: Server, compression: str) -> None:
     topic = server.topic()
@@ -112,6 +113,7 @@ def test_seeking(server: Server) -> None:
         assert consumer.lag(first) == 6
 
 
+@pytest.mark.slow
 def test_offsets_for_times(server: Server) -> None:
     topic = server.topic(2)
     with barnabas.Producer(bootstrap_servers=server.address) as producer:
@@ -231,6 +233,7 @@ def test_iterating_goes_on_where_it_stopped(server: Server) -> None:
         assert next(consumer).value == b"28"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "first"), [("earliest", 0), ("latest", 10), ("by_duration:PT1H", 6), ("by_duration:PT1S", 10)]
 )
@@ -267,6 +270,7 @@ def test_none_leaves_it_to_the_caller(server: Server) -> None:
         assert values(read(consumer, 3)) == numbered(3)
 
 
+@pytest.mark.slow
 def test_an_offset_that_is_gone_is_reset(server: Server) -> None:
     topic = server.topic()
     server.produce(topic, numbered(10))
@@ -315,6 +319,7 @@ def test_only_committed_transactions_are_read(server: Server) -> None:
         producer.abort_transaction()
 
 
+@pytest.mark.slow
 def test_a_poll_that_waits_is_woken_by_a_record(server: Server) -> None:
     topic = server.topic()
     with server.consumer(fetch_max_wait_ms=500) as consumer:
@@ -326,6 +331,7 @@ def test_a_poll_that_waits_is_woken_by_a_record(server: Server) -> None:
         writer.join()
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_made_later_is_read(server: Server) -> None:
     with server.consumer(allow_auto_create_topics=False) as consumer:
         consumer.assign([("made-later", 0)])
@@ -335,6 +341,7 @@ def test_a_topic_that_is_made_later_is_read(server: Server) -> None:
         assert values(read(consumer, 2)) == numbered(2)
 
 
+@pytest.mark.slow
 def test_many_partitions_and_small_fetches(server: Server) -> None:
     topic = server.topic(8)
     with barnabas.Producer(bootstrap_servers=server.address, batch_size=500) as producer:
@@ -348,6 +355,7 @@ def test_many_partitions_and_small_fetches(server: Server) -> None:
         assert [record.offset for record in records if record.partition == partition] == list(range(200))
 
 
+@pytest.mark.slow
 def test_deserializers_and_what_they_cannot_read(server: Server) -> None:
     topic = server.topic()
     server.produce(topic, [b"1", b"2", b"x", b"4"])
@@ -375,6 +383,7 @@ def read_until(consumer: barnabas.Consumer, count: int) -> list[barnabas.Consume
     return records
 
 
+@pytest.mark.slow
 def test_interceptors_see_records_and_commits(server: Server) -> None:
     topic = server.topic()
     server.produce(topic, numbered(4))
@@ -428,6 +437,7 @@ def test_offsets_are_committed_and_found_again(server: Server) -> None:
         assert consumer.committed(first) == {first: barnabas.OffsetAndMetadata(10, leader_epoch=0)}
 
 
+@pytest.mark.slow
 def test_topics_and_partitions(server: Server) -> None:
     topic = server.topic(3)
     with server.consumer(allow_auto_create_topics=False) as consumer:

@@ -17,6 +17,8 @@ from barnabas.errors import RequestTimedOut
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import OURS, WAIT_S, Server, consumer_settings, numbered, running, values
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
