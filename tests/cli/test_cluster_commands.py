@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.cli.main import COMMANDS, LazyGroup
 from barnabas.cli.main import barnabas as group
-from barnabas.testing import Broker, free_port
+from barnabas.testing import Broker
 from tests.cli.conftest import Barnabas, Result
 
 TIMEOUT_S = 120
@@ -274,8 +274,11 @@ def test_the_cluster(ok: Callable[..., str], rows: Callable[..., Any], broker: B
 
 
 def test_no_broker(barnabas: Barnabas) -> None:
-    port = free_port()
-    result = barnabas("topics", "list", "--bootstrap", f"127.0.0.1:{port}")
+    with socket.socket() as reserved:
+        # Bound and not listening: nobody else can answer there.
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        result = barnabas("topics", "list", "--bootstrap", f"127.0.0.1:{port}")
     assert result == Result(
         exit_code=3,
         stdout="",

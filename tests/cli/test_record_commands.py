@@ -257,6 +257,31 @@ def test_as_a_member_of_a_group(
     ok("groups", "delete", "g-reading", "--yes")
 
 
+def test_transactions(ok: Callable[..., str], rows: Callable[..., Any], broker: Broker) -> None:
+    """Markers at the end of a partition are no records, and an open transaction is not waited for."""
+    ok("topics", "create", "accounts")
+    with broker.producer(transactional_id="bank") as producer:
+        with producer.transaction():
+            producer.send("accounts", b"committed")
+        producer.begin_transaction()
+        producer.send("accounts", b"aborted").result(TIMEOUT_S)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send("accounts", b"open").result(TIMEOUT_S)
+        for isolation, expected in (
+            ("read_committed", ["committed"]),
+            ("read_uncommitted", ["committed", "aborted", "open"]),
+        ):
+            chosen = ("--isolation", isolation)
+            assert ok("consume", "accounts", *chosen).split() == expected
+            assert ok("consume", "accounts", *chosen, "--group", f"accounts-{isolation}").split() == expected
+        (described,) = json.loads(ok("transactions", "describe", "bank", "--json"))
+        assert (described["state"], described["partitions"]) == ("Ongoing", ["accounts-0"])
+        (writing,) = json.loads(ok("transactions", "producers", "accounts", "--open", "--json"))
+        assert writing["transaction_start_offset"] == 4
+        producer.abort_transaction()
+
+
 def test_copies(ok: Callable[..., str], rows: Callable[..., Any], numbered: str, run: Barnabas) -> None:
     result = run("copy", numbered, "n-copy")
     assert result.exit_code == 4
