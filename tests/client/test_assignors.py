@@ -115,7 +115,7 @@ def check_complete(counts: Mapping[str, int], members: Sequence[Member], assignm
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_every_partition_has_one_member(kind: type[Assignor], seed: int) -> None:
     counts, members = random_group(seed)
     check_complete(counts, members, kind().assign(counts, members))
@@ -129,7 +129,7 @@ def check_balanced(members: Sequence[Member], assignments: Assignments) -> None:
             assert not any(partition.topic in taker.topics for partition in given), (giver, taker)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_sticky_is_balanced_and_keeps_what_it_can(seed: int) -> None:
     counts, members = random_group(seed)
     assignor = StickyAssignor()
@@ -188,9 +188,12 @@ def test_user_data_of_sticky_is_that_of_java_and_aiokafka() -> None:
     assert decode_user_data(encoded[:-4]) == (partitions, -1)
     assert decode_user_data(b"\x00\x00\x00\x05rubbish") == ([], -1)
     assert decode_user_data(None) == ([], -1)
+    # Counts and lengths that lie end at once.
+    assert decode_user_data(b"\x7f\xff\xff\xff" + b"\xff\xfe" + bytes(4)) == ([], -1)
+    assert decode_user_data(b"\x00\x00\x00\x02" + b"\xff\xfe" + bytes(4)) == ([], -1)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.binary(max_size=40))
 def test_user_data_of_any_bytes_is_read_or_ignored(data: bytes) -> None:
     partitions, generation = decode_user_data(data)
@@ -217,7 +220,7 @@ def rejoin(members: Sequence[Member], owned: Assignments, generation: int) -> li
     ]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_cooperative_takes_nothing_from_who_has_not_given_it_up(seed: int) -> None:
     counts, members = random_group(seed)
     assignor = CooperativeStickyAssignor()

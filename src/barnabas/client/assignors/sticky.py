@@ -98,16 +98,14 @@ def decode_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
     if not data:
         return partitions, NO_GENERATION
     try:
-        (topic_count,) = _INT32.unpack_from(data)
-        position = _INT32.size
-        # Reading beyond the end raises, so counts that lie end soon.
+        topic_count, position = _count(data, 0)
         for _ in range(topic_count):
             (length,) = _INT16.unpack_from(data, position)
             position += _INT16.size
+            if length < 0:
+                return [], NO_GENERATION
             topic = data[position : position + length].decode()
-            position += length
-            (count,) = _INT32.unpack_from(data, position)
-            position += _INT32.size
+            count, position = _count(data, position + length)
             for _ in range(count):
                 partitions.append(TopicPartition(topic, _INT32.unpack_from(data, position)[0]))
                 position += _INT32.size
@@ -116,6 +114,14 @@ def decode_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
         return partitions, _INT32.unpack_from(data, position)[0]
     except (error, UnicodeDecodeError):
         return [], NO_GENERATION
+
+
+def _count(data: bytes, position: int) -> tuple[int, int]:
+    """How many elements follow, and where. One that claims more than there are bytes is no count."""
+    (count,) = _INT32.unpack_from(data, position)
+    if not 0 <= count <= len(data):
+        raise error("no count")
+    return count, position + _INT32.size
 
 
 def _generation_of(member: Member) -> int:
