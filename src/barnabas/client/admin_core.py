@@ -55,6 +55,7 @@ Outcomes: TypeAlias = Mapping[Item, Value | KafkaError]
 # mistyped a name does not wait for a minute, as in Kafka's own client.
 UNKNOWN_TOPIC_RETRIES: Final = 3
 SHOWN_ERRORS_MAX: Final = 5
+COORDINATORS_MAX: Final = 10_000
 # What a code means for the item it stands beside, where the broker has no words for it.
 WORDS: Final[Mapping[int, str]] = {
     UnknownTopicOrPartition.code: "does not exist",
@@ -162,10 +163,12 @@ class AdminCore:
         waiting = list(dict.fromkeys(items))
         allowed_ms = self._timeout_ms(timeout_ms)
         attempts = 0
+        outcomes: dict[Item, Value | KafkaError] = {}
         try:
             async with asyncio.timeout(allowed_ms / 1000):
                 while waiting:
-                    outcomes = await self._attempt(waiting, locate, ask)
+                    outcomes = {}
+                    await self._attempt(waiting, locate, ask, outcomes)
                     for item, outcome in outcomes.items():
                         if not isinstance(outcome, KafkaError) or not self._may_pass(
                             outcome, attempts, retriable
@@ -181,7 +184,9 @@ class AdminCore:
                         await asyncio.sleep(self._backoff_ms(attempts) / 1000)
                     attempts += 1
         except TimeoutError:
-            for item in waiting:
+            # Some brokers of the last attempt may have answered, and only others not.
+            done |= {item: found for item, found in outcomes.items() if not isinstance(found, KafkaError)}
+            for item in [each for each in waiting if each not in done]:
                 because = f": {_told(failed[item])}" if item in failed else ""
                 done[item] = RequestTimedOut(f"{what} was not done within {allowed_ms:g} ms{because}")
         return self._results(what, done)
@@ -191,13 +196,15 @@ class AdminCore:
         items: list[Item],
         locate: Callable[[list[Item]], Awaitable[Located[Item]]],
         ask: Callable[[int | None, list[Item]], Awaitable[Outcomes[Item, Value]]],
-    ) -> dict[Item, Value | KafkaError]:
-        outcomes: dict[Item, Value | KafkaError] = {}
+        outcomes: dict[Item, Value | KafkaError],
+    ) -> None:
+        """Asks once for each item; the outcomes are there as soon as their brokers have answered."""
         by_broker: dict[int | None, list[Item]] = {}
         try:
             located = await locate(items)
         except KafkaError as error:
-            return dict.fromkeys(items, error)
+            outcomes.update(dict.fromkeys(items, error))
+            return
         for item in items:
             place = located[item]
             if isinstance(place, KafkaError):
@@ -215,7 +222,6 @@ class AdminCore:
                 outcomes[item] = answered.get(item, missing)
 
         await asyncio.gather(*(ask_one(node, wanted) for node, wanted in by_broker.items()))
-        return outcomes
 
     def _may_pass(
         self, error: KafkaError, attempts: int, retriable: tuple[type[KafkaError], ...] | None
@@ -323,6 +329,8 @@ class AdminCore:
     def _coordinator(self, kind: CoordinatorType, key: str) -> Coordinator:
         known = self._coordinators.get((kind, key))
         if known is None:
+            if len(self._coordinators) >= COORDINATORS_MAX:
+                self._coordinators.clear()
             known = self._coordinators[kind, key] = Coordinator(self._brokers, kind, key)
         return known
 

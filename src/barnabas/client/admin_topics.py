@@ -28,7 +28,7 @@ from barnabas.client.admin_results import (
     TopicDescription,
     TopicListing,
 )
-from barnabas.errors import NONE, KafkaError, ThrottlingQuotaExceeded
+from barnabas.errors import NONE, KafkaError, ThrottlingQuotaExceeded, error_for_code
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -146,13 +146,12 @@ class TopicsAdmin(AdminCore):
                 return await self._metadata(None)
 
             answer = await self._once("describing topics", ask_all, timeout_ms)
-            return self._results(
-                "describing topics",
-                {
-                    each.name or "": _described(each)
-                    for each in sorted(answer.topics, key=lambda t: t.name or "")
-                },
-            )
+            for topic in answer.topics:
+                # One that is in the making, say, is shown as it stands.
+                if topic.error_code != NONE and error_for_code(topic.error_code).retriable:
+                    topic.error_code = NONE
+            described = {each.name or "": _described(each) for each in answer.topics}
+            return self._results("describing topics", dict(sorted(described.items())))
 
         async def ask(node: int | None, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
             return {each.name or "": _described(each) for each in (await self._metadata(names)).topics}
