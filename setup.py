@@ -21,9 +21,12 @@ NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/nativ
 # Only what runs for every request, batch or record: each module here adds to the time of a build.
 HOT_MODULES: list[str] = [
     "broker/broker.py",
+    "broker/coordinator_base.py",
+    "broker/coordinator_shell.py",
     "broker/dispatch.py",
     "broker/exchange.py",
     "broker/fetch_sessions.py",
+    "broker/group_runtime.py",
     "broker/handlers/fetch.py",
     "broker/handlers/offset_commit.py",
     "broker/handlers/produce.py",
@@ -36,6 +39,7 @@ HOT_MODULES: list[str] = [
     "broker/replica_manager.py",
     "broker/timing_wheel.py",
     "broker/topic_figures.py",
+    "broker/transaction_shell.py",
     "client/accumulator.py",
     "client/batches.py",
     "client/buffer_pool.py",
