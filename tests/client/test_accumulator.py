@@ -11,12 +11,21 @@ from barnabas.client.accumulator import Accumulator, TopicQueue
 from barnabas.client.batches import PartitionQueue, ProducerBatch, record_bound_bytes
 from barnabas.client.buffer_pool import BufferPool, Waiter
 from barnabas.client.futures import SendFuture, SendManyFuture
-from barnabas.client.idempotence import Idempotence
-from barnabas.errors import KafkaError, NetworkException, OutOfOrderSequenceNumber, UnknownProducerId
+from barnabas.client.idempotence import EPOCH_MAX, Idempotence
+from barnabas.errors import (
+    InvalidRecord,
+    KafkaError,
+    NetworkException,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
+    UnknownProducerId,
+)
 from barnabas.model import TopicPartition
 from barnabas.records.header import parse_header
 from barnabas.records.layout import CompressionType
 from barnabas.records.reader import decode_batch
+
+SEEDS = 60
 
 
 def accumulator(buffer_bytes: int = 1 << 20) -> Accumulator:
@@ -166,82 +175,147 @@ class ModelBroker:
 
     def __init__(self) -> None:
         self.log: list[bytes | None] = []
-        self.epoch = -1
-        self.last: list[tuple[int, int, int]] = []
-
-    def forget(self) -> None:
-        """What it knows of the producer is gone, as after retention."""
-        self.epoch = -1
-        self.last = []
+        # Producer id and epoch; and of the last batches these and their sequences.
+        self.epoch: tuple[int, int] | None = None
+        self.last: list[tuple[tuple[int, int], int, int]] = []
 
     def append(self, data: bytes) -> KafkaError | None:
         header = parse_header(data)
+        if decode_batch(data)[0].value == b"bad":
+            return InvalidRecord()
         first, end = header.base_sequence, header.base_sequence + header.record_count
-        if any(each == (header.producer_epoch, first, end) for each in self.last):
+        epoch = (header.producer_id, header.producer_epoch)
+        if (epoch, first, end) in self.last:
             return None
-        if header.producer_epoch != self.epoch:
+        if epoch != self.epoch:
             if first != 0:
-                return UnknownProducerId() if self.epoch == -1 else OutOfOrderSequenceNumber()
+                is_unknown = self.epoch is None or self.epoch[0] != header.producer_id
+                return UnknownProducerId() if is_unknown else OutOfOrderSequenceNumber()
         elif self.last and self.last[-1][2] != first:
             return OutOfOrderSequenceNumber()
-        self.epoch = header.producer_epoch
-        self.last = [*self.last, (header.producer_epoch, first, end)][-5:]
+        self.epoch = epoch
+        self.last = [*self.last, (epoch, first, end)][-5:]
         self.log += [record.value for record in decode_batch(data)]
         return None
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_sequences_lose_nothing_double_nothing_and_keep_order(seed: int) -> None:
-    """Batches go out up to five at a time; connections break before or behind the broker's log, at random."""
-    chooser = random.Random(seed)
-    broker = ModelBroker()
-    sequences = Idempotence(is_transactional=False)
-    sequences.set_producer(1, 0)
-    queue = PartitionQueue(TopicPartition("t", 0), Lock(), 10_000)
-    wire: list[ProducerBatch] = []
-    sent: list[bytes] = []
-    steps = 0
+class Simulation:
+    """One partition: batches go out up to five at a time; connections break before or behind the broker's log.
 
-    def refuse(batch: ProducerBatch, error: KafkaError) -> None:
-        assert sequences.may_retry(batch, error, -1 if chooser.random() < 0.5 else 0)
-        batch.attempts += 1
-        queue.put_back(batch)
+    With faults, a batch may also be refused for good, given up wherever it is, or the broker may forget the producer.
+    """
 
-    while steps < 400 or queue.batches or wire:
-        steps += 1
-        assert steps < 5_000, "it does not come to an end"
-        action = chooser.random()
-        if action < 0.3 and steps < 400:
-            batch = ProducerBatch(queue, 0.0)
-            batch.is_closed = True
-            for _ in range(chooser.randrange(1, 4)):
-                sent.append(b"%d" % len(sent))
-                batch.append(0, None, sent[-1], ())
-            queue.batches.append(batch)
-            queue.waiting_bytes += batch.size_bytes
-        elif action < 0.7:
-            assert sequences.resolve() is None
-            if queue.batches and len(wire) < 5 and sequences.may_take(queue, queue.batches[0]):
-                batch = queue.batches.popleft()
-                sequences.take(queue, batch)
-                batch.build(CompressionType.NONE, None, False)
-                wire.append(batch)
-        elif action < 0.93 and wire:
-            batch = wire.pop(0)
-            assert batch.encoded is not None
-            error = broker.append(batch.encoded)
-            if error is None:
-                sequences.acknowledged(batch, len(broker.log) - 1)
-            else:
-                refuse(batch, error)
-        elif wire:
-            # The connection breaks: some of what is under way has been stored, in order, and nobody is told.
-            stored = chooser.randrange(len(wire) + 1)
-            for batch in wire[:stored]:
-                assert batch.encoded is not None
-                broker.append(batch.encoded)
-            broken, wire = wire, []
-            for batch in broken:
-                refuse(batch, NetworkException())
-    assert broker.log == sent
-    assert not queue.in_flight
+    def __init__(self, seed: int, *, has_faults: bool) -> None:
+        self.chooser = random.Random(seed)
+        self.has_faults = has_faults
+        self.broker = ModelBroker()
+        self.sequences = Idempotence(is_transactional=False)
+        # Some run out of epochs soon, and get another id.
+        self.sequences.set_producer(1, self.chooser.choice([0, EPOCH_MAX - 1]))
+        self.queue = PartitionQueue(TopicPartition("t", 0), Lock(), 10_000)
+        self.wire: list[ProducerBatch] = []
+        self.open: list[ProducerBatch] = []
+        self.sent: list[bytes] = []
+        # The caller was told that nobody knows whether they are stored.
+        self.given_up: set[bytes] = set()
+        self.values: dict[ProducerBatch, list[bytes]] = {}
+
+    def run(self) -> None:
+        steps = 0
+        while steps < 300 or self.queue.batches or self.wire:
+            steps += 1
+            assert steps < 5_000, "it does not come to an end"
+            action = self.chooser.random()
+            if action < 0.3:
+                if steps < 300:
+                    self.append()
+            elif action < 0.65:
+                self.take()
+            elif action < 0.9:
+                if self.wire:
+                    self.answer()
+            elif action < 0.96:
+                if self.wire:
+                    self.cut()
+            elif self.has_faults and self.open and steps < 300:
+                self.give_up(self.chooser.choice(self.open))
+
+    def append(self) -> None:
+        batch = ProducerBatch(self.queue, 0.0)
+        batch.is_closed = True
+        self.values[batch] = []
+        is_bad = self.has_faults and self.chooser.random() < 0.05
+        for _ in range(self.chooser.randrange(1, 4)):
+            self.sent.append(b"bad" if is_bad else b"%d" % len(self.sent))
+            self.values[batch].append(self.sent[-1])
+            batch.append(0, None, self.sent[-1], ())
+        self.queue.batches.append(batch)
+        self.open.append(batch)
+
+    def take(self) -> None:
+        assert self.sequences.resolve() is None
+        if not self.sequences.has_producer_id:
+            self.sequences.set_producer(self.chooser.randrange(2, 1 << 40), 0)
+        waiting = self.queue.batches
+        if waiting and len(self.wire) < 5 and self.sequences.may_take(self.queue, waiting[0]):
+            batch = waiting.popleft()
+            self.sequences.take(self.queue, batch)
+            batch.sent_topic_id = batch.build(CompressionType.NONE, None, False)
+            batch.is_on_the_wire = True
+            self.wire.append(batch)
+
+    def answer(self) -> None:
+        batch = self.wire.pop(0)
+        self.told(batch, self.broker.append(batch.sent_topic_id))
+
+    def cut(self) -> None:
+        """Some of what is under way has been stored, in order, and nobody is told."""
+        stored = self.chooser.randrange(len(self.wire) + 1)
+        for batch in self.wire[:stored]:
+            self.broker.append(batch.sent_topic_id)
+        broken, self.wire = self.wire, []
+        for batch in broken:
+            self.told(batch, NetworkException())
+
+    def told(self, batch: ProducerBatch, error: KafkaError | None) -> None:
+        batch.is_on_the_wire = False
+        if error is None:
+            self.sequences.acknowledged(batch, len(self.broker.log) - 1)
+            self.done(batch)
+        elif batch.is_done:
+            self.sequences.forget(batch)
+        elif self.sequences.may_retry(batch, error, -1 if self.chooser.random() < 0.5 else 0):
+            batch.attempts += 1
+            self.queue.put_back(batch)
+        else:
+            assert isinstance(error, InvalidRecord)
+            self.sequences.failed(batch, error, may_renumber=True)
+            self.done(batch)
+
+    def give_up(self, batch: ProducerBatch) -> None:
+        self.given_up.update(self.values[batch])
+        has_been_sent = batch.has_sequence
+        if batch in self.queue.batches:
+            self.queue.batches.remove(batch)
+        if not batch.is_on_the_wire:
+            self.sequences.failed(batch, RequestTimedOut(), may_renumber=False)
+        if has_been_sent:
+            self.sequences.mark_unresolved(batch)
+        self.done(batch)
+
+    def done(self, batch: ProducerBatch) -> None:
+        batch.is_done = True
+        if batch in self.open:
+            self.open.remove(batch)
+
+
+@pytest.mark.parametrize("has_faults", [False, True])
+def test_sequences_lose_nothing_double_nothing_and_keep_order(has_faults: bool) -> None:
+    for seed in range(SEEDS):
+        simulation = Simulation(seed, has_faults=has_faults)
+        simulation.run()
+        log = simulation.broker.log
+        certain = [each for each in simulation.sent if each not in simulation.given_up and each != b"bad"]
+        assert [each for each in log if each not in simulation.given_up] == certain, f"seed {seed}"
+        assert len(set(log)) == len(log), f"seed {seed}: twice"
+        assert not simulation.queue.in_flight, f"seed {seed}"

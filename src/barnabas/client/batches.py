@@ -74,7 +74,6 @@ class ProducerBatch:
         "encoded",
         "error",
         "event",
-        "has_been_reset",
         "is_closed",
         "is_done",
         "is_on_the_wire",
@@ -88,6 +87,8 @@ class ProducerBatch:
         "record_count",
         "record_errors",
         "retry_at_s",
+        "sent_epoch",
+        "sent_sequence",
         "sent_topic_id",
         "size_bytes",
         "writer",
@@ -104,12 +105,13 @@ class ProducerBatch:
     writer: BytesWriter | None
     encoded: bytes | None
     sent_topic_id: bytes
+    sent_epoch: i64
+    sent_sequence: i64
     attempts: i64
     retry_at_s: float
     producer_id: i64
     producer_epoch: i64
     base_sequence: i64
-    has_been_reset: bool
     is_done: bool
     is_told: bool
     base_offset: i64
@@ -131,14 +133,15 @@ class ProducerBatch:
         self.is_on_the_wire = False
         self.writer = BytesWriter()
         self.encoded = None
-        # Empty if the request named the topic.
+        # As it was sent last; the id is empty if the request named the topic.
         self.sent_topic_id = b""
+        self.sent_epoch = NO_PRODUCER_EPOCH
+        self.sent_sequence = NO_SEQUENCE
         self.attempts = 0
         self.retry_at_s = 0.0
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        self.has_been_reset = False
         # Its fate is known; and everybody who left a function to call has been told.
         self.is_done = False
         self.is_told = False
@@ -175,6 +178,11 @@ class ProducerBatch:
     @property
     def has_sequence(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def was_renumbered(self) -> bool:
+        """Whether it has another number now than it was sent with."""
+        return self.sent_epoch != self.producer_epoch or self.sent_sequence != self.base_sequence
 
     @property
     def last_sequence(self) -> int:
@@ -252,6 +260,7 @@ class PartitionQueue:
     __slots__ = (
         "batches",
         "in_flight",
+        "is_unresolved",
         "last_acked_offset",
         "last_acked_sequence",
         "lock",
@@ -262,7 +271,6 @@ class PartitionQueue:
         "producer_epoch",
         "producer_id",
         "tp",
-        "unresolved_sequence",
         "waiting_bytes",
     )
 
@@ -279,7 +287,7 @@ class PartitionQueue:
     next_sequence: i64
     last_acked_sequence: i64
     last_acked_offset: i64
-    unresolved_sequence: i64
+    is_unresolved: bool
 
     def __init__(self, tp: TopicPartition, lock: Lock, max_batch_bytes: i64) -> None:
         self.tp = tp
@@ -296,21 +304,20 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = NO_OFFSET
-        # The sequence behind one that was given up without knowing what the broker made of it; -1 if there is none.
-        self.unresolved_sequence = NO_SEQUENCE
+        # A batch was given up without knowing what the broker made of it.
+        self.is_unresolved = False
 
-    def restart_sequences(self, producer_id: i64, producer_epoch: i64) -> None:
-        """Numbers what is in flight from 0, for another epoch of the producer."""
+    def restart_sequences(self, producer_id: i64, producer_epoch: i64, position: int) -> None:
+        """Numbers what is in flight from that position on from 0, for another epoch of the producer."""
         sequence: i64 = 0
-        for batch in self.in_flight:
-            batch.has_been_reset = True
+        for batch in self.in_flight[position:]:
             batch.set_producer(producer_id, producer_epoch, sequence)
             sequence = (sequence + batch.record_count) & SEQUENCE_MASK
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = sequence
         self.last_acked_sequence = NO_SEQUENCE
-        self.unresolved_sequence = NO_SEQUENCE
+        self.is_unresolved = False
 
     def number(self, batch: ProducerBatch) -> None:
         """Gives the batch the next sequence."""
