@@ -343,28 +343,35 @@ class LogManager:
         self.delete_all([partition], is_future=is_future)
 
     def delete_all(self, partitions: Iterable[TopicPartition], *, is_future: bool = False) -> None:
-        """As `delete`; what it takes to be sure of it is done once for all of them."""
+        """As `delete`; what it takes to be sure of it is done once for all of them.
+
+        One that cannot be deleted is in nobody's way; why it cannot is raised in the end.
+        """
         registry = self._future if is_future else self._current
-        deleted: dict[LogDirectory, list[TopicPartition]] = {}
-        removed: list[tuple[str, PartitionLog | None]] = []
+        marked: dict[LogDirectory, list[PartitionLog]] = {}
+        failure: KafkaStorageError | None = None
         with self._changing:
-            try:
-                for partition in partitions:
+            for partition in partitions:
+                try:
                     log = registry.pop(partition, None)
                     if log is None:
                         self._check_not_offline(partition)
                         continue
-                    deleted.setdefault(self.directory_of(log), []).append(partition)
+                    directory = self.directory_of(log)
+                    name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
                     with self.cleaner.paused(partition):
-                        mark = uuid.uuid4().hex
-                        log.rename_dir(
-                            names.marked_partition_dir(partition, mark, names.DELETE_DIR_SUFFIX), syncs=False
-                        )
-                    removed.append((log.directory, log))
-            finally:
-                self._remove_later(removed)
-                for directory, gone in deleted.items():
-                    self._settle_deletion(directory, gone, is_future)
+                        log.rename_dir(name, syncs=False)
+                    marked.setdefault(directory, []).append(log)
+                except KafkaStorageError as error:
+                    failure = error
+            for directory, logs in marked.items():
+                try:
+                    self._settle_deletion(directory, logs, is_future)
+                except StorageFailure as error:
+                    directory.fail(error)
+                    failure = error
+        if failure is not None:
+            raise failure
 
     def _check_not_offline(self, partition: TopicPartition) -> None:
         offline = [directory.path for directory in self.directories if directory.is_offline]
@@ -372,16 +379,13 @@ class LogManager:
             raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
 
     def _settle_deletion(
-        self, directory: LogDirectory, gone: Sequence[TopicPartition], is_future: bool
+        self, directory: LogDirectory, logs: Sequence[PartitionLog], is_future: bool
     ) -> None:
-        try:
-            self._fs.sync_dir(directory.path)
-            if not is_future:
-                self.cleaner.forget_checkpoints(directory, gone)
-        except StorageFailure as failure:
-            directory.fail(failure)
-            raise
+        self._fs.sync_dir(directory.path)
+        if not is_future:
+            self.cleaner.forget_checkpoints(directory, [log.topic_partition for log in logs])
         self.checkpoint(directory)
+        self._remove_later([(log.directory, log) for log in logs])
 
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
         log = self._required(partition, is_future=is_future)
