@@ -1,4 +1,7 @@
-"""How much one broker can hold: idle connections, and partitions.
+"""How much one broker can hold: idle connections, and partitions; and how fast these come and go.
+
+A topic of many partitions is made and deleted while another client asks for the API versions all the time: the longest
+that it waits is for how long the event loop was not free.
 
 Connections have asked for the API versions, as every client does, and are silent from then on. A broker with many
 partitions is stopped and started again, before and after something is produced to each of them. Then it is compared
@@ -12,11 +15,12 @@ import resource
 import socket
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from bench import load
@@ -28,6 +32,9 @@ CONNECTIONS_MB_MAX: Final = 20.0
 TOPICS: Final = 10
 PARTITIONS_A_TOPIC: Final = 1_000
 PARTITIONS: Final = TOPICS * PARTITIONS_A_TOPIC
+CHANGED_PARTITIONS: Final = 2_000
+CHANGE_S_MAX: Final = 3.0
+LAG_S_MAX: Final = 0.05
 READY_S_MAX: Final = 5.0
 P99_RATIO_MAX: Final = 2.0
 
@@ -42,7 +49,11 @@ OTHER_FILES: Final = 100
 def run() -> bool:
     table = Table("One broker: connections and partitions", ("", "", "beside", "target", ""))
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name:
-        met = [_connections(Path(name), table), _partitions(Path(name), table)]
+        met = [
+            _connections(Path(name), table),
+            _changes(Path(name), table),
+            _partitions(Path(name), table),
+        ]
     table.print()
     return all(met)
 
@@ -66,6 +77,54 @@ def _connections(folder: Path, table: Table) -> bool:
         verdict(met),
     )
     return met
+
+
+def _changes(folder: Path, table: Table) -> bool:
+    are_met = []
+    with MeasuredBroker(folder / "changes") as broker:
+        changes: dict[str, Callable[[], None]] = {
+            "made": lambda: load.create_topic(broker.port, "many", CHANGED_PARTITIONS),
+            "deleted": lambda: broker.delete_topic("many"),
+        }
+        for title, change in changes.items():
+            with Bystander(broker.port) as bystander:
+                start_s = time.perf_counter()
+                change()
+                took_s = time.perf_counter() - start_s
+            are_met.append(took_s <= CHANGE_S_MAX and bystander.longest_s <= LAG_S_MAX)
+            table.add(
+                f"{CHANGED_PARTITIONS:,} partitions {title}",
+                duration(took_s),
+                f"others wait for {duration(bystander.longest_s)} at most",
+                f"≤ {CHANGE_S_MAX:g} s, {duration(LAG_S_MAX)}",
+                verdict(are_met[-1]),
+            )
+    return all(are_met)
+
+
+class Bystander:
+    """A client that asks for the API versions all the time; `longest_s` is the longest that an answer took."""
+
+    def __init__(self, port: int) -> None:
+        self.longest_s = 0.0
+        self._connected = load.connect(port)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bystander")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._connected.close()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.001):
+            start_s = time.perf_counter()
+            load.ask(self._connected, "ApiVersions", 0, ApiVersionsRequest())
+            self.longest_s = max(self.longest_s, time.perf_counter() - start_s)
 
 
 def _greet(connected: socket.socket, stack: ExitStack) -> None:
