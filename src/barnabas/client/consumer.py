@@ -303,7 +303,8 @@ class Consumer(ConsumerFront):
             self._signal.release()
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        self._thread.post(function, *arguments)
+        if not self._is_closed:
+            self._thread.post(function, *arguments)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.call(work)

@@ -67,6 +67,8 @@ class ConsumerMember(GroupMember):
         # What the coordinator wants this member to have, by topic id; None until it has said so.
         self._target: dict[bytes, list[int]] | None = None
         self._target_changed = asyncio.Event()
+        self._is_new_target = False
+        self._names_timer: asyncio.TimerHandle | None = None
         # What the last heartbeat told; None where the next one has to say it.
         self._told_subscription: tuple[frozenset[str], str | None] | None = None
         self._told_partitions: frozenset[TopicPartition] | None = None
@@ -193,6 +195,7 @@ class ConsumerMember(GroupMember):
 
     def _take_target(self, assignment: Assignment) -> None:
         self._target = {each.topic_id: list(each.partitions) for each in assignment.topic_partitions}
+        self._is_new_target = True
         self._target_changed.set()
 
     async def _reconcile(self) -> None:
@@ -207,8 +210,7 @@ class ConsumerMember(GroupMember):
             for topic_id, numbers in target.items():
                 name = self._cluster.topic_name(topic_id)
                 if name is None:
-                    # Metadata of the subscribed topics brings the name, and with it this task goes on.
-                    self._cluster.want_refresh()
+                    self._ask_for_names()
                     continue
                 wanted.update(TopicPartition(name, number) for number in numbers)
             owned = set(self._subscription.partitions)
@@ -223,6 +225,17 @@ class ConsumerMember(GroupMember):
             if wanted != owned:
                 self._owned = frozenset(self._subscription.partitions)
                 self._soon.set()
+
+    def _ask_for_names(self) -> None:
+        """Metadata brings the name of a topic that was assigned by its id: asked for at once, then now and then."""
+        if self._names_timer is None:
+            delay_ms = 0 if self._is_new_target else self._settings.retry_backoff_max_ms
+            self._is_new_target = False
+            self._names_timer = self._loop.call_later(delay_ms / 1000, self._refresh_names)
+
+    def _refresh_names(self) -> None:
+        self._names_timer = None
+        self._cluster.want_refresh()
 
     async def _send_leave(self) -> None:
         if self.generation < JOIN_EPOCH or not self.member_id:
@@ -243,6 +256,9 @@ class ConsumerMember(GroupMember):
 
     def _forget_membership(self) -> None:
         super()._forget_membership()
+        if self._names_timer is not None:
+            self._names_timer.cancel()
+            self._names_timer = None
         self._target = None
         self._owned = frozenset()
         self._tell_everything()

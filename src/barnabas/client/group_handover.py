@@ -7,6 +7,7 @@ whoever handles records between two polls keeps the partitions that he has. The 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -89,8 +90,9 @@ class Handover:
                 rebalance.change = Change.LOST
 
     def answer(self, asked: Rebalance | Failure) -> None:
-        """From any thread."""
-        self._loop.call_soon_threadsafe(_finish, asked.done)
+        """From any thread. A listener may have closed the consumer, and then nobody waits."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_finish, asked.done)
 
     def clear(self) -> None:
         """Nobody waits for answers any more."""
