@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.output import NOT_FOUND, fail, nearest
+from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.output import fail, nearest
 from barnabas.cli.target import described_topics
 
 if TYPE_CHECKING:

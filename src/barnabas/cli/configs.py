@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.arguments import check_setting_names, parse_pairs
-from barnabas.cli.output import NOT_FOUND, Column, fail, show, show_json
+from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.output import Column, fail, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import click
 
 from barnabas.cli.arguments import parse_pairs
 from barnabas.cli.consume import ISOLATION_HELP, ISOLATIONS, open_consumer
+from barnabas.cli.exit_codes import NOT_FOUND
 from barnabas.cli.formats import Outgoing
-from barnabas.cli.output import NOT_FOUND, count_text, fail, nearest, note, show_json
+from barnabas.cli.output import count_text, fail, nearest, note, show_json
 from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
 from barnabas.cli.progress import progress_bar
 from barnabas.cli.ranges import WHERE_HELP, Range, parse_where

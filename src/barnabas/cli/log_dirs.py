@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 
 from barnabas.cli.arguments import partitions_of
-from barnabas.cli.output import NOT_FOUND, Column, bytes_text, fail, show, show_json
+from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.output import Column, bytes_text, fail, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics
 
 DIRECTORIES: Final = (

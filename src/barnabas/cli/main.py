@@ -10,6 +10,7 @@ import sys
 import click
 
 from barnabas import __version__
+from barnabas.cli.exit_codes import FAILED, FAULT, INTERRUPTED, NOT_FOUND
 from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound, UnknownTopicOrPartition
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
@@ -33,9 +34,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-INTERRUPTED = 130
-# EX_SOFTWARE of sysexits.h.
-FAULT = 70
 DEBUG_VARIABLE = "BARNABAS_DEBUG"
 
 
@@ -74,7 +72,8 @@ def told(error: Exception) -> str:
 
 def exit_code_of(error: Exception) -> int:
     """For scripts: whether something does not exist, or just failed."""
-    return 4 if isinstance(error, UnknownTopicOrPartition | GroupIdNotFound | TransactionalIdNotFound) else 1
+    is_missing = isinstance(error, UnknownTopicOrPartition | GroupIdNotFound | TransactionalIdNotFound)
+    return NOT_FOUND if is_missing else FAILED
 
 
 def main() -> None:
@@ -94,14 +93,14 @@ def main() -> None:
     except BrokenPipeError:
         # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(FAILED)
     except (KafkaError, ExceptionGroup) as error:
         click.echo(f"barnabas: {told(error)}", err=True)
         sys.exit(exit_code_of(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"barnabas: {where}{error.strerror or error}", err=True)
-        sys.exit(1)
+        sys.exit(FAILED)
     except Exception as error:
         if DEBUG_VARIABLE in os.environ:
             raise

@@ -14,12 +14,9 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import click
 
-Row: TypeAlias = Mapping[str, Any]
+from barnabas.cli.exit_codes import FAILED
 
-# What commands exit with. 2 is click's for wrong use, 130 the shell's for an interrupt.
-FAILED: Final = 1
-UNREACHABLE: Final = 3
-NOT_FOUND: Final = 4
+Row: TypeAlias = Mapping[str, Any]
 
 _WIDTH_UNLIMITED: Final = 10_000
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")

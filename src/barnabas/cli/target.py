@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from barnabas.cli.output import NOT_FOUND, UNREACHABLE, fail, nearest
+from barnabas.cli.exit_codes import NOT_FOUND, UNREACHABLE
+from barnabas.cli.output import fail, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

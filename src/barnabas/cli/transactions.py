@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.arguments import confirm, partitions_of
-from barnabas.cli.output import NOT_FOUND, Column, duration_text, fail, nearest, show, show_json, time_text
+from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.output import Column, duration_text, fail, nearest, show, show_json, time_text
 from barnabas.cli.target import Target, cluster_command, complete_topics
 from barnabas.cli.times import parse_duration_ms
 
