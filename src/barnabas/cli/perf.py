@@ -111,6 +111,7 @@ def produce(
     with target.admin() as admin:
         described_topic(admin, topic)
     values = [os.urandom(size) for _ in range(DISTINCT_VALUES)]
+    ring = values + values[:RECORDS_A_CALL]
     chosen = {"acks": acks, "compression.type": compression, **dict(parse_pairs(settings))}
     with target.unreachable_is_told(), open_producer(target, chosen) as producer:
         pace = Pace(rate)
@@ -122,13 +123,12 @@ def produce(
             while sent < records:
                 count = min(records - sent, pace.at_most(RECORDS_A_CALL))
                 first = sent % DISTINCT_VALUES
-                some = (values + values[:RECORDS_A_CALL])[first : first + count] if not each else ()
                 if each:
                     for index in range(sent, sent + count):
                         done = partial(latencies.on_delivery, time.perf_counter())
                         producer.send(topic, values[index % DISTINCT_VALUES], on_delivery=done)
                 else:
-                    futures.append(producer.send_many(topic, some))
+                    futures.append(producer.send_many(topic, ring[first : first + count]))
                     while futures and futures[0].done():
                         futures.pop(0).result()
                 sent += count

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from barnabas.client.producer import Producer
 
 READ_BYTES: Final = 1 << 20
-# A line that does not end is not collected for ever.
-LINE_BYTES_MAX: Final = 64 << 20
+# More than any broker takes: a line that does not end is not collected for ever.
+RECORD_BYTES_MAX: Final = 64 << 20
 UNANSWERED_MAX: Final = 256
 LOOK_AROUND_S: Final = 0.02
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -128,7 +128,9 @@ def produce(
         if form == "file":
             for file in files or ("-",):
                 with _open(file) as source:
-                    data = source.read()
+                    data = source.read(RECORD_BYTES_MAX + 1)
+                if len(data) > RECORD_BYTES_MAX:
+                    fail(f"{file}: more than {RECORD_BYTES_MAX} bytes are too much for one record")
                 sending.send([Outgoing(**common, value=data)])
                 advance(len(data))
         else:
@@ -248,9 +250,9 @@ def complete_lines(
         if b"\n" not in data:
             kept.append(data)
             kept_bytes += len(data)
-            if kept_bytes > LINE_BYTES_MAX:
+            if kept_bytes > RECORD_BYTES_MAX:
                 fail(
-                    f"{name}: a line has more than {LINE_BYTES_MAX} bytes; --format file sends a file as one record"
+                    f"{name}: a line has more than {RECORD_BYTES_MAX} bytes; --format file sends a file as one record"
                 )
             continue
         whole, _, rest = b"".join([*kept, data]).rpartition(b"\n")
