@@ -252,7 +252,7 @@ def complete_lines(
             kept_bytes += len(data)
             if kept_bytes > RECORD_BYTES_MAX:
                 fail(
-                    f"{name}: a line has more than {RECORD_BYTES_MAX} bytes; --format file sends a file as one record"
+                    f"{name}: a line has more than {RECORD_BYTES_MAX} bytes: that is too much for one record"
                 )
             continue
         whole, _, rest = b"".join([*kept, data]).rpartition(b"\n")
