@@ -51,6 +51,8 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 REQUEST_OVERHEAD_BYTES: Final = 512
 FOREVER: Final = float("inf")
 PAUSE_AFTER_FAILURE_S: Final = 0.1
+# Timers of the loop come up to so much late.
+TIMER_SLACK_S: Final = 0.001
 
 
 class Sender:
@@ -169,7 +171,7 @@ class Sender:
             or len(queue.batches) > 1
         ):
             return 0.0
-        return batch.created_s + self._linger_s
+        return batch.created_s + self._linger_s - TIMER_SLACK_S
 
     def _ready_queues(self, now_s: float) -> dict[int, list[PartitionQueue]]:
         """The partitions with something to send, by the broker that leads them."""
