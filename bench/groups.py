@@ -1,9 +1,10 @@
 """Groups beside Apache Kafka: commits of offsets, and how soon a large group settles. Both in turns, in one run.
 
 Commits are raw requests (bench/load.py) of groups without members, with five of them under way on a connection: on
-one connection, and on many, a group each. Members of the large group do what a client does, and no more: join, sync,
-heartbeat, and join again when told. A group has settled when all its members have an assignment of one generation, or,
-in the newer protocol, of one epoch.
+one connection, and on many, a group each. confluent-kafka follows, for the view of a client.
+
+Members of the large group do what a client does, and no more: join, sync, heartbeat, and join again when told. A group
+has settled when all its members have an assignment of one generation, or, in the newer protocol, of one epoch.
 
 BENCH_SECONDS is the time of one load; the time to warm up follows from it.
 """
@@ -19,6 +20,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -52,6 +55,7 @@ ASSIGNMENT: Final = bytes(100)
 
 COMMITS: Final = "offset commits, 1 connection"
 COMMITS_TOGETHER: Final = f"offset commits, {GROUPS} connections"
+CONFLUENT: Final = "confluent-kafka, one commit at a time"
 SETTLED: Final = f"{MEMBERS} members settle"
 SETTLED_AT_ONCE: Final = f"{MEMBERS} members settle, no initial delay"
 SETTLED_CONSUMERS: Final = f"{MEMBERS} members settle, consumer protocol"
@@ -59,6 +63,7 @@ SETTLED_CONSUMERS: Final = f"{MEMBERS} members settle, consumer protocol"
 ROWS: Final = (
     Row(title=COMMITS, unit="/s", figures=(COMMITS,), ratio_min=2.0),
     Row(title=COMMITS_TOGETHER, unit="/s", figures=(COMMITS_TOGETHER,), ratio_min=2.0),
+    Row(title=CONFLUENT, unit="/s", figures=(CONFLUENT,)),
     Row(title=SETTLED, unit="s", figures=(SETTLED,), digits=2, ratio_max=1.2),
     Row(title=SETTLED_AT_ONCE, unit="s", figures=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
     Row(title=SETTLED_CONSUMERS, unit="s", figures=(SETTLED_CONSUMERS,), digits=2, ratio_max=1.2),
@@ -106,6 +111,8 @@ def run() -> bool:
                 figures.add(COMMITS, contender, one.per_second, one.load_cores)
                 many = measure_load(lambda port=broker.port: commits(port, GROUPS, SECONDS))  # type: ignore[misc]
                 figures.add(COMMITS_TOGETHER, contender, many.per_second, many.load_cores)
+                client = measure_load(lambda port=broker.port: confluent_commits(port, SECONDS))  # type: ignore[misc]
+                figures.add(CONFLUENT, contender, client.per_second, client.load_cores)
                 figures.add(SETTLED, contender, settle(broker.port, _live))
                 figures.add(SETTLED_AT_ONCE, contender, settle(immediate.port, _live))
                 figures.add(SETTLED_CONSUMERS, contender, settle(immediate.port, _live_by_heartbeats))
@@ -155,6 +162,28 @@ def _check_committed(answer: memoryview) -> None:
     # The error of the only partition is the last but the tags of partition, topic and answer.
     error_code = int.from_bytes(answer[-5:-3], "big")
     assert error_code == 0, f"the broker answered error {error_code}"
+
+
+def confluent_commits(port: int, duration_s: float) -> int:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "group.id": "confluent",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        # The first one finds the coordinator.
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+        end_s = time.perf_counter() + duration_s
+        count = 0
+        while time.perf_counter() < end_s:
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, count)], asynchronous=False)
+            count += 1
+    finally:
+        consumer.close()
+    return count
 
 
 class _Settling:
