@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -177,11 +178,17 @@ def test_a_request_that_wants_no_answer_is_done_at_once() -> None:
     run(peer, test)
 
 
-def test_nobody_to_connect_to() -> None:
+def test_nobody_to_connect_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*arguments: object, **others: object) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
     async def nowhere() -> None:
         with pytest.raises(NetworkException, match="cannot be reached"):
             await connect("127.0.0.1", free_port(), timeout_s=WAIT_S)
         with pytest.raises(NetworkException, match="not known"):
-            await connect("no-such-host.invalid", 9092, timeout_s=WAIT_S)
+            await connect("x" * 100, 9092, timeout_s=WAIT_S)
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+        with pytest.raises(NetworkException, match="Name or service not known"):
+            await connect("elsewhere", 9092, timeout_s=WAIT_S)
 
     asyncio.run(nowhere())

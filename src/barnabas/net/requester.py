@@ -334,7 +334,7 @@ async def connect(
         raise NetworkException(
             f"{host}:{port} did not take the connection within {round(timeout_s * 1000)} ms"
         ) from None
-    except socket.gaierror as unknown:
-        raise NetworkException(f"the name {host!r} is not known here: {unknown.strerror}") from None
+    except (socket.gaierror, UnicodeError) as unknown:
+        raise NetworkException(f"the name {host!r} is not known here: {unknown}") from None
     reason = failure.strerror or str(failure) if failure is not None else "the name has no address"
     raise NetworkException(f"{host}:{port} cannot be reached: {reason}")
