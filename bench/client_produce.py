@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import statistics
 import tempfile
 import threading
@@ -28,6 +29,7 @@ import confluent_kafka
 import kafka
 
 import barnabas
+from barnabas.errors import RequestTimedOut
 from bench.kafka import ApacheKafka, MeasuredBroker
 from bench.table import Table, duration, ratio, verdict
 from tests.broker.raw_client import RawClient
@@ -42,6 +44,9 @@ FEWER: Final = 10
 VALUE: Final = bytes(range(100))
 PARTITIONS: Final = 3
 TOPIC: Final = "bench"
+
+BUFFER_BYTES: Final = 32 << 20
+STALL_RECORDS: Final = 10_000_000
 
 LATENCY_RATE: Final = 1_000
 LATENCY_RECORDS: Final = 3_000
@@ -107,7 +112,38 @@ def _run_on(broker: BrokerProcess, name: str) -> bool:
             "" if target is None else verdict(is_met),
         )
     table.print()
-    return _latencies(broker.address, name) and met
+    met = _latencies(broker.address, name) and met
+    return _stall(broker, name) and met
+
+
+def _stall(broker: BrokerProcess, name: str) -> bool:
+    """How far memory grows while the broker stands still: the buffer, and what Python needs around it."""
+    with barnabas.Producer(bootstrap_servers=broker.address, max_block_ms=1_000) as producer:
+        producer.send(TOPIC, VALUE).result(60)
+        before_bytes = _rss_bytes()
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            taken = 0
+            while taken < STALL_RECORDS:
+                producer.send(TOPIC, VALUE)
+                taken += 1
+        except RequestTimedOut:
+            pass
+        finally:
+            grown_bytes = _rss_bytes() - before_bytes
+            os.kill(broker.pid, signal.SIGCONT)
+        producer.flush(60)
+    met = taken < STALL_RECORDS and grown_bytes <= 2 * BUFFER_BYTES
+    print(
+        f"\nMemory while {name} stands still: {taken:,} records taken, {grown_bytes / 1e6:.0f} MB grown,"
+        f" target ≤ {2 * BUFFER_BYTES / 1e6:.0f} MB (twice buffer.memory): {verdict(met)}",
+        flush=True,
+    )
+    return met
+
+
+def _rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _contenders(address: str, stack: ExitStack) -> dict[str, Rate]:
