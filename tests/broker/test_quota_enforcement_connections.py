@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker import quotas
 from barnabas.broker.quota_connections import ConnectionQuota
-from barnabas.broker.quotas import CONNECTION_CREATION_RATE, DEFAULT, QuotaEntity, Quotas
+from barnabas.broker.quotas import CONNECTION_CREATION_RATE, DEFAULT, MAX_RATES, QuotaEntity, Quotas
 from barnabas.clock import ManualClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.net import listener
@@ -136,14 +135,14 @@ def test_a_name_stands_for_its_address() -> None:
     assert books.limit_of_ip(CONNECTION_CREATION_RATE, "10.0.0.2") == 1.0
 
 
-def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "MAX_RATES", 10)
+def test_addresses_are_bounded() -> None:
     books = Quotas()
     books.set_limits(QuotaEntity(ip=DEFAULT), {CONNECTION_CREATION_RATE: 1.0})
-    quota = ConnectionQuota(books, ManualClock(), lambda: rate_of(1))
-    for number in range(100):
-        quota.refuse_ms("PLAINTEXT", f"10.0.0.{number}")
-    assert len(quota._rates_by_address) == 10
+    settings = rate_of(1)
+    quota = ConnectionQuota(books, ManualClock(), lambda: settings)
+    for number in range(MAX_RATES + 10):
+        quota.refuse_ms("PLAINTEXT", f"10.0.{number // 256}.{number % 256}")
+    assert len(quota._rates_by_address) == MAX_RATES
 
 
 class ScriptedQuota:

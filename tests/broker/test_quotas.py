@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker import quotas
-from barnabas.broker.quotas import DEFAULT, PRODUCER_BYTE_RATE, QuotaEntity, Quotas
+from barnabas.broker.quotas import DEFAULT, MAX_RATES, PRODUCER_BYTE_RATE, QuotaEntity, Quotas
 from barnabas.broker.rates import Rate
 
 
@@ -76,10 +75,9 @@ def test_without_quotas_nothing_is_kept() -> None:
     assert books._rates == {}
 
 
-def test_rates_of_unknown_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "MAX_RATES", 100)
+def test_rates_of_unknown_clients_are_bounded() -> None:
     books = Quotas()
     books.set_limits(QuotaEntity(None, DEFAULT), {PRODUCER_BYTE_RATE: 1.0})
-    for number in range(1_000):
+    for number in range(MAX_RATES + 10):
         books.record(PRODUCER_BYTE_RATE, "ann", f"client-{number}", 1, 0)
-    assert len(books._rates) == 100
+    assert len(books._rates) == MAX_RATES
