@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -467,6 +468,16 @@ def test_arrow_columns(broker: BrokerProcess, producer: Producer, topic: str) ->
 def test_public_names() -> None:
     assert barnabas.Producer is Producer
     assert barnabas.RecordMetadata is RecordMetadata
+
+
+def test_a_producer_may_be_derived_from(broker: BrokerProcess, topic: str) -> None:
+    class Shouting(Producer):
+        def send(self, topic: str, value: object = None, *others: Any, **named: Any) -> SendFuture:
+            return super().send(topic, str(value).upper(), *others, **named)
+
+    with Shouting(bootstrap_servers=broker.address) as producer:
+        producer.send(made(broker, topic), "hello").result(WAIT_S)
+    assert read_values(broker, topic) == [[b"HELLO"]]
 
 
 def test_asyncio(broker: BrokerProcess, topic: str) -> None:

@@ -17,7 +17,7 @@ from barnabas.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import OURS, SERVERS, Server, numbered, running
 from tests.client.proxy import Proxy, seeded
-from tests.client.reading import read_values
+from tests.client.reading import known, read_values
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
@@ -236,3 +236,47 @@ def test_connections_cut_at_any_byte(
             [values] = read_values(broker, "t", isolation_level=1)
     assert proxy.cuts > 0
     assert values == [b"%d %d" % (number, part) for number in done for part in range(5)]
+
+
+@pytest.mark.slow
+def test_records_that_are_given_up_leave_the_next_transaction_alone(
+    tmp_path_factory: pytest.TempPathFactory, server: Server
+) -> None:
+    """A batch was sent and never acknowledged in time: the transaction is aborted, and the next one goes on."""
+    if server.kind != OURS:
+        pytest.skip("a broker behind a proxy is ours")
+    with Proxy() as proxy:
+        broker = BrokerProcess(
+            tmp_path_factory.mktemp("given-up") / "data",
+            {"advertised.listeners": f"PLAINTEXT://{proxy.address}", "num.partitions": "1"},
+        )
+        proxy.target_port = broker.port
+        with (
+            broker,
+            Producer(
+                bootstrap_servers=proxy.address,
+                transactional_id="given-up",
+                retry_backoff_ms=5,
+                linger_ms=0,
+                request_timeout_ms=500,
+                delivery_timeout_ms=700,
+            ) as producer,
+        ):
+            known(producer, "t")
+            producer.begin_transaction()
+            proxy.hold()
+            assert producer.send("t", b"late").exception(WAIT_S) is not None
+            proxy.release()
+            with pytest.raises(KafkaError):
+                producer.commit_transaction()
+            producer.abort_transaction()
+            deadline_s = time.monotonic() + WAIT_S
+            while True:
+                assert time.monotonic() < deadline_s
+                producer.begin_transaction()
+                # On a busy machine even this may come too late.
+                if producer.send("t", b"after").exception(WAIT_S) is None:
+                    producer.commit_transaction()
+                    break
+                producer.abort_transaction()
+            assert read_values(broker, "t", isolation_level=1) == [[b"after"]]

@@ -159,9 +159,10 @@ class Idempotence:
             del self._unresolved[queue]
             if not queue.is_unresolved:
                 continue
-            if queue.is_next_sequence(queue.next_sequence):
-                queue.is_unresolved = False
-            elif self.is_transactional:
+            queue.is_unresolved = False
+            if self._is_stale(queue) or queue.is_next_sequence(queue.next_sequence):
+                continue
+            if self.is_transactional:
                 failure = OutOfOrderSequenceNumber(
                     f"records for {queue.tp} were sent and never acknowledged, and are not sent any more:"
                     " abort the transaction"

@@ -17,7 +17,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from barnabas.client.accumulator import TopicQueue
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
@@ -36,6 +36,7 @@ from barnabas.records.record import NO_HEADERS, Headers
 CLOSE_GRACE_MS: Final = 5_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Producer:
     """Sends records to topics. Settings have Kafka's names, as keywords with underscores or a mapping with dots."""
 

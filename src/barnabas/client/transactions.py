@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -105,8 +105,8 @@ class TransactionManager(Idempotence):
         # Why the transaction has to be aborted, or the producer cannot go on.
         self.error: KafkaError | None = None
         # Called when the state has changed, and when there may be something to send.
-        self.on_change: Any = None
-        self.wake: Any = None
+        self.on_change: Callable[[], object] | None = None
+        self.wake: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._brokers = brokers
@@ -305,7 +305,7 @@ class TransactionManager(Idempotence):
             self.set_producer(answer.producer_id, answer.producer_epoch)
         self._forget_transaction()
 
-    def _begin(self, work: Any) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs one piece of work beside the sender; while one is under way, the next waits for the next run."""
         if self._task is not None:
             work.close()
