@@ -64,6 +64,22 @@ def test_an_empty_log_is_not_waited_for_at_a_stop() -> None:
     assert [path for path in syncs.paths if path.startswith("/disk/a-")] == []
 
 
+def test_a_stop_syncs_the_directory_of_new_logs_once() -> None:
+    for seed in range(10):
+        logs = ManagedLogs()
+        make_all(logs)
+        for partition in PARTITIONS:
+            logs.append(logs.log(str(partition)), "one")
+        syncs = Syncs(logs)
+        logs.manager.close()
+        # Once for the logs, and with each file that is written there.
+        assert syncs.paths.count("/disk") <= 4
+        logs.fs = logs.fs.crash(Random(seed))
+        logs.start()
+        assert logs.progress[-1].is_clean
+        assert all(values(logs.log(str(partition))) == ["one"] for partition in PARTITIONS)
+
+
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_power_cut_after_logs_were_made(stops: bool) -> None:
     """They may be gone, or be there in part or with nonsense in them: they are made again, and are empty."""

@@ -146,13 +146,15 @@ class LocalLog:
         self.end = OffsetBound(headers[-1].next_offset, segment.base_offset, segment.size_bytes)
         return segment
 
-    def flush(self) -> None:
-        """Returns once all that was appended before is on the disk."""
+    def flush(self, *, syncs_above: bool = True) -> None:
+        """Returns once all that was appended before is on the disk, `syncs_above` as for a partition's log."""
         with self._flush_lock:
             if self._sync_epochs is not None:
                 if self.end.offset == 0:
                     return
                 self._sync_new(self._sync_epochs)
+                if syncs_above:
+                    self._fs.sync_dir(os.path.dirname(self.directory))
                 self._sync_epochs = None
             started_ns = self._clock.monotonic_ns()
             seals = self._seals_begun
@@ -174,7 +176,6 @@ class LocalLog:
         sync_epochs()
         with contextlib.suppress(NoSuchFile):
             self._fs.open(f"{self.directory}/{PARTITION_METADATA}", WRITE).sync()
-        self._fs.sync_dir(os.path.dirname(self.directory))
         self._directory_changes += 1
 
     @property

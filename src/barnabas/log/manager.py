@@ -490,9 +490,9 @@ class LogManager:
         self._is_closed = True
         for directory in self.live_directories():
             try:
-                logs = self._in_directory(directory)
-                for log in logs:
-                    log.flush()
+                self._fs.sync_dir(directory.path)
+                for log in self._in_directory(directory):
+                    log.flush(syncs_above=False)
                     log.close()
                 self.checkpoint(directory)
                 if directory.path not in self._incomplete and not directory.is_offline:

@@ -476,11 +476,14 @@ class PartitionLog(LogView):
                 logger.debug("%s is gone already", snapshot)
         self._local.flush()
 
-    def flush(self) -> None:
-        """Returns once all that was appended before is on the disk; then the recovery point is behind it."""
+    def flush(self, *, syncs_above: bool = True) -> None:
+        """Returns once all that was appended before is on the disk; then the recovery point is behind it.
+
+        Without `syncs_above` the directory above has been synced since the log was made.
+        """
         self._guard.check()
         try:
-            self._local.flush()
+            self._local.flush(syncs_above=syncs_above)
         except StorageFailure as failure:
             self._guard.fail(failure)
             raise
