@@ -67,7 +67,9 @@ class ConsumerCore:
             self._member = _MEMBERS[settings.group_protocol](
                 settings, self._group_brokers, self._cluster, coordinator, subscription, self.handover
             )
-            self._offsets = GroupOffsets(settings, self._group_brokers, coordinator, self._member.identity)
+            self._offsets = GroupOffsets(
+                settings, self._group_brokers, coordinator, self._member.identity, self._member.has_overtaken
+            )
         self._positions = Positions(
             settings,
             self._lookup,

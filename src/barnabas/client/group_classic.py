@@ -93,6 +93,10 @@ class ClassicMember(GroupMember):
     def subscription_changed(self) -> None:
         self._needs_join.set()
 
+    def has_overtaken(self, generation: int) -> bool:
+        # A cooperative member keeps its partitions while it joins; any other has given them up before.
+        return self._is_cooperative and generation > 0 and (self._is_joining or generation < self.generation)
+
     def _on_metadata(self) -> None:
         super()._on_metadata()
         counts = self._assigned_counts

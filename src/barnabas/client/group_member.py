@@ -62,6 +62,10 @@ class GroupMember(ABC):
             group_instance_id=self._settings.group_instance_id,
         )
 
+    def has_overtaken(self, generation: int) -> bool:
+        """Whether this member goes on with what it has in a generation behind this one, or is about to."""
+        return False
+
     @abstractmethod
     def start(self) -> None:
         """Begins to be a member, if it is not one."""

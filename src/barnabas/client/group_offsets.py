@@ -44,6 +44,7 @@ FIRST_VERSION_WITH_STABLE: Final = 7
 # The last versions that name topics; later ones take ids.
 LAST_VERSION_WITH_NAMES: Final = 9
 NO_OFFSET: Final = -1
+OF_ANOTHER_GENERATION: Final = frozenset({IllegalGeneration.code, RebalanceInProgress.code})
 
 _REMEDIES: Final[dict[int, str]] = {
     RebalanceInProgress.code: "the group is rebalancing: go on polling and commit again when it is over",
@@ -56,6 +57,12 @@ _REMEDIES: Final[dict[int, str]] = {
 }
 
 
+class CommitOvertaken(RebalanceInProgress):
+    """A commit of a generation that has ended meanwhile, by a member that still has its partitions."""
+
+    retriable = True
+
+
 class GroupOffsets:
     def __init__(
         self,
@@ -63,19 +70,19 @@ class GroupOffsets:
         brokers: Brokers,
         coordinator: Coordinator,
         identity: Callable[[], ConsumerGroupMetadata],
+        has_overtaken: Callable[[int], bool],
     ) -> None:
-        """`identity` tells which member of the group commits, as it is now."""
+        """`identity` tells which member of the group commits, as it is now; `has_overtaken` is the member's."""
         assert settings.group_id is not None
         self._settings = settings
         self._group_id = settings.group_id
         self._brokers = brokers
         self._coordinator = coordinator
         self._identity = identity
+        self._has_overtaken = has_overtaken
         self._is_consumer_protocol = settings.group_protocol == "consumer"
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float, *, is_last: bool = False
-    ) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
         """Commits the offsets; raises what stands in the way, with what to do."""
         if offsets:
             await self._retrying(lambda: self._commit_once(offsets), timeout_ms, "committing offsets")
@@ -137,7 +144,12 @@ class GroupOffsets:
             for each in topic.partitions:
                 if each.error_code != NONE:
                     where = TopicPartition(topic.name, each.partition_index)
-                    raise _error(each.error_code, f"the offset of {where} in group {self._group_id}")
+                    what = f"the offset of {where} in group {self._group_id}"
+                    if each.error_code in OF_ANOTHER_GENERATION and self._has_overtaken(
+                        identity.generation_id
+                    ):
+                        raise CommitOvertaken(what)
+                    raise _error(each.error_code, what)
 
     async def _committed_once(
         self, partitions: list[TopicPartition]
