@@ -13,7 +13,8 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import iterate_batches
 from barnabas.transactions.coordinator import TransactionCoordinator
 from barnabas.transactions.decision import Append, Decision, Markers, ProducerAnswer, Then, TimerKey
-from barnabas.transactions.entry import Entry, ProducerIdAndEpoch
+from barnabas.transactions.entry import Entry
+from barnabas.transactions.producer import ProducerIdAndEpoch
 from barnabas.transactions.records import TransactionRecord, parse_record
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import Transaction, TransactionState

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from barnabas.broker.coordinator_runtime import CoordinatorRuntime
-from barnabas.broker.coordinator_shell import GroupShell
-from barnabas.broker.exchange import Exchange
 from barnabas.broker.group_configs import group_overrides
 from barnabas.broker.partition import Partition
 from barnabas.broker.replica_manager import ReplicaManager, changed_topics
@@ -21,13 +19,13 @@ from barnabas.config.definition import InvalidSetting
 from barnabas.coordination.controller import Controller
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import InvalidConfig, InvalidGroupId
-from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.decision import Caller
-from barnabas.groups.settings import GroupOverrides, GroupSettings
-from barnabas.groups.target_assignment import ASSIGNORS
+from barnabas.groups.settings import ASSIGNOR_NAMES, GroupOverrides, GroupSettings
 from barnabas.model import TopicPartition
 from barnabas.records.layout import CompressionType
+
+if TYPE_CHECKING:
+    from barnabas.broker.coordinator_shell import GroupShell
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +33,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 _MINUTE_MS: Final = 60_000
 
 
-class GroupRuntime(CoordinatorRuntime[GroupShell]):
+class GroupRuntime(CoordinatorRuntime["GroupShell"]):
     topic = OFFSETS_TOPIC
     purpose = "groups"
 
@@ -102,6 +100,10 @@ class GroupRuntime(CoordinatorRuntime[GroupShell]):
                 shell.forget_partitions(deleted)
 
     def _new_shell(self, partition: Partition) -> GroupShell:
+        # A broker that has no groups starts sooner, and is smaller, without all that belongs to them.
+        from barnabas.broker.coordinator_shell import GroupShell
+        from barnabas.groups.coordinator import GroupCoordinator
+
         config = self._controller.config
         coordinator = GroupCoordinator(self._settings, self._new_uuid, self.counts)
         coordinator.override_settings(self._overrides)
@@ -144,16 +146,6 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 def assignor_name(configured: str) -> str:
     """The name of an assignor, or of Kafka's own class for it."""
     name = configured.rpartition(".")[2].removesuffix("Assignor").lower()
-    if name not in ASSIGNORS:
-        raise InvalidSetting("group.consumer.assignors", configured, " or ".join(ASSIGNORS))
+    if name not in ASSIGNOR_NAMES:
+        raise InvalidSetting("group.consumer.assignors", configured, " or ".join(ASSIGNOR_NAMES))
     return name
-
-
-def caller_of(exchange: Exchange) -> Caller:
-    """Whoever sent the request, answered by its exchange."""
-    return Caller(
-        version=exchange.version,
-        client_id=exchange.client_id,
-        client_host=f"/{exchange.session.host}",
-        ticket=exchange.respond,
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.coordinator_runtime import CoordinatorRuntime
 from barnabas.broker.partition import Partition
@@ -16,17 +16,17 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.timing_wheel import Timer
-from barnabas.broker.transaction_shell import MarkersWritten, TransactionShell
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.controller import Controller
 from barnabas.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError, LeaderNotAvailable
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
-from barnabas.transactions.coordinator import TransactionCoordinator
-from barnabas.transactions.decision import Markers
-from barnabas.transactions.entry import ProducerIdAndEpoch
+from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.settings import TransactionSettings
-from barnabas.transactions.transaction import TRANSACTION_VERSION_2
+
+if TYPE_CHECKING:
+    from barnabas.broker.transaction_shell import MarkersWritten, TransactionShell
+    from barnabas.transactions.decision import Markers
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
@@ -49,7 +49,7 @@ class MarkerWriter(Protocol):
     ) -> None: ...
 
 
-class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
+class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
     topic = TRANSACTIONS_TOPIC
     purpose = "transactions"
 
@@ -80,6 +80,10 @@ class TransactionRuntime(CoordinatorRuntime[TransactionShell]):
         return self._controller.config.transaction_state_log_load_buffer_size
 
     def _new_shell(self, partition: Partition) -> TransactionShell:
+        # A broker that has no transactions starts sooner, and is smaller, without all that belongs to them.
+        from barnabas.broker.transaction_shell import TransactionShell
+        from barnabas.transactions.coordinator import TransactionCoordinator
+
         return TransactionShell(
             partition,
             TransactionCoordinator(self._settings, self._new_producer_id),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 _DAY_MS = 24 * 60 * 60 * 1_000
 CLASSIC = "classic"
 CONSUMER = "consumer"
+# Those of the server, the default first.
+ASSIGNOR_NAMES = ("uniform", "range")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ class GroupSettings:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = 2**31 - 1
     # The first is taken where members do not ask for one.
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_assignors: tuple[str, ...] = ASSIGNOR_NAMES
     consumer_assignment_interval_ms: int = 1_000
     consumer_regex_refresh_interval_ms: int = 600_000
     can_upgrade: bool = True

@@ -16,9 +16,11 @@ from barnabas.groups.consumer_group import (
 )
 from barnabas.groups.consumer_records import target_epoch_record, target_record
 from barnabas.groups.records import GroupRecord
+from barnabas.groups.settings import ASSIGNOR_NAMES
 from barnabas.groups.topics import TopicId, Topics, ids_of
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
+assert tuple(ASSIGNORS) == ASSIGNOR_NAMES
 
 
 def compute_target(

@@ -42,19 +42,18 @@ from barnabas.transactions.entry import (
     COMPLETED,
     RETRY_MIN_MS,
     Entry,
-    ProducerIdAndEpoch,
     check_end,
     check_end_of_version_0,
     check_nothing_pending,
     check_producer,
     check_taker,
 )
+from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.records import TransactionRecord, parse_record
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import (
     AT_REST,
     PREPARED,
-    TRANSACTION_VERSION_2,
     Transaction,
     TransactionState,
 )

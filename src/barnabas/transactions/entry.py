@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.errors import (
     ConcurrentTransactions,
@@ -11,13 +11,13 @@ from barnabas.errors import (
     InvalidTxnState,
     ProducerFenced,
 )
-from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
+from barnabas.model import TopicPartition
 from barnabas.transactions.decision import Markers
+from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.transaction import (
     FIRST_PRODUCER_EPOCH,
     LAST_PRODUCER_EPOCH,
     PREPARED,
-    TRANSACTION_VERSION_2,
     Transaction,
     TransactionState,
     is_exhausted,
@@ -27,11 +27,6 @@ RETRY_MIN_MS: Final = 100
 
 # By whether it is a commit.
 COMPLETED: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
 
 
 class Entry:

@@ -32,14 +32,12 @@ from barnabas.model import (
     TimestampMs,
     TopicPartition,
 )
+from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2
 
 PRODUCER_EPOCH_MAX: Final = ProducerEpoch(2**15 - 1)
 # The last epoch that a producer gets to see.
 LAST_PRODUCER_EPOCH: Final = ProducerEpoch(PRODUCER_EPOCH_MAX - 1)
 FIRST_PRODUCER_EPOCH: Final = ProducerEpoch(0)
-
-TRANSACTION_VERSION_0: Final = 0
-TRANSACTION_VERSION_2: Final = 2
 
 # What Kafka gives to transactions of two-phase commit, which end only when their producer says so.
 NO_TIMEOUT_MS: Final = 2**31 - 1

@@ -18,8 +18,7 @@ from barnabas.errors import CoordinatorNotAvailable, KafkaError
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
-from barnabas.transactions.entry import ProducerIdAndEpoch
-from barnabas.transactions.transaction import TRANSACTION_VERSION_0
+from barnabas.transactions.producer import TRANSACTION_VERSION_0, ProducerIdAndEpoch
 
 _FIRST_WITH_FENCED: Final = 2
 

@@ -34,8 +34,7 @@ from barnabas.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from barnabas.transactions.entry import ProducerIdAndEpoch
-from barnabas.transactions.transaction import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2
+from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2, ProducerIdAndEpoch
 
 _FIRST_WITH_FENCED: Final = 2
 _FIRST_OF_BROKERS: Final = 4

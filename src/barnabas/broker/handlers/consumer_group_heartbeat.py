@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.groups.settings import CONSUMER
 from barnabas.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

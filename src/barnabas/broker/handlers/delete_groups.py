@@ -10,7 +10,7 @@ from dataclasses import replace
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinator_shell import GroupShell
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.errors import KafkaError
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.errors import InvalidGroupId, KafkaError
 from barnabas.groups.rebalance import join_error
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest

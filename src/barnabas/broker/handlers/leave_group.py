@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.leave_group_request import LeaveGroupRequest
 from barnabas.protocol.messages.leave_group_response import LeaveGroupResponse

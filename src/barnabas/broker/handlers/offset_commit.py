@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.groups.offsets import commit_error

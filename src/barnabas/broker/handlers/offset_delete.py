@@ -7,7 +7,7 @@ from functools import partial
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import NONE, KafkaError, UnknownTopicOrPartition
 from barnabas.protocol.message import Message

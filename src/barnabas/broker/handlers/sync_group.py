@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import caller_of
+from barnabas.broker.group_caller import caller_of
 from barnabas.errors import InconsistentGroupProtocol, KafkaError
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse

@@ -14,7 +14,8 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
-from barnabas.broker.group_runtime import OFFSETS_TOPIC, caller_of
+from barnabas.broker.group_caller import caller_of
+from barnabas.broker.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.transaction_verification import Dialect, Producer, Verified, check_producer, verify
 from barnabas.coordination.image import MetadataImage
 from barnabas.errors import (
