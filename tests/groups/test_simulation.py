@@ -26,11 +26,12 @@ from barnabas.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
-from barnabas.groups.classic_group import ClassicGroup, GroupState
+from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.coordinator import CLEANUP
 from barnabas.groups.decision import Caller
 from barnabas.groups.rebalance import join_timer, session_timer, sync_timer
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 from tests.groups.requests import (

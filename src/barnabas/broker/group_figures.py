@@ -7,9 +7,8 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.group_runtime import GroupRuntime
-from barnabas.groups.classic_group import GroupState
-from barnabas.groups.consumer_group import ConsumerGroupState
 from barnabas.groups.settings import CLASSIC, CONSUMER
+from barnabas.groups.states import ConsumerGroupState, GroupState
 from barnabas.metrics.registry import Registry
 
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics"

@@ -10,13 +10,13 @@ decides what happens to it.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from typing import Final
 
 from barnabas.errors import FencedInstanceId, InvalidRecord, UnknownMemberId
 from barnabas.groups.decision import Caller
 from barnabas.groups.records import GroupMetadataRecord
+from barnabas.groups.states import GroupState
 from barnabas.protocol.codec import decode_prefix
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -27,14 +27,6 @@ from barnabas.protocol.messages.join_group_request import JoinGroupRequestProtoc
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NO_STATE_TIMESTAMP: Final = -1
 _SUBSCRIPTION_VERSION_BYTES: Final = 2
-
-
-class GroupState(enum.Enum):
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 _CAN_FOLLOW: Final[dict[GroupState, frozenset[GroupState]]] = {

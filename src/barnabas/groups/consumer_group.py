@@ -23,6 +23,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
+from barnabas.groups.states import ConsumerGroupState
 from barnabas.groups.topics import NO_TOPICS_HASH, TopicId, Topics
 
 LEAVE_EPOCH: Final = -1
@@ -50,13 +51,6 @@ class MemberState(enum.IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
         return cls.UNKNOWN
-
-
-class ConsumerGroupState(enum.Enum):
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
 
 
 @dataclass(frozen=True, slots=True)

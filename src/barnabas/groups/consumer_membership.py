@@ -21,7 +21,7 @@ from barnabas.errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
-from barnabas.groups.classic_group import ClassicGroup, GroupState
+from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -52,6 +52,7 @@ from barnabas.groups.rebalance import Rebalance, answer_parked, bury, join_timer
 from barnabas.groups.reconciliation import Reported
 from barnabas.groups.records import group_tombstone
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.consumer_group_heartbeat_response import (
     Assignment,

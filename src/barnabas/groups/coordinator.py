@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final
 
 from barnabas.errors import GroupIdNotFound, InvalidRecord, KafkaError, NonEmptyGroup
-from barnabas.groups.classic_group import ClassicGroup, GroupState
+from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.consumer_describe import describe_consumer_group
-from barnabas.groups.consumer_group import ConsumerGroup, ConsumerGroupState
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_membership import ConsumerMembership
 from barnabas.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from barnabas.groups.consumer_records import (
@@ -48,6 +48,7 @@ from barnabas.groups.records import (
     parse_record,
 )
 from barnabas.groups.settings import GroupOverrides, GroupSettings
+from barnabas.groups.states import ConsumerGroupState, GroupState
 from barnabas.groups.topics import Topics
 from barnabas.model import Offset, ProducerId
 from barnabas.protocol.messages.consumer_group_describe_response import (

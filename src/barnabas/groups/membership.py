@@ -32,7 +32,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
-from barnabas.groups.classic_group import ClassicGroup, GroupState, Member, protocols_by_name
+from barnabas.groups.classic_group import ClassicGroup, Member, protocols_by_name
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_records import consumer_group_tombstones
@@ -51,6 +51,7 @@ from barnabas.groups.rebalance import (
 )
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest

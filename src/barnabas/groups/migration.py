@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from barnabas.errors import GroupIdNotFound
-from barnabas.groups.classic_group import ClassicGroup, GroupState, Member
+from barnabas.groups.classic_group import ClassicGroup, Member
 from barnabas.groups.consumer_group import (
     Assignment,
     ClassicMetadata,
@@ -29,6 +29,7 @@ from barnabas.groups.consumer_protocol import (
     parse_subscription,
 )
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.groups.topics import TopicId, Topics
 
 

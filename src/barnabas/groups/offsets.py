@@ -28,7 +28,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
-from barnabas.groups.classic_group import NO_STATE_TIMESTAMP, ClassicGroup, GroupState
+from barnabas.groups.classic_group import NO_STATE_TIMESTAMP, ClassicGroup
 from barnabas.groups.consumer_group import CommitRule, ConsumerGroup
 from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller, Decision, Producer, code_of_failed_append
@@ -37,6 +37,7 @@ from barnabas.groups.offset_store import OffsetStore, StoredOffset
 from barnabas.groups.rebalance import session_timer
 from barnabas.groups.records import NO_EXPIRY, GroupRecord, OffsetCommitRecord, offset_tombstone
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.model import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.offset_commit_key import OffsetCommitKey

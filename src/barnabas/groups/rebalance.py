@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.errors import KafkaError, RebalanceInProgress, UnknownMemberId
-from barnabas.groups.classic_group import ClassicGroup, GroupState, Member
+from barnabas.groups.classic_group import ClassicGroup, Member
 from barnabas.groups.counts import GroupCounts
 from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.states import GroupState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 
