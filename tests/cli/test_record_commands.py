@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -330,14 +332,25 @@ def test_measures(ok: Callable[..., str], run: Barnabas) -> None:
     assert ok("perf", "consume", "perf").startswith("records  seconds  records/s")
 
 
-def start(broker: Broker, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextmanager
+def start(broker: Broker, *arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a process, which does not outlive the test. Ctrl-C reaches it wherever the tests were started."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "barnabas", *arguments],
         env={**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         **streams,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 def test_following_until_ctrl_c(broker: Broker) -> None:
