@@ -57,7 +57,7 @@ from barnabas.metrics.registry import Registry
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.http_endpoint import HttpEndpoint
-from barnabas.net.listener import ConnectionLimits, Connections
+from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections
 
 log = logging.getLogger(__name__)
 
@@ -362,10 +362,19 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections_per_ip_overrides=config.max_connections_by_ip,
         connections_max_idle_ms=config.connections_max_idle_ms,
         socket_request_max_bytes=config.socket_request_max_bytes,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
+        socket_receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,
     )
+
+
+def _buffer_bytes(config: BrokerConfig, name: str) -> int:
+    """As it is set. Where it is not, the system has a buffer grow with what its connection moves."""
+    if name not in config.static:
+        return SYSTEM_DEFAULT
+    value = config.values[name]
+    assert isinstance(value, int)
+    return value
 
 
 def _manager_settings(config: BrokerConfig) -> ManagerSettings:

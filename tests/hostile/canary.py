@@ -30,6 +30,9 @@ class Canary:
         with self._broker.client("canary") as client:
             create_topic(client, self._topic)
         self._thread.start()
+        # What is done to the broker from now on must not keep the canary from connecting: that is not its business.
+        while self.rounds == 0 and self._thread.is_alive():
+            time.sleep(0.01)
         return self
 
     def __exit__(

@@ -212,7 +212,8 @@ def test_kafka_accepts_refuses_and_writes_as_we_do() -> None:
                 leader_epoch=LeaderEpoch(3),
                 policy=policy,
             )
-            return [str(result.last_offset), str(result.max_timestamp)], bytes(result.data)
+            written = result.head + bytes(result.data[len(result.head) :])
+            return [str(result.last_offset), str(result.max_timestamp)], written
 
         compression = "producer" if policy.compression is None else policy.compression.label
         comparisons.append(

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -54,6 +55,7 @@ def start(
     gc.disable()
     from barnabas.config.broker_config import BrokerConfig, parse_overrides, warnings_about
     from barnabas.config.properties import load_properties
+    from barnabas.net.busy_poll import new_event_loop
     from barnabas.server import Server
 
     gc.enable()
@@ -77,7 +79,8 @@ def start(
             _report_to(supervisor_fd, server.ports)
         await server.run_until_signal()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=partial(new_event_loop, config.barnabas_busy_poll_us)) as runner:
+        runner.run(run())
 
 
 def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:

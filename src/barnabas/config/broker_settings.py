@@ -86,6 +86,8 @@ REPLICATION_QUOTAS: Final = (
 )
 
 OUR_SETTINGS: Final = (
+    # For so long the event loop looks for more before it sleeps; see net/busy_poll.py. 0 saves processor time.
+    Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
     # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
     # The port that serves metrics to Prometheus; -1 for none.

@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 # A connection that always has more to read gives way to the others after so many reads. A large frame takes two.
 READS_A_TURN: Final = 16
-# The first reply to requests sent ahead is written at once, the others together, until so much has come together.
+# Of the replies of a turn the first is written at once, the others together, until so much has come together: each
+# time that a client is woken up costs about as much as a small request.
 REPLIES_TOGETHER_BYTES: Final = 256 * 1024
 
 FrameHandler = Callable[["Connection", bytes], None]
@@ -41,6 +42,7 @@ class Connection:
         "_executor",
         "_frames",
         "_handler",
+        "_has_replied",
         "_in_turn",
         "_is_awaiting_reply",
         "_is_cold",
@@ -86,6 +88,7 @@ class Connection:
         self._outbox = Outbox(is_cached)
         self._frames: deque[bytes] = deque()
         self._resume: TimerHandle | None = None
+        self._has_replied = False
         self._is_awaiting_reply = False
         self._is_cold = False
         self._is_reading = False
@@ -182,9 +185,15 @@ class Connection:
             return
         reads = 0
         expects_more = is_readable
+        self._has_replied = False
         while True:
             self._handle_frames()
-            if self.is_closed or not self._flush() or self._is_busy():
+            if self.is_closed:
+                return
+            if self._is_busy():
+                self._flush()
+                return
+            if self._outbox.pending_bytes >= REPLIES_TOGETHER_BYTES and not self._flush():
                 return
             if self._frames:
                 continue
@@ -195,20 +204,22 @@ class Connection:
             # Behind one small request there is seldom another: to look for it costs more than to be told.
             expects_more = len(self._frames) > 1 or self._reader.is_among_large
             reads += 1
-        if not self.is_closed:
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        if not self.is_closed and self._flush():
             self._watch_reading(True)
 
     def _handle_frames(self) -> None:
         frames = self._frames
-        is_first = True
         while frames and not self._is_awaiting_reply and self._resume is None and not self.is_closed:
             if self._outbox.pending_bytes >= REPLIES_TOGETHER_BYTES:
                 return
             self._is_awaiting_reply = True
             self._handler(self, frames.popleft())
-            if is_first and frames:
-                # The client goes on with this reply, and sends more, while the others are worked out.
-                is_first = False
+            if not self._has_replied and self._outbox.pending_bytes:
+                # The client goes on with this reply, and sends more, while the next ones are worked out.
+                self._has_replied = True
                 if not self._flush():
                     return
 
@@ -219,7 +230,7 @@ class Connection:
         except BlockingIOError:
             return False
         if count == 0:
-            self.close("it ended within a request" if self._reader.in_frame else None)
+            self._close_after_replies("it ended within a request" if self._reader.in_frame else None)
             return False
         return True
 

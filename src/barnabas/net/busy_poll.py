@@ -1,0 +1,41 @@
+"""An event loop that looks again for a moment before it sleeps.
+
+A thread that sleeps has to be woken up, and a processor that has nothing else to do has to be woken up with it; on a
+virtual machine that takes several times as long as a small request. A client that waits for its answers one by one has
+its next request here sooner than that. So before the loop waits, it looks for a few microseconds whether something
+comes. A loop that has nothing to do sleeps as any other, a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import time
+
+
+class BusyPollSelector(selectors.DefaultSelector):
+    def __init__(self, duration_us: int) -> None:
+        super().__init__()
+        self._duration_ns = duration_us * 1_000
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)
+        end_ns = time.monotonic_ns() + self._duration_ns
+        while time.monotonic_ns() < end_ns:
+            ready = super().select(0)
+            if ready:
+                return ready
+        return super().select(timeout)
+
+
+def new_event_loop(busy_poll_us: int) -> asyncio.AbstractEventLoop:
+    """A loop that sleeps at once where it is told so, or where others need the only processor meanwhile."""
+    if busy_poll_us <= 0 or _processors() == 1:
+        return asyncio.SelectorEventLoop()
+    return asyncio.SelectorEventLoop(BusyPollSelector(busy_poll_us))
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.net.busy_poll import BusyPollSelector, new_event_loop
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_it_sees_what_any_selector_sees(pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+    selector = BusyPollSelector(50)
+    try:
+        selector.register(one, 1, "data")
+        assert selector.select(0) == []
+        assert selector.select(0.001) == []
+        other.send(b"x")
+        for timeout in (0, 0.001, WAIT_S, None):
+            [(key, events)] = selector.select(timeout)
+            assert (key.data, events) == ("data", 1)
+    finally:
+        selector.close()
+
+
+def test_it_looks_for_as_long_as_it_is_told_and_then_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+    selector = BusyPollSelector(1_000)
+    try:
+        selector.register(pair[0], 1)
+        started_s, started_cpu_s = time.monotonic(), time.process_time()
+        assert selector.select(0.3) == []
+        assert time.monotonic() - started_s >= 0.3
+        assert time.process_time() - started_cpu_s < 0.2
+    finally:
+        selector.close()
+
+
+@pytest.mark.parametrize("busy_poll_us", [0, 50])
+def test_a_loop_runs_on_it(busy_poll_us: int) -> None:
+    async def pass_something_on() -> bytes:
+        one, other = socket.socketpair()
+        with one, other:
+            one.setblocking(False)
+            other.setblocking(False)
+            loop = asyncio.get_running_loop()
+            receiving = asyncio.create_task(loop.sock_recv(one, 10))
+            await asyncio.sleep(0.01)
+            await loop.sock_sendall(other, b"here")
+            return await asyncio.wait_for(receiving, WAIT_S)
+
+    with asyncio.Runner(loop_factory=lambda: new_event_loop(busy_poll_us)) as runner:
+        assert runner.run(pass_something_on()) == b"here"
