@@ -113,8 +113,9 @@ def _throughput(title: str, server: MeasuredBroker) -> bool:
 def _fill(port: int, topic: str) -> None:
     builder = BatchBuilder(base_offset=Offset(0))
     value = os.urandom(VALUE_BYTES)
+    now_ms = int(time.time() * 1_000)
     for index in range(BATCH_RECORDS):
-        builder.append(TimestampMs(1_700_000_000_000 + index), None, value)
+        builder.append(TimestampMs(now_ms + index), None, value)
     # One at a time is fast enough, and leaves nothing to be done about answers.
     load.produce_latencies(port, topic, bytes(builder.build()), RECORDS // BATCH_RECORDS)
 

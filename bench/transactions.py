@@ -26,7 +26,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from barnabas.model import Offset
+from barnabas.model import Offset, TimestampMs
 from barnabas.primitives.crc32c import crc32c
 from barnabas.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -96,8 +96,9 @@ _ANY: Final = (0x7B61726E61626173, 0x7B61)
 def _batch() -> bytes:
     builder = BatchBuilder(base_offset=Offset(0))
     value = os.urandom(RECORD_BYTES)
+    now_ms = int(time.time() * 1_000)
     for index in range(RECORDS):
-        builder.append(1_700_000_000_000 + index, None, value)  # type: ignore[arg-type]
+        builder.append(TimestampMs(now_ms + index), None, value)
     batch = bytearray(builder.build())
     (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_POSITION)
     struct.pack_into(">h", batch, ATTRIBUTES_POSITION, attributes | TRANSACTIONAL_BIT)
