@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+from abc import ABC, abstractmethod
 from typing import Final
 
 import pytest
@@ -65,7 +66,7 @@ BACK_TO_START: Final = {UnknownMemberId.code, FencedMemberEpoch.code, IllegalGen
 TRIED_AGAIN: Final = {CoordinatorNotAvailable.code, RebalanceInProgress.code, UnreleasedInstanceId.code}
 
 
-class Client:
+class Client(ABC):
     """What both kinds have in common: a group, perhaps an instance, and what the client believes to own."""
 
     def __init__(self, world: World, group_id: str, instance_id: str | None) -> None:
@@ -81,14 +82,14 @@ class Client:
     def shell(self) -> Shell:
         return self.world.shell
 
-    def step(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def step(self) -> None: ...
 
-    def leave(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def leave(self) -> None: ...
 
-    def subscribed(self) -> set[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def subscribed(self) -> set[str]: ...
 
     def commit(self) -> None:
         if not self.owned:

@@ -8,13 +8,15 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from barnabas.errors import InvalidRequest
+from barnabas.net import listener as listener_module
+from barnabas.net.channel import PlainChannel
 from barnabas.net.connection import Connection, FrameHandler
 from barnabas.net.listener import CannotListen, ConnectionLimits, Connections, Listener
 from barnabas.primitives.file_slice import FileSlice
@@ -81,6 +83,41 @@ def test_requests_sent_ahead_are_answered_in_order() -> None:
         async with serving(echo) as (_, listener):
             reader, writer = await connect(listener)
             requests = [bytes([number % 251]) * (number * 7 % 3_000) for number in range(2_000)]
+            writer.write(b"".join(map(frame, requests)))
+            assert [await read_frame(reader) for _ in requests] == requests
+            await closing(writer)
+
+    run(test)
+
+
+class StutteringChannel:
+    """A socket to which nothing can be sent every other time, and a moment later it can."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._plain = PlainChannel(connected)
+        self._sends = 0
+        self.fileno = self._plain.fileno
+        self.receive = self._plain.receive
+        self.receive_into = self._plain.receive_into
+        self.send_file = self._plain.send_file
+        self.close = self._plain.close
+
+    def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
+        self._sends += 1
+        if self._sends % 2:
+            raise BlockingIOError
+        return self._plain.send(parts, more_follows=more_follows)
+
+
+def test_requests_sent_ahead_do_not_wait_for_more_when_writing_had_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_module, "PlainChannel", StutteringChannel)
+
+    async def test() -> None:
+        async with serving(echo) as (_, listener):
+            reader, writer = await connect(listener)
+            requests = [b"%d" % number for number in range(5)]
             writer.write(b"".join(map(frame, requests)))
             assert [await read_frame(reader) for _ in requests] == requests
             await closing(writer)

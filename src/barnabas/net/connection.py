@@ -191,7 +191,9 @@ class Connection:
             if self.is_closed:
                 return
             if self._is_busy():
-                self._flush()
+                # Who cannot write now is told when it can, and only then goes on with what has come.
+                if not self._is_writing:
+                    self._flush()
                 return
             if self._outbox.pending_bytes >= REPLIES_TOGETHER_BYTES and not self._flush():
                 return
