@@ -1,0 +1,38 @@
+"""The data sources of this room, by the name that a query gives as its format."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+
+# Name of the format, and the class behind it as module:class.
+DATA_SOURCES: Final[Mapping[str, str]] = {
+    "barnabas": "barnabas.spark.topic_source:TopicDataSource",
+}
+
+
+def data_source(name: str) -> type[DataSource]:
+    """The class of a format; its module is imported at the first use."""
+    module, _, kind = DATA_SOURCES[name].partition(":")
+    found: type[DataSource] = getattr(importlib.import_module(module), kind)
+    return found
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the formats of this room known to a session; it may be done again."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark.sql.datasource  # noqa: F401
+    except ImportError as missing:
+        raise InvalidConfig(
+            f"sources and sinks of Spark need {missing.name}, which is not installed: pip install 'barnabas[spark]'"
+        ) from None
+    for name in DATA_SOURCES:
+        spark.dataSource.register(data_source(name))
