@@ -1,0 +1,201 @@
+"""Records as Spark's rows: the columns of its kafka format, made of whole buffers and not of records.
+
+    key            binary
+    value          binary
+    topic          string
+    partition      int
+    offset         bigint
+    timestamp      timestamp (null where the milliseconds do not fit into Spark's microseconds)
+    timestampType  int (0 of the producer, 1 of the broker, -1 of messages without)
+    headers        array<struct<key: string, value: binary>>, null where there are none
+
+All are nullable, as there. A query may declare some of them as its schema and so have only those made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from barnabas.errors import InvalidConfig
+from barnabas.records.columns import BinaryColumn, RecordColumns
+
+if TYPE_CHECKING:
+    from barnabas.model import TopicPartition
+
+HEADERS_TYPE: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+COLUMN_TYPES: Final[Mapping[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS_TYPE,
+}
+HEADERS: Final = "headers"
+
+# Spark's side takes a batch as a whole; a batch of compressed records may be many times what was fetched.
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+MICROSECONDS_IN_MILLISECOND: Final = 1_000
+INT64_MAX: Final = 2**63 - 1
+
+
+def spark_schema(*, include_headers: bool) -> StructType:
+    return StructType(
+        [StructField(name, kind) for name, kind in COLUMN_TYPES.items() if include_headers or name != HEADERS]
+    )
+
+
+def check_schema(schema: StructType) -> None:
+    """Raises InvalidConfig for a schema with other columns than a topic has, or of other types."""
+    for field in schema.fields:
+        kind = COLUMN_TYPES.get(field.name)
+        if kind is None:
+            raise InvalidConfig(
+                f"schema: a topic has no column {field.name!r}; it has {', '.join(COLUMN_TYPES)}:"
+                " leave the schema out, and decode key and value by functions of Spark"
+            )
+        if field.dataType != kind or not field.nullable:
+            raise InvalidConfig(
+                f"schema: column {field.name!r} of a topic is {kind.simpleString()}, nullable, and not"
+                f" {field.dataType.simpleString()}{'' if field.nullable else ' not null'}: leave the schema out, and"
+                " cast by functions of Spark"
+            )
+
+
+class RowMaker:
+    """Makes record batches of one schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema: Final = to_arrow_schema(schema, timezone="UTC")
+        self._makers: Final = [_MAKERS[name] for name in self._schema.names]
+
+    def batches(
+        self,
+        columns: RecordColumns,
+        partition: TopicPartition,
+        *,
+        end_offset: int = INT64_MAX,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records before the end offset, of which offsets ascend, in as many batches as their size needs."""
+        count = columns.record_count
+        if count == 0:
+            return
+        offsets = memoryview(columns.offsets).cast("q")
+        if offsets[-1] >= end_offset:
+            count = bisect_left(offsets, end_offset)
+        if count == 0:
+            return
+        arrays = [make(columns, partition) for make in self._makers]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        size_bytes = len(columns.values.data) + len(columns.keys.data) + len(columns.header_values.data)
+        rows = columns.record_count
+        rows_max = rows if size_bytes <= batch_bytes_max else max(rows * batch_bytes_max // size_bytes, 1)
+        if count <= rows_max:
+            yield whole if count == rows else whole.slice(0, count)
+            return
+        for start in range(0, count, rows_max):
+            yield whole.slice(start, min(rows_max, count - start))
+
+
+def _fixed(kind: pa.DataType, columns: RecordColumns, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, columns.record_count, [None, pa.py_buffer(data)], null_count=0)
+
+
+def _binary(kind: pa.DataType, column: BinaryColumn, length: int) -> pa.Array:
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    return pa.Array.from_buffers(
+        kind,
+        length,
+        [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)],
+        null_count=column.null_count,
+    )
+
+
+def _key(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    return _binary(pa.binary(), columns.keys, columns.record_count)
+
+
+def _value(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    return _binary(pa.binary(), columns.values, columns.record_count)
+
+
+def _topic(columns: RecordColumns, partition: TopicPartition) -> pa.Array:
+    return pa.repeat(pa.scalar(partition.topic, pa.string()), columns.record_count)
+
+
+def _partition(columns: RecordColumns, partition: TopicPartition) -> pa.Array:
+    return pa.repeat(pa.scalar(partition.partition, pa.int32()), columns.record_count)
+
+
+def _offset(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    return _fixed(pa.int64(), columns, columns.offsets)
+
+
+def _timestamp(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    milliseconds = _fixed(MILLISECONDS, columns, columns.timestamps)
+    try:
+        return milliseconds.cast(MICROSECONDS)
+    except pa.ArrowInvalid:
+        limit = pa.scalar(INT64_MAX // MICROSECONDS_IN_MILLISECOND, pa.int64())
+        numbers = milliseconds.cast(pa.int64())
+        fits = pc.and_(pc.less_equal(numbers, limit), pc.greater_equal(numbers, pc.negate(limit)))
+        return pc.if_else(fits, milliseconds, pa.scalar(None, MILLISECONDS)).cast(MICROSECONDS)
+
+
+def _timestamp_type(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    return _fixed(pa.int8(), columns, columns.timestamp_types).cast(pa.int32())
+
+
+def _headers(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+    header_count = len(columns.header_names.offsets) // 4 - 1
+    pairs = pa.StructArray.from_arrays(
+        [
+            _binary(pa.string(), columns.header_names, header_count),
+            _binary(pa.binary(), columns.header_values, header_count),
+        ],
+        names=["key", "value"],
+    )
+    kind = pa.list_(pa.field("element", pairs.type))
+    offsets = pa.py_buffer(columns.header_offsets)
+    lists = pa.Array.from_buffers(kind, columns.record_count, [None, offsets], children=[pairs])
+    # A list of booleans has the layout of a column's validity.
+    present = pc.greater(pc.list_value_length(lists), 0)
+    return pa.Array.from_buffers(
+        kind, columns.record_count, [present.buffers()[1], offsets], children=[pairs]
+    )
+
+
+_MAKERS: Final[Mapping[str, Callable[[RecordColumns, Any], pa.Array]]] = {
+    "key": _key,
+    "value": _value,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+}
