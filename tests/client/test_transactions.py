@@ -280,3 +280,88 @@ def test_records_that_are_given_up_leave_the_next_transaction_alone(
                     break
                 producer.abort_transaction()
             assert read_values(broker, "t", isolation_level=1) == [[b"after"]]
+
+
+def test_a_transaction_is_shared_by_producers(server: Server) -> None:
+    topic = server.topic(3)
+    with (
+        transactional(server, topic) as owner,
+        transactional(server, topic) as left,
+        transactional(server, topic) as right,
+    ):
+        for number, ends in enumerate((owner.abort_transaction, owner.commit_transaction) * 2):
+            owner.init_transactions()
+            owner.begin_transaction()
+            shared = owner.share_transaction()
+            left.join_transaction(shared)
+            right.join_transaction(shared)
+            left.send_many(topic, [b"left of %d" % number] * 10, partition=0)
+            right.send(topic, b"right of %d" % number, partition=1)
+            owner.send(topic, b"owner of %d" % number, partition=2)
+            left.leave_transaction()
+            right.leave_transaction()
+            # The same producer may come back to the same transaction: it goes on where it was.
+            left.join_transaction(shared)
+            left.send(topic, b"left again", partition=0)
+            left.leave_transaction()
+            ends()
+    assert committed(server, topic, 3) == [
+        [*[b"left of 1"] * 10, b"left again", *[b"left of 3"] * 10, b"left again"],
+        [b"right of 1", b"right of 3"],
+        [b"owner of 1", b"owner of 3"],
+    ]
+
+
+def test_a_shared_transaction_that_nobody_wrote_to_is_aborted(server: Server) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as owner:
+        owner.begin_transaction()
+        owner.share_transaction()
+        owner.abort_transaction()
+        owner.init_transactions()
+        with owner.transaction():
+            owner.send(topic, b"v")
+    assert committed(server, topic) == [[b"v"]]
+
+
+def test_who_joined_does_not_end_the_transaction(server: Server) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as owner:
+        owner.begin_transaction()
+        shared = owner.share_transaction()
+        with transactional(server, topic) as joined:
+            with pytest.raises(TransactionMisuse, match="init_transactions"):
+                joined.leave_transaction()
+            joined.join_transaction(shared)
+            joined.send(topic, b"v").result(WAIT_S)
+            for call in (joined.commit_transaction, joined.abort_transaction, joined.init_transactions):
+                with pytest.raises(TransactionMisuse, match="leave_transaction"):
+                    call()
+        with pytest.raises(TransactionMisuse, match="commit or abort"):
+            owner.leave_transaction()
+        owner.commit_transaction()
+    assert committed(server, topic) == [[b"v"]]
+
+
+def test_an_epoch_that_is_raised_tells_of_another_owner(server: Server) -> None:
+    topic = server.topic()
+    with transactional(server, topic) as first, transactional(server, topic) as joined:
+        first.init_transactions()
+        first.begin_transaction()
+        shared = first.share_transaction()
+        joined.join_transaction(shared)
+        joined.send(topic, b"of the first").result(WAIT_S)
+        with transactional(server, topic) as second:
+            second.init_transactions()
+            with second.transaction():
+                second.send(topic, b"of the second")
+            joined.send(topic, b"late")
+            with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+                joined.leave_transaction()
+            with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+                first.abort_transaction()
+            with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+                first.init_transactions()
+            with second.transaction():
+                second.send(topic, b"and again")
+    assert committed(server, topic) == [[b"of the second", b"and again"]]

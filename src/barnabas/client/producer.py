@@ -30,6 +30,7 @@ from barnabas.client.producer_many import ManyAppender, many_records
 from barnabas.client.records import HeadersLike
 from barnabas.client.serializers import to_headers
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.transaction_requests import SharedTransaction
 from barnabas.errors import RequestTimedOut
 from barnabas.records.record import NO_HEADERS, Headers
 
@@ -165,11 +166,31 @@ class Producer:
         return len((queue or self._learn(topic)).partitions)
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Fences other producers of the transactional id and ends what they left open; the first begin does it too."""
+        """Fences other producers of the transactional id and ends what they left open; the first begin does it too.
+
+        Done again between transactions it raises the epoch, or tells that another producer has taken over.
+        """
         self._call(self._core.init_transactions(self._timeout_ms(timeout)))
 
     def begin_transaction(self) -> None:
         self._call(self._core.begin_transaction())
+
+    def share_transaction(self) -> SharedTransaction:
+        """What other producers of this transactional id need to `join_transaction`; it may be pickled."""
+        shared: SharedTransaction = self._call(self._core.share_transaction())
+        return shared
+
+    def join_transaction(self, shared: SharedTransaction) -> None:
+        """Sends into another producer's transaction, which only that one ends.
+
+        A partition must be written by one producer of the transaction alone. An epoch serves one shared transaction:
+        who shares calls `init_transactions` before each.
+        """
+        self._call(self._core.join_transaction(shared))
+
+    def leave_transaction(self, timeout: float | None = None) -> None:
+        """Waits until all that was sent is acknowledged; raises if anything was not."""
+        self._call(self._core.leave_transaction(self._timeout_ms(timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Sends what is left and makes all of the transaction visible at once; may be called again after a time-out."""
@@ -226,7 +247,7 @@ class Producer:
     def _timeout_ms(self, timeout: float | None) -> float:
         return self._core.settings.max_block_ms if timeout is None else timeout * 1000
 
-    def _call(self, work: Any) -> None:
+    def _call(self, work: Any) -> Any:
         try:
             if self._background.is_closed:
                 self._core.refuse()
@@ -234,7 +255,7 @@ class Producer:
         except BaseException:
             work.close()
             raise
-        self._background.call(work)
+        return self._background.call(work)
 
     def _check_thread(self, what: str) -> None:
         """In a callback nobody can wait for what the producer's thread, which runs it, has to do."""

@@ -25,6 +25,7 @@ from barnabas.client.producer_many import ManyAppender, many_records
 from barnabas.client.records import HeadersLike, RecordMetadata
 from barnabas.client.serializers import to_headers
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.transaction_requests import SharedTransaction
 from barnabas.errors import RequestTimedOut
 from barnabas.records.record import NO_HEADERS
 
@@ -141,6 +142,21 @@ class AsyncProducer:
     async def begin_transaction(self) -> None:
         await self.start()
         await self._core.begin_transaction()
+
+    async def share_transaction(self) -> SharedTransaction:
+        """What other producers of this transactional id need to `join_transaction`; it may be pickled."""
+        await self.start()
+        return await self._core.share_transaction()
+
+    async def join_transaction(self, shared: SharedTransaction) -> None:
+        """Sends into another producer's transaction, which only that one ends; see `Producer.join_transaction`."""
+        await self.start()
+        await self._core.join_transaction(shared)
+
+    async def leave_transaction(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Waits until all that was sent is acknowledged; raises if anything was not."""
+        await self.start()
+        await self._core.leave_transaction(self._timeout_ms(timeout))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         await self.start()

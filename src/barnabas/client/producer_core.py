@@ -20,7 +20,7 @@ from barnabas.client.records import HeadersLike, OutgoingRecord
 from barnabas.client.sender import REQUEST_OVERHEAD_BYTES, Sender
 from barnabas.client.serializers import Serializer, serialized, serializer_for, to_bytes
 from barnabas.client.settings import ProducerSettings
-from barnabas.client.transaction_requests import group_of, offset_of
+from barnabas.client.transaction_requests import SharedTransaction, group_of, offset_of
 from barnabas.client.transactions import TransactionManager, TransactionState
 from barnabas.errors import InvalidConfig, KafkaError, UnknownTopicOrPartition
 from barnabas.model import TopicPartition
@@ -303,6 +303,20 @@ class ProducerCore:
             await transactions.init(self.settings.max_block_ms)
         transactions.begin()
 
+    async def share_transaction(self) -> SharedTransaction:
+        return self._transactional("share_transaction").share()
+
+    async def join_transaction(self, shared: SharedTransaction) -> None:
+        self._transactional("join_transaction").join(shared)
+
+    async def leave_transaction(self, timeout_ms: float) -> None:
+        transactions = self._transactional("leave_transaction")
+        flushed = asyncio.ensure_future(self.flushed())
+        try:
+            await transactions.leave(timeout_ms, flushed)
+        finally:
+            flushed.cancel()
+
     async def commit_transaction(self, timeout_ms: float) -> None:
         transactions = self._transactional("commit_transaction")
         flushed = asyncio.ensure_future(self.flushed())
@@ -333,7 +347,7 @@ class ProducerCore:
             async with asyncio.timeout(timeout_ms / 1000):
                 transactions = self.transactions
                 if transactions is not None and transactions.is_transactional:
-                    if transactions.state in (
+                    if not transactions.is_joined and transactions.state in (
                         TransactionState.IN_TRANSACTION,
                         TransactionState.ABORTABLE_ERROR,
                         TransactionState.ABORTING,

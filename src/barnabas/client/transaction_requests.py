@@ -27,6 +27,14 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int = -1
 
 
+class SharedTransaction(NamedTuple):
+    """A transaction that other producers, in other processes too, may write to; who began it ends it."""
+
+    producer_id: int
+    producer_epoch: int
+    is_v2: bool
+
+
 class GroupMetadata(NamedTuple):
     """Who commits offsets in a transaction; `Consumer.group_metadata()` gives it."""
 

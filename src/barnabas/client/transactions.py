@@ -9,6 +9,10 @@ Version 1 of the protocol: each partition is added to the transaction by a reque
 the epoch stays. Version 2 (KIP-890, by the cluster's feature transaction.version): sending adds the partition, and each
 end raises the epoch, so that nothing late of one transaction gets into the next.
 
+A transaction may be shared: others join it with its producer id and epoch, write, and leave when all they wrote is
+acknowledged. Brokers number what a producer id writes by partition, so a partition is to be written by one of them
+alone; and the numbers begin with the epoch, so each shared transaction needs an epoch of its own (`init` again).
+
 Everything happens on the loop.
 """
 
@@ -30,6 +34,7 @@ from barnabas.client.settings import ProducerSettings
 from barnabas.client.transaction_requests import (
     GroupMetadata,
     OffsetToCommit,
+    SharedTransaction,
     add_partitions_request,
     first_error,
     offsets_request,
@@ -42,6 +47,7 @@ from barnabas.errors import (
     IllegalGeneration,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
+    InvalidTxnState,
     KafkaError,
     OperationNotAttempted,
     ProducerFenced,
@@ -53,7 +59,7 @@ from barnabas.errors import (
     UnsupportedVersion,
     error_for_code,
 )
-from barnabas.model import TopicPartition
+from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.end_txn_request import EndTxnRequest
@@ -114,6 +120,9 @@ class TransactionManager(Idempotence):
         self._id = settings.transactional_id or ""
         self._coordinator = Coordinator(brokers, CoordinatorType.TRANSACTION, self._id)
         self._group_coordinators: dict[str, Coordinator] = {}
+        # Whether the transaction is another's, who alone may end it; or ours, and written to by others.
+        self.is_joined = False
+        self._is_shared = False
         self._is_started = False
         self._is_init_due_after_abort = False
         self._added: set[TopicPartition] = set()
@@ -172,9 +181,12 @@ class TransactionManager(Idempotence):
             self._set_abortable(error)
 
     async def init(self, timeout_ms: float) -> None:
-        """Gets the producer id of the transactional id; whoever had it before is fenced, his transaction aborted."""
-        self._require("init_transactions", TransactionState.UNINITIALIZED)
-        await self._ask_producer_id(timeout_ms, -1, -1)
+        """Gets the producer id of the transactional id; whoever had it before is fenced, his transaction aborted.
+
+        Between transactions it may be done again: then the epoch is raised, unless somebody has fenced us meanwhile.
+        """
+        self._require("init_transactions", TransactionState.UNINITIALIZED, TransactionState.READY)
+        await self._ask_producer_id(timeout_ms, self.producer_id, self.producer_epoch)
         self._set(TransactionState.READY)
 
     def begin(self) -> None:
@@ -182,6 +194,36 @@ class TransactionManager(Idempotence):
         self._forget_transaction()
         self.is_v2 = self._finds_v2()
         self._set(TransactionState.IN_TRANSACTION)
+
+    def share(self) -> SharedTransaction:
+        """What others need to write to this transaction; they may do so until it is ended."""
+        self._require("share_transaction", TransactionState.IN_TRANSACTION)
+        self._is_shared = True
+        self._is_started = True
+        return SharedTransaction(self.producer_id, self.producer_epoch, self.is_v2)
+
+    def join(self, shared: SharedTransaction) -> None:
+        """Writes to another's transaction from now on. Each partition of it is to be written by one producer alone."""
+        self._require("join_transaction", TransactionState.UNINITIALIZED)
+        self._forget_transaction()
+        self._set_producer(shared.producer_id, shared.producer_epoch)
+        self.is_v2 = shared.is_v2
+        self.is_joined = True
+        self._set(TransactionState.IN_TRANSACTION)
+
+    async def leave(self, timeout_ms: float, flushed: asyncio.Future[None] | asyncio.Task[None]) -> None:
+        """Waits until all that was sent is acknowledged, and leaves the transaction open for whoever began it."""
+        self._require("leave_transaction", TransactionState.IN_TRANSACTION)
+        if not self.is_joined:
+            raise TransactionMisuse(
+                "leave_transaction: the transaction is this producer's own: commit or abort it"
+            )
+        await self._flushed(flushed, timeout_ms, "leaving")
+        if self.state is not TransactionState.IN_TRANSACTION:
+            self._raise_error("leave_transaction")
+        self.is_joined = False
+        self._set_producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        self._set(TransactionState.UNINITIALIZED)
 
     async def commit(self, timeout_ms: float, flushed: asyncio.Future[None] | asyncio.Task[None]) -> None:
         """Ends the transaction. After a time-out it may be called again; nothing else may."""
@@ -234,6 +276,8 @@ class TransactionManager(Idempotence):
     def _require(self, call: str, *states: TransactionState) -> None:
         if not self.is_transactional:
             raise TransactionMisuse(f"{call} needs a producer with a transactional.id")
+        if self.is_joined and call != "leave_transaction":
+            raise TransactionMisuse(f"{call}: the transaction is another's: call leave_transaction()")
         if self.state in states:
             return
         if self.state in (TransactionState.FATAL_ERROR, TransactionState.ABORTABLE_ERROR):
@@ -267,6 +311,7 @@ class TransactionManager(Idempotence):
 
     def _forget_transaction(self) -> None:
         self._is_started = False
+        self._is_shared = False
         self._added.clear()
         self._to_add.clear()
 
@@ -290,18 +335,25 @@ class TransactionManager(Idempotence):
     async def _end(self, timeout_ms: float, *, committed: bool) -> None:
         if not self._is_started:
             return
-        answer = await self._call(
-            EndTxnRequest(
-                transactional_id=self._id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=committed,
-            ),
-            timeout_ms,
-            "committing the transaction" if committed else "aborting the transaction",
-            max_version=None if self.is_v2 else LAST_END_TXN_V1,
-        )
-        if self.is_v2 and answer.producer_id >= 0:
+        try:
+            answer = await self._call(
+                EndTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    committed=committed,
+                ),
+                timeout_ms,
+                "committing the transaction" if committed else "aborting the transaction",
+                max_version=None if self.is_v2 else LAST_END_TXN_V1,
+                harmless=InvalidTxnState if self._is_shared and not committed else None,
+            )
+        except InvalidTxnState:
+            if not self._is_shared or committed:
+                raise
+            # None of those who joined has written anything: there is nothing to abort.
+            answer = None
+        if answer is not None and self.is_v2 and answer.producer_id >= 0:
             self.set_producer(answer.producer_id, answer.producer_epoch)
         self._forget_transaction()
 
@@ -345,11 +397,7 @@ class TransactionManager(Idempotence):
             if not error.retriable:
                 self._set_fatal(error)
         else:
-            self._accumulator.lock.acquire()
-            try:
-                self.set_producer(answer.producer_id, answer.producer_epoch)
-            finally:
-                self._accumulator.lock.release()
+            self._set_producer(answer.producer_id, answer.producer_epoch)
 
     async def _ask_producer_id(self, timeout_ms: float, producer_id: int, producer_epoch: int) -> None:
         answer = await self._call(
@@ -363,9 +411,12 @@ class TransactionManager(Idempotence):
             f"getting the producer id of transactional.id {self._id!r}",
             max_version=LAST_INIT_PRODUCER_ID,
         )
+        self._set_producer(answer.producer_id, answer.producer_epoch)
+
+    def _set_producer(self, producer_id: int, producer_epoch: int) -> None:
         self._accumulator.lock.acquire()
         try:
-            self.set_producer(answer.producer_id, answer.producer_epoch)
+            self.set_producer(producer_id, producer_epoch)
         finally:
             self._accumulator.lock.release()
 
@@ -411,6 +462,7 @@ class TransactionManager(Idempotence):
         *,
         coordinator: Coordinator | None = None,
         max_version: int | None = None,
+        harmless: type[KafkaError] | None = None,
     ) -> Any:
         """The good answer of a coordinator. An error that ends the transaction or the producer is remembered."""
         asked = coordinator or self._coordinator
@@ -432,7 +484,7 @@ class TransactionManager(Idempotence):
             self._set_abortable(error)
             raise
         except KafkaError as error:
-            if not error.retriable:
+            if not error.retriable and not (harmless is not None and isinstance(error, harmless)):
                 self._set_fatal(error)
             raise
 
