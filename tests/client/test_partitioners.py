@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.partitioners import RoundRobin, murmur2, partition_for_key, partitioner_for
+from barnabas.client.partitioners import (
+    RoundRobin,
+    murmur2,
+    partition_for_key,
+    partitioner_for,
+    partitions_for_keys,
+)
 from barnabas.errors import InvalidConfig
 
 # From the tests of Kafka's own Utils.murmur2, as signed 32-bit numbers.
@@ -27,6 +33,13 @@ def test_murmur2_is_that_of_java(key: bytes) -> None:
 def test_every_length_is_in_range() -> None:
     for length in range(40):
         assert 0 <= partition_for_key(bytes(range(length)), 7) < 7
+
+
+def test_keys_of_a_column() -> None:
+    keys = [*JAVA, None, b""]
+    assert partitions_for_keys(keys, 7, 5) == [
+        5 if key is None else partition_for_key(key, 7) for key in keys
+    ]
 
 
 def test_round_robin_counts_a_topic() -> None:

@@ -25,6 +25,7 @@ from barnabas.client.failures import (
 from barnabas.client.futures import SendFuture
 from barnabas.client.partitioners import partition_for_key
 from barnabas.client.producer import Producer
+from barnabas.client.producer_many import binary_values
 from barnabas.client.records import OutgoingRecord, RecordMetadata
 from barnabas.errors import KafkaError, RequestTimedOut, UnknownTopicOrPartition
 from barnabas.protocol.messages.create_partitions_request import (
@@ -463,6 +464,46 @@ def test_arrow_columns(broker: BrokerProcess, producer: Producer, topic: str) ->
     assert [(record.key, record.timestamp) for record in records[-2:]] == [(b"a", 5), (b"b", 6)]
     with pytest.raises(SerializationError, match="Arrow columns are value"):
         producer.send_many(topic, pa.table({"vallue": [b"1"]}))
+    with pytest.raises(SerializationError, match="whole numbers, and not of double"):
+        producer.send_many(topic, pa.table({"value": [b"1"], "partition": [0.0]}))
+
+
+def test_arrow_headers(broker: BrokerProcess, producer: Producer, topic: str) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is needed for Arrow columns")
+    made(broker, topic)
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    given = [
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": None}],
+        None,
+        [],
+        [{"key": "c", "value": b""}],
+    ]
+    table = pa.table(
+        {"value": [b"w", b"x", None, b"z"], "headers": pa.chunked_array([given[:1], given[1:]], type=kind)}
+    )
+    producer.send_many(topic, table).result(WAIT_S)
+    producer.send_many(topic, table.slice(1)).result(WAIT_S)
+    with broker.client() as client:
+        records = read_partition(client, topic)
+    wanted = [(b"w", (("a", b"1"), ("b", None))), (b"x", ()), (None, ()), (b"z", (("c", b""),))]
+    assert [(record.value, record.headers) for record in records] == [*wanted, *wanted[1:]]
+    nameless = pa.table({"value": [b"1"], "headers": pa.array([[{"key": None, "value": b"1"}]], type=kind)})
+    with pytest.raises(SerializationError, match="headers are pairs"):
+        producer.send_many(topic, nameless)
+
+
+def test_values_of_arrow_arrays() -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is needed for Arrow columns")
+    values = [None if number % 7 == 3 else b"x" * (number % 5) for number in range(100)]
+    for kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+        array = pa.array(values, pa.binary()).cast(kind)
+        assert binary_values(array) == values
+        for start, count in ((0, 1), (3, 40), (9, 91), (50, 0)):
+            assert binary_values(array.slice(start, count)) == values[start : start + count]
+        assert binary_values(pa.chunked_array([array.slice(5), array.slice(0, 5)])) == values[5:] + values[:5]
+    assert binary_values(pa.array([], pa.binary())) == []
+    assert binary_values(pa.array([b"", b""])) == [b"", b""]
+    assert binary_values(pa.array([1, None])) == [1, None]
 
 
 def test_public_names() -> None:

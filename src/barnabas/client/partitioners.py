@@ -62,6 +62,14 @@ def partition_for_key(key: bytes, partition_count: i64) -> i64:
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
+def partitions_for_keys(keys: list[bytes | None], partition_count: i64, otherwise: i64) -> list[int]:
+    """The partition of each key; records without one go to `otherwise`."""
+    found: list[int] = []
+    for key in keys:
+        found.append(otherwise if key is None else partition_for_key(key, partition_count))  # noqa: PERF401
+    return found
+
+
 class RoundRobin:
     """Each record to the next partition, by topic, whether it has a key or not."""
 

@@ -113,8 +113,9 @@ class Producer:
         """Hands in many records at once, for far less a record than `send`; one future tells of all.
 
         Records are values, (key, value) or (key, value, headers) tuples, dicts with the names that `send` has, or
-        Arrow: an array of values, or a table with the columns value, key, partition, timestamp_ms. `keys` may stand
-        beside values. If one cannot be made bytes of or is too large, none is sent.
+        Arrow: an array of values, or a table with the columns value, key, partition, timestamp_ms and headers (lists of
+        structs of key and value). `keys` may stand beside values. If one cannot be made bytes of or is too large, none
+        is sent.
         """
         core = self._core
         if core.refusal is not None:

@@ -196,10 +196,16 @@ def _collect(
     core: ProducerCore, topic: TopicQueue, records: Any, keys: Any, headers: HeadersLike | None
 ) -> ManyRecords:
     name = topic.name
+    own_headers: list[Headers] | None = None
     if type(records).__module__.partition(".")[0] == "pyarrow":
         columns = arrow_columns(records)
+        if keys is None and headers is None:
+            plain = _plain_columns(core, columns)
+            if plain is not None:
+                return plain
         records = columns.pop("value")
         keys = columns.pop("key", keys)
+        own_headers = columns.pop("headers", None)
     else:
         columns = {}
         if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
@@ -256,10 +262,32 @@ def _collect(
             raise SerializationError(f"there are {len(values)} values and {len(found_keys)} keys")
     made = ManyRecords(values)
     made.keys = found_keys if any(key is not None for key in found_keys) else None
+    if own_headers is not None:
+        found_headers = own_headers
     made.headers = found_headers if any(found_headers) else None
     made.timestamps = timestamps if any(each is not None for each in timestamps) else None
     made.partitions = partitions if any(each is not None for each in partitions) else None
     return made
+
+
+def _plain_columns(core: ProducerCore, columns: dict[str, list[Any]]) -> ManyRecords | None:
+    """The columns as they are if keys and values are bytes already; else None."""
+    values = columns["value"]
+    keys = columns.get("key")
+    if core.value_serializer is not None or core.key_serializer is not None:
+        return None
+    if not _are_bytes(values) or (keys is not None and not _are_bytes(keys)):
+        return None
+    made = ManyRecords(values)
+    made.keys = keys
+    made.timestamps = columns.get("timestamp_ms")
+    made.partitions = columns.get("partition")
+    made.headers = columns.get("headers")
+    return made
+
+
+def _are_bytes(values: list[Any]) -> bool:
+    return all(value is None or isinstance(value, bytes) for value in values)
 
 
 def _whole_number(given: object, what: str) -> int | None:
@@ -271,20 +299,104 @@ def _whole_number(given: object, what: str) -> int | None:
 def arrow_columns(records: Any) -> dict[str, list[Any]]:
     """The columns of an Arrow table or record batch by name, or of an array of values."""
     import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def binary(column: Any) -> list[Any]:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = pc.cast(column, pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
-        made: list[Any] = column.to_pylist()
-        return made
 
     if isinstance(records, pa.Array | pa.ChunkedArray):
-        return {"value": binary(records)}
+        return {"value": binary_values(records)}
     names = list(records.schema.names)
-    if "value" not in names or not set(names) <= {"value", "key", "partition", "timestamp_ms"}:
+    if "value" not in names or not set(names) <= DICT_FIELDS:
         raise SerializationError(
-            "Arrow columns are value, and if wanted key, partition and timestamp_ms; here are "
+            "Arrow columns are value, and if wanted key, partition, timestamp_ms and headers; here are "
             + ", ".join(names)
         )
-    return {name: binary(records.column(name)) for name in names}
+    for name in ("partition", "timestamp_ms"):
+        if name in names and not pa.types.is_integer(records.schema.field(name).type):
+            raise SerializationError(
+                f"{name} is a column of whole numbers, and not of {records.schema.field(name).type}"
+            )
+    return {
+        name: _header_values(records.column(name))
+        if name == "headers"
+        else binary_values(records.column(name))
+        for name in names
+    }
+
+
+def binary_values(column: Any) -> list[Any]:
+    """What an Arrow column has, text as its bytes."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        return [value for chunk in column.chunks for value in binary_values(chunk)]
+    kind = column.type
+    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (is_large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        plain: list[Any] = column.to_pylist()
+        return plain
+    count = len(column)
+    if count == 0:
+        return []
+    validity, ends, data = column.buffers()
+    width = 8 if is_large else 4
+    ends_bytes = ends.slice(column.offset * width, (count + 1) * width).to_pybytes()
+    first = int.from_bytes(ends_bytes[:width], "little")
+    last = int.from_bytes(ends_bytes[-width:], "little")
+    return _sliced(
+        b"" if last == first else data.slice(first, last - first).to_pybytes(),
+        ends_bytes,
+        width,
+        None if validity is None or column.null_count == 0 else validity.to_pybytes(),
+        column.offset,
+        count,
+    )
+
+
+def _sliced(
+    data: bytes, ends: bytes, width: i64, validity: bytes | None, first_bit: i64, count: i64
+) -> list[bytes | None]:
+    """The values that stand one behind the other in `data`; where each ends is told by little-endian numbers."""
+    values: list[bytes | None] = []
+    base = _little_endian(ends, 0, width)
+    start: i64 = 0
+    number: i64 = 0
+    while number < count:
+        number += 1
+        end = _little_endian(ends, number * width, width) - base
+        bit = first_bit + number - 1
+        if validity is not None and not (i64(validity[bit >> 3]) >> (bit & 7)) & 1:
+            values.append(None)
+        else:
+            values.append(data[start:end])
+        start = end
+    return values
+
+
+def _little_endian(data: bytes, position: i64, width: i64) -> i64:
+    low: i64 = (
+        i64(data[position])
+        | i64(data[position + 1]) << 8
+        | i64(data[position + 2]) << 16
+        | i64(data[position + 3]) << 24
+    )
+    if width == 4:
+        return low
+    return low | _little_endian(data, position + 4, 4) << 32
+
+
+def _header_values(column: Any) -> list[Headers]:
+    """Headers out of lists of structs of a key and a value."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        return [headers for chunk in column.chunks for headers in _header_values(chunk)]
+    names: list[Any] = column.values.field("key").to_pylist()
+    contents = binary_values(column.values.field("value"))
+    ends: list[Any] = column.offsets.to_pylist()
+    are_null: list[Any] = column.is_null().to_pylist()
+    found: list[Headers] = []
+    for number in range(len(column)):
+        if are_null[number] or ends[number] == ends[number + 1]:
+            found.append(NO_HEADERS)
+        else:
+            here = range(ends[number], ends[number + 1])
+            found.append(to_headers([(names[index], contents[index]) for index in here]))
+    return found
