@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from barnabas.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+JAVA_ADVICE: Final = (
+    f"install Java {JAVA_MIN} or newer (apt install openjdk-{JAVA_MIN}-jre-headless), or set JAVA_HOME to one"
+)
+PACKAGES: Final = ("pyspark", "pyarrow", "pandas")
+JAVA_TIMEOUT_S: Final = 60
 
 # What suits a pipeline, unless the user says otherwise: no web page that nobody asked for, times in UTC as Kafka's are.
 SETTINGS: Final[Mapping[str, str]] = {
@@ -33,3 +49,49 @@ def start_session(
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def require_spark() -> None:
+    """Fails with what to install if this machine cannot run Spark."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InvalidConfig(
+            f"Spark needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed:"
+            " pip install 'barnabas[spark]'"
+        )
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    if shutil.which(java) is None:
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the PATH"
+        raise InvalidConfig(f"Spark needs Java: {where}: {JAVA_ADVICE}")
+    done = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
+    )
+    version = re.search(r'version "(\d+)', done.stderr)
+    if version is None or int(version[1]) < JAVA_MIN:
+        told = done.stderr.strip().splitlines()
+        raise InvalidConfig(
+            f"Spark needs Java {JAVA_MIN}: {java} is {told[0] if told else 'mute'}: {JAVA_ADVICE}"
+        )
+
+
+@contextmanager
+def stderr_to(log: IO[bytes] | None) -> Iterator[None]:
+    """Processes that are started meanwhile write their errors to `log`: what Java has to say is not for a terminal.
+
+    The loggers of PySpark, which repeat what it raises, are silent from then on.
+    """
+    if log is None:
+        yield
+        return
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

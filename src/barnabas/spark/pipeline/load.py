@@ -183,15 +183,25 @@ def _database_source_faults(source: DatabaseSource, where: str) -> Faults:
 def _format_faults(declared: Format | None, where: str) -> Faults:
     if declared is None:
         return
-    if declared.schema is not None and declared.kind not in _FORMATS_WITH_SCHEMA:
-        yield (
-            f"{where}.schema",
-            f"{declared.kind} has no schema; these have: {', '.join(_FORMATS_WITH_SCHEMA)}",
-        )
-    if declared.kind == "json" and declared.schema is None and where != "sink.format":
+    has_schema = declared.kind in _FORMATS_WITH_SCHEMA
+    if has_schema and declared.column is not None:
+        yield f"{where}.column", f"{declared.kind} has its columns from the schema"
+    if not has_schema:
+        for name in ("schema", "registry", "subject", "schema_id"):
+            if getattr(declared, name) is not None:
+                yield (
+                    f"{where}.{name}",
+                    f"{declared.kind} has none; {' and '.join(_FORMATS_WITH_SCHEMA)} have",
+                )
+    if where == "sink.format":
+        return
+    if declared.kind == "json" and declared.schema is None:
         yield f"{where}.schema", 'is missing; json takes the fields as DDL, such as "id BIGINT, name STRING"'
-    if declared.kind == "avro" and declared.schema is None and declared.registry is None:
-        yield f"{where}.schema", "is missing; avro takes a schema, a schema_file or a registry"
+    if declared.kind == "avro" and declared.schema is None:
+        if declared.registry is None:
+            yield f"{where}.schema", "is missing; avro takes a schema, a schema_file or a registry"
+        elif declared.subject is None and declared.schema_id is None:
+            yield f"{where}.subject", "is missing; which of the registry's schemas gives the columns?"
 
 
 def _transform_faults(transform: Transform, where: str, earlier: list[str], folder: Path) -> Faults:

@@ -42,13 +42,21 @@ class Format:
 
     kind: Literal["json", "avro", "string", "bytes"] = entry("How a value is written.")
     schema: str | None = entry(
-        "The fields: of JSON as Spark's DDL (`id BIGINT, name STRING`), of Avro as its own JSON.",
+        "The fields: of JSON as Spark's DDL (`id BIGINT, name STRING`) or as JSON Schema, of Avro as its own JSON.",
         default=None,
     )
     schema_file: Location | None = entry("A file that has the schema.", default=None)
+    column: str | None = entry(
+        "Of strings and bytes: the column; `text` and `data` without it.", default=None
+    )
     registry: str | None = entry(
-        "The Schema Registry to ask, `http://host:port` or a folder of schemas; values have its wire format then.",
+        "A Schema Registry, `http://host:port`, or a folder of `<id>.avsc`; values have its wire format then.",
         default=None,
+    )
+    subject: str | None = entry("The registry's subject, whose newest schema it is.", default=None)
+    schema_id: int | None = entry("The registry's schema by its number.", default=None)
+    writer_schema: str | None = entry(
+        "Of Avro without a registry: the schema that values were written by, if it is another.", default=None
     )
 
 

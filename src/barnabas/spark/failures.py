@@ -1,0 +1,110 @@
+"""What Spark raises, as one line that a person can use.
+
+An error of Spark carries a plan, a Java stack trace, or the text of a Python traceback from a worker or a callback.
+What went wrong is said by the last exception of the traceback if there is one, and else by the message of the error
+class:
+
+    [PYTHON_DATA_SOURCE_ERROR] Failed when …: Traceback (most recent call last):
+      File …
+    barnabas.errors.UnknownTopicOrPartition: there is no topic oders     <- this
+     SQLSTATE: 38000
+
+    [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column … cannot be resolved. … SQLSTATE: 42703; line 1 pos 7;     <- this
+    'Project ['nope]
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Final
+
+from barnabas import errors
+from barnabas.errors import KafkaError, UnknownServerError
+
+MESSAGE_LENGTH_MAX: Final = 2_000
+_ENDS: Final = ("\n=== Streaming Query ===", "\n\nJVM stacktrace:", "\n\tat ", "\nDriver stacktrace:")
+_TRACEBACK: Final = "Traceback (most recent call last):"
+# The line behind the frames of a traceback: a dotted name that begins with no space, and what it says.
+_RAISED: Final = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+_SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
+_CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
+_POSITION: Final = re.compile(r";? (line \d+ pos \d+);?\s*\n.*", re.DOTALL)
+_JAVA: Final = re.compile(r"^(?:: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+# Sentences of Spark's that are of no use to who writes a pipeline.
+_NOISE: Final = (
+    re.compile(r"Verify the spelling and correctness of the schema and catalog\.\s.*", re.DOTALL),
+)
+
+
+class SparkFailed(UnknownServerError):
+    """Spark could not do what it was asked for, for a reason that is none of Kafka's."""
+
+
+def told(error: BaseException) -> KafkaError:
+    """The error to show for one that Spark or a session of it has raised: ours, if one of ours is at its bottom."""
+    if isinstance(error, KafkaError):
+        return error
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, KafkaError):
+        return cause
+    return failure_of(_text(error), type(error).__name__)
+
+
+def failure_of(text: str, name: str = "") -> KafkaError:
+    """The error that the text of one of Spark's errors tells of."""
+    cut = text
+    for end in _ENDS:
+        cut = cut.partition(end)[0]
+    if _TRACEBACK in cut:
+        raised = _raised(cut.rpartition(_TRACEBACK)[2])
+        if raised is not None:
+            return _ours(*raised)
+    return SparkFailed(_sentence(cut) or name)
+
+
+def _text(error: BaseException) -> str:
+    """What an error of Java says; Py4J's own text begins with which of its objects was called."""
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        return str(java.toString())
+    return str(error)
+
+
+def _raised(traceback: str) -> tuple[str, str] | None:
+    """Name and message of the exception at the end of a traceback; a message may have several lines."""
+    found: tuple[str, list[str]] | None = None
+    for line in traceback.splitlines():
+        match = _RAISED.match(line)
+        if match is not None and found is None:
+            found = match[1], [match[2] or ""]
+        elif found is not None and line.strip():
+            found[1].append(line.strip())
+    if found is None:
+        return None
+    name, lines = found
+    return name, _SQLSTATE.sub("", "\n".join(lines)).strip()
+
+
+def _ours(name: str, message: str) -> KafkaError:
+    module_name, _, kind_name = name.rpartition(".")
+    kind: type | None = getattr(errors, kind_name, None)
+    if kind is None and module_name.startswith("barnabas."):
+        # An exception of ours that has no code of its own stands in for the one that it derives from.
+        kind = getattr(importlib.import_module(module_name), kind_name, None)
+    shown = message[:MESSAGE_LENGTH_MAX]
+    if isinstance(kind, type) and issubclass(kind, KafkaError):
+        made: KafkaError = next(each for each in kind.__mro__ if each.__module__ == errors.__name__)(shown)
+        return made
+    return SparkFailed(f"{kind_name}: {shown}" if shown else kind_name)
+
+
+def _sentence(text: str) -> str:
+    """The message of an error class, without its plan, its code and what it says for all of its kind."""
+    text = _JAVA.sub("", text.strip())
+    position = _POSITION.search(text)
+    where = "" if position is None else f" ({position[1]})"
+    text = text if position is None else text[: position.start()]
+    for noise in (_SQLSTATE, _CONDITION, *_NOISE):
+        text = noise.sub("", text)
+    return " ".join(text.split())[:MESSAGE_LENGTH_MAX] + where

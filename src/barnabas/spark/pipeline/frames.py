@@ -1,0 +1,288 @@
+"""A pipeline's DataFrames: sources read and decoded, steps over them, rows in the form that the sink takes.
+
+Rows of a source with a format have the fields of its schema, and the record that they come from in columns that begin
+with `_`: `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`. What cannot be decoded is told apart there, so that
+every step only sees good rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.errors import InvalidConfig
+from barnabas.spark.formats import ERROR, FormatSpec, decode, encode
+from barnabas.spark.pipeline.functions import load_function
+from barnabas.spark.pipeline.model import (
+    DatabaseSource,
+    FileSource,
+    Format,
+    LogSource,
+    Pipeline,
+    Source,
+    TopicSink,
+    TopicSource,
+    Transform,
+    Watermark,
+)
+from barnabas.spark.registry import register
+from barnabas.spark.topic_offsets import KAFKA_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+RECORD_PREFIX: Final = "_"
+SINK_COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
+# Headers of a dead letter, as Connect names its own.
+LETTER_HEADER_PREFIX: Final = "__barnabas.errors."
+LETTER_ORIGIN: Final = ("topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """What a pipeline is made of; `letters` are the records that cannot be decoded, as rows for a topic."""
+
+    views: Mapping[str, DataFrame]
+    result: DataFrame
+    letters: DataFrame | None = None
+
+
+@dataclass(slots=True)
+class FrameBuilder:
+    """Builds the frames of a pipeline in a session of its own, whose views are nobody else's."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    folder: Path
+    starting: Mapping[str, str] = field(default_factory=dict)
+    """Where sources of topics begin, as Spark's JSON of offsets, where the file does not say."""
+
+    def build(self) -> Frames:
+        self.spark = self.spark.newSession()
+        register(self.spark)
+        views: dict[str, DataFrame] = {}
+        letters: list[DataFrame] = []
+        for name, source in self.pipeline.sources.items():
+            frame = self._read(name, source)
+            if isinstance(source, TopicSource | LogSource):
+                frame, bad = self._records(frame, source)
+                if bad is not None:
+                    letters.append(bad)
+            views[name] = self._view(name, frame, getattr(source, "watermark", None))
+        previous = next(iter(views))
+        for transform in self.pipeline.transforms:
+            frame = self._transformed(transform, views, previous)
+            previous = transform.name
+            views[previous] = self._view(previous, frame, transform.watermark)
+        result = views[previous]
+        if isinstance(self.pipeline.sink, TopicSink):
+            result = sink_rows(result, self.pipeline.sink)
+        together = reduce(lambda one, other: one.unionByName(other), letters) if letters else None
+        return Frames(views=views, result=result, letters=together)
+
+    def _view(self, name: str, frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+        if watermark is not None:
+            _require(frame, watermark.column, f"the watermark of {name}")
+            frame = frame.withWatermark(watermark.column, f"{watermark.delay} milliseconds")
+        frame.createOrReplaceTempView(name)
+        return frame
+
+    def _read(self, name: str, source: Source) -> DataFrame:
+        options = reader_options(source)
+        if isinstance(source, TopicSource) and not source.as_table:
+            options["startingOffsets"] = self.starting.get(name, options["startingOffsets"])
+        reader = self.spark.read if source.as_table else self.spark.readStream
+        if isinstance(source, FileSource):
+            if source.schema is not None:
+                reader = reader.schema(source.schema)
+            return reader.format(source.file_format).options(**options).load(source.path)
+        return reader.format(_FORMATS[type(source)]).options(**options).load()
+
+    def _records(
+        self, frame: DataFrame, source: TopicSource | LogSource
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """Decoded rows, and those that cannot be; as tables of latest records have them, if the source is one."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if isinstance(source, TopicSource) and source.latest_per_key:
+            frame = _latest_per_key(frame)
+        if source.key_format == "string":
+            frame = frame.withColumn("key", F.col("key").cast("string"))
+        if source.format is None:
+            return frame, None
+        renamed = frame.select(*(F.col(name).alias(RECORD_PREFIX + name) for name in frame.columns))
+        decoded = decode(renamed, "_value", format_spec(source.format))
+        error = F.col(ERROR)
+        letters = self.pipeline.dead_letters
+        bad = None
+        if letters is None:
+            problem = F.concat(F.lit("a record cannot be decoded: "), _origin(), F.lit(": "), error)
+            decoded = decoded.where(F.when(error.isNull(), True).otherwise(F.raise_error(problem)))
+        else:
+            # A table is read again for each batch: its letters would be sent again too.
+            if letters.topic is not None and not source.as_table:
+                bad = letter_rows(decoded.where(error.isNotNull()), letters.topic, self.pipeline.name)
+            decoded = decoded.where(error.isNull())
+        return decoded.drop(ERROR, "_value", "_timestampType"), bad
+
+    def _transformed(self, transform: Transform, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        if transform.sql is not None:
+            return self.spark.sql(transform.sql)
+        assert transform.function is not None
+        function = load_function(transform.function, self.folder)
+        made = function(*(views[name] for name in transform.inputs or (previous,)))
+        if not isinstance(made, DataFrame):
+            raise InvalidConfig(f"{transform.function} returned {type(made).__name__}, not a DataFrame")
+        return made
+
+
+def reader_options(source: Source) -> dict[str, str]:
+    """The options of Spark's reader for a source."""
+    options: dict[str, str | int | bool | None] = {}
+    if isinstance(source, TopicSource):
+        options = {KAFKA_PREFIX + name: value for name, value in source.kafka.items()}
+        options[KAFKA_PREFIX + "isolation.level"] = source.isolation
+        options["subscribe"] = ",".join(source.topics) or None
+        options["subscribePattern"] = source.pattern
+        options["includeHeaders"] = source.headers
+        options["minPartitions"] = source.min_partitions
+        options["failOnDataLoss"] = source.fail_on_data_loss
+        options["startingOffsets"] = "earliest" if source.starting == "committed" else source.starting
+        options["maxOffsetsPerTrigger"] = source.max_records
+    elif isinstance(source, LogSource):
+        options = {
+            "path": source.path,
+            "topics": ",".join(source.topics) or None,
+            "isolation.level": source.isolation,
+        }
+    elif isinstance(source, FileSource):
+        options = {"maxFilesPerTrigger": source.max_files}
+    elif isinstance(source, DatabaseSource):
+        options = {
+            "url": source.url,
+            "table": source.table,
+            "query": source.query,
+            "column": source.column,
+        }
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
+    return texts | dict(source.options)
+
+
+_FORMATS: Final[dict[type, str]] = {
+    TopicSource: "barnabas",
+    LogSource: "barnabas-log",
+    DatabaseSource: "barnabas-database",
+}
+
+
+def format_spec(declared: Format) -> FormatSpec:
+    return FormatSpec(
+        kind=declared.kind,
+        schema=declared.schema or declared.column,
+        registry=declared.registry,
+        subject=declared.subject,
+        schema_id=declared.schema_id,
+        writer_schema=declared.writer_schema,
+    )
+
+
+def _latest_per_key(frame: DataFrame) -> DataFrame:
+    """A topic as a table: the last record of each key of a partition, and none if it says that the key is gone."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    newest_first = Window.partitionBy("topic", "partition", "key").orderBy(F.col("offset").desc())
+    ranked = frame.withColumn("_rank", F.row_number().over(newest_first))
+    return ranked.where("_rank = 1 AND value IS NOT NULL").drop("_rank")
+
+
+def _origin() -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.concat_ws(
+        " ", F.lit("topic"), "_topic", F.lit("partition"), "_partition", F.lit("offset"), "_offset"
+    )
+
+
+def letter_rows(bad: DataFrame, topic: str, pipeline: str) -> DataFrame:
+    """Rows for the dead-letter topic: the record as it was, its origin and the error behind its own headers."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    texts: dict[str, Column] = {name: F.col(f"_{name}").cast("string") for name in LETTER_ORIGIN}
+    texts["timestamp"] = F.unix_millis("_timestamp").cast("string")
+    texts |= {"message": F.col(ERROR), "pipeline": F.lit(pipeline)}
+    added = F.array(
+        *(
+            F.struct(F.lit(LETTER_HEADER_PREFIX + name).alias("key"), text.cast("binary").alias("value"))
+            for name, text in texts.items()
+        )
+    )
+    headers = (
+        F.concat(F.coalesce(F.col("_headers"), F.array()), added) if "_headers" in bad.columns else added
+    )
+    return bad.select(
+        F.col("_key").cast("binary").alias("key"),
+        F.col("_value").cast("binary").alias("value"),
+        F.lit(topic).alias("topic"),
+        headers.alias("headers"),
+    )
+
+
+def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
+    """The rows of a topic's sink: the value that the format makes of the columns, and what else a record has."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if sink.format is None:
+        if "value" not in result.columns:
+            raise InvalidConfig(
+                f"sink: the rows have no column value, but {', '.join(result.columns)}: name it in SQL, or give the"
+                " sink a format that makes one"
+            )
+        return result.select(*(name for name in SINK_COLUMNS if name in result.columns))
+    fields = [name for name in result.columns if not name.startswith(RECORD_PREFIX)]
+    kept = {"value"}
+    for name, column in (("key", sink.key), ("timestamp", sink.timestamp)):
+        if column is None:
+            continue
+        _require(result, column, f"sink.{name}")
+        if name in fields and column != name:
+            raise InvalidConfig(f"sink.{name}: the rows have a column {name} besides {column}: rename it")
+        kept.add(name)
+        if column != name:
+            result = result.withColumn(name, F.col(f"`{column}`"))
+    made = encode(result, format_spec(sink.format), columns=None if sink.format.schema else fields)
+    made = made.select(*(name for name in made.columns if name in kept))
+    if sink.key is not None and made.schema["key"].dataType.typeName() not in ("string", "binary"):
+        made = made.withColumn("key", F.col("key").cast("string"))
+    if sink.timestamp is not None and made.schema["timestamp"].dataType.typeName() != "timestamp":
+        kind = made.schema["timestamp"].dataType.simpleString()
+        raise InvalidConfig(
+            f"sink.timestamp: column {sink.timestamp} is {kind}, not timestamp: cast it in SQL"
+        )
+    return made
+
+
+def with_letters(rows: DataFrame, letters: DataFrame, topic: str | None) -> DataFrame:
+    """One frame of both, for one sink: what has no topic of its own goes to the sink's."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if "topic" not in rows.columns:
+        rows = rows.withColumn("topic", F.lit(topic))
+    for name in ("key", "value"):
+        if name in rows.columns:
+            rows = rows.withColumn(name, F.col(name).cast("binary"))
+    return rows.unionByName(letters, allowMissingColumns=True)
+
+
+def _require(frame: DataFrame, column: str, what: str) -> None:
+    if column not in frame.columns:
+        raise InvalidConfig(f"{what}: there is no column {column}; there are {', '.join(frame.columns)}")

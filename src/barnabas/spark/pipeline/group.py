@@ -1,0 +1,131 @@
+"""A pipeline's consumer group: it has no members, and shows how far the pipeline has read to every tool that shows lag.
+
+Whoever resets a pipeline leaves the offsets to begin at in its group, with the metadata RESET, where the first run with
+a new checkpoint finds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.client.admin import Admin
+from barnabas.client.admin_core import AdminErrors
+from barnabas.client.admin_results import CommittedOffset, IsolationLevel
+from barnabas.errors import GroupIdNotFound, KafkaError
+from barnabas.model import TopicPartition
+from barnabas.spark.pipeline.model import Pipeline, TopicSource
+from barnabas.spark.topic_offsets import EARLIEST, admin_settings, render
+
+RESET: Final = "reset"
+CLIENT_ID: Final = "barnabas-pipeline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """How far a pipeline is behind in a partition; lag is None where nothing has been committed."""
+
+    source: str
+    partition: TopicPartition
+    first_offset: int
+    committed_offset: int | None
+    end_offset: int
+    metadata: str
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed_offset is None else max(0, self.end_offset - self.committed_offset)
+
+
+@contextmanager
+def admin_of(settings: Mapping[str, str]) -> Iterator[Admin]:
+    with Admin({"client.id": CLIENT_ID, **admin_settings(settings)}) as admin:
+        yield admin
+
+
+def source_partitions(admin: Admin, source: TopicSource) -> list[TopicPartition]:
+    """The partitions that a source reads; a topic that is named and does not exist is an error."""
+
+    if source.pattern is None:
+        names = list(source.topics)
+    else:
+        names = [each.name for each in admin.list_topics() if re.fullmatch(source.pattern, each.name)]
+    if not names:
+        return []
+    described = admin.describe_topics(names)
+    return sorted(
+        TopicPartition(name, each.partition) for name in names for each in described[name].partitions
+    )
+
+
+def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
+    try:
+        return admin.list_group_offsets(group)
+    except GroupIdNotFound:
+        return {}
+
+
+def lags(pipeline: Pipeline, *, group: str | None = None) -> list[PartitionLag]:
+    """How far the pipeline is behind in each partition that it reads as a stream."""
+    found = []
+    for name, source in pipeline.topic_sources.items():
+        if source.as_table:
+            continue
+        with admin_of(source.kafka) as admin:
+            partitions = source_partitions(admin, source)
+            committed = committed_offsets(admin, group or pipeline.name)
+            first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+            ends = end_offsets(admin, partitions, source)
+            for partition in partitions:
+                known = committed.get(partition)
+                found.append(
+                    PartitionLag(
+                        source=name,
+                        partition=partition,
+                        first_offset=first[partition].offset or 0,
+                        committed_offset=None if known is None else known.offset,
+                        end_offset=ends.get(partition, 0),
+                        metadata="" if known is None else known.metadata,
+                    )
+                )
+    return found
+
+
+def end_offsets(
+    admin: Admin, partitions: Iterable[TopicPartition], source: TopicSource
+) -> dict[TopicPartition, int]:
+    """Where there is nothing more to read; partitions that cannot be asked at the moment are left out."""
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    is_committed = source.isolation == "read_committed"
+    isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+    try:
+        listed = admin.list_offsets(wanted, isolation=isolation)
+    except AdminErrors as failed:
+        listed = dict(failed.results)
+    except KafkaError:
+        return {}
+    return {partition: each.offset or 0 for partition, each in listed.items()}
+
+
+def starting_offsets(pipeline: Pipeline) -> dict[str, str]:
+    """Where sources begin that go on from their group's offsets, for the first run with a new checkpoint."""
+    starting = {}
+    for name, source in pipeline.topic_sources.items():
+        if source.as_table:
+            continue
+        with admin_of(source.kafka) as admin:
+            committed = {
+                partition: each.offset
+                for partition, each in committed_offsets(admin, pipeline.name).items()
+                if source.starting == "committed" or each.metadata == RESET
+            }
+            if not committed:
+                continue
+            partitions = source_partitions(admin, source)
+        starting[name] = render({each: committed.get(each, EARLIEST) for each in partitions})
+    return starting
