@@ -70,16 +70,18 @@ def commit_progress(
     metadata: str = "",
 ) -> None:
     """Commits the offsets to a group that has no members, so that whoever looks for its lag sees them."""
-    if not offsets:
-        return
     with Admin(admin_settings(kafka_options)) as admin:
-        admin.alter_group_offsets(
-            group,
-            {
-                partition: CommittedOffset(offset=offset, metadata=metadata)
-                for partition, offset in offsets.items()
-            },
-        )
+        commit_by(admin, group, offsets, metadata)
+
+
+def commit_by(admin: Admin, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    """The same, by a client that is there already."""
+    if offsets:
+        committed = {
+            partition: CommittedOffset(offset=offset, metadata=metadata)
+            for partition, offset in offsets.items()
+        }
+        admin.alter_group_offsets(group, committed)
 
 
 def _loads(text: str, what: str) -> Mapping[str, object]:
