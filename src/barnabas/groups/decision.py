@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.errors import (
@@ -38,15 +37,19 @@ from barnabas.model import ProducerEpoch, ProducerId
 from barnabas.protocol.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Caller:
     """Who sent a request. A parked request is known by its caller, so each request has one of its own."""
 
-    version: int
-    client_id: str = ""
-    client_host: str = ""
-    # Whatever the shell needs to find the request again.
-    ticket: object = None
+    __slots__ = ("client_host", "client_id", "ticket", "version")
+
+    def __init__(
+        self, *, version: int, client_id: str = "", client_host: str = "", ticket: object = None
+    ) -> None:
+        self.version: Final = version
+        self.client_id: Final = client_id
+        self.client_host: Final = client_host
+        # Whatever the shell needs to find the request again.
+        self.ticket: Final = ticket
 
 
 class TimerKind(enum.Enum):
@@ -69,13 +72,7 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-class Reply(NamedTuple):
-    caller: Caller
-    response: Message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
+class Producer(NamedTuple):
     """Records of a transaction are appended in its producer's name."""
 
     producer_id: ProducerId
@@ -92,14 +89,14 @@ class Decision:
     def __init__(self) -> None:
         self.records: list[GroupRecord] = []
         self.producer: Producer | None = None
-        self.replies: list[Reply] = []
+        self.replies: list[tuple[Caller, Message]] = []
         # The delay of a timer to set, None for one to cancel; of two changes the later counts.
         self.timers: dict[TimerKey, int | None] = {}
         self.timers_if_absent: dict[TimerKey, int] = {}
         self.then: Then | None = None
 
     def reply(self, caller: Caller, response: Message) -> None:
-        self.replies.append(Reply(caller, response))
+        self.replies.append((caller, response))
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         self.timers[key] = delay_ms

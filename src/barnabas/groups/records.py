@@ -10,9 +10,8 @@ which are left alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.errors import InvalidRecord
 from barnabas.groups.consumer_records import (
@@ -48,28 +47,37 @@ _OFFSET_COMMIT_VERSIONS: Final = range(5)
 _GROUP_METADATA_VERSIONS: Final = range(5)
 NO_EXPIRY: Final = -1
 
+# What nearly all records begin with.
+_OFFSET_COMMIT_TYPE: Final = _TYPE.pack(OFFSET_COMMIT)
+_OFFSET_COMMIT_VALUE_TYPE: Final = _TYPE.pack(_OFFSET_COMMIT_VERSION)
 
-@dataclass(frozen=True, slots=True)
+
 class OffsetCommitRecord:
-    key: OffsetCommitKey
-    value: OffsetCommitValue | None
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        self.key: Final = key
+        self.value: Final = value
 
     def key_bytes(self) -> bytes:
-        return _TYPE.pack(OFFSET_COMMIT) + encode(self.key, _KEY_VERSION)
+        return _OFFSET_COMMIT_TYPE + encode(self.key, _KEY_VERSION)
 
     def value_bytes(self) -> bytes | None:
         value = self.value
         if value is None:
             return None
-        expires = value.expire_timestamp != NO_EXPIRY
-        version = _OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else _OFFSET_COMMIT_VERSION
+        if value.expire_timestamp == NO_EXPIRY:
+            return _OFFSET_COMMIT_VALUE_TYPE + encode(value, _OFFSET_COMMIT_VERSION)
+        version = _OFFSET_COMMIT_VERSION_WITH_EXPIRY
         return _TYPE.pack(version) + encode(value, version)
 
 
-@dataclass(frozen=True, slots=True)
 class GroupMetadataRecord:
-    key: GroupMetadataKey
-    value: GroupMetadataValue | None
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        self.key: Final = key
+        self.value: Final = value
 
     def key_bytes(self) -> bytes:
         return _TYPE.pack(GROUP_METADATA) + encode(self.key, _KEY_VERSION)
@@ -80,8 +88,7 @@ class GroupMetadataRecord:
         return _TYPE.pack(_GROUP_METADATA_VERSION) + encode(self.value, _GROUP_METADATA_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherGroupRecord:
+class OtherGroupRecord(NamedTuple):
     """A group of another protocol: it is there, or not any more."""
 
     group_id: str

@@ -5,8 +5,6 @@ The groups of one request may have several coordinators; the answer waits for al
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinator_shell import GroupShell
 from barnabas.broker.exchange import Exchange
@@ -52,6 +50,6 @@ def handle(broker: Broker, exchange: Exchange, request: DeleteGroupsRequest) -> 
     if refused:
         gathered.add(refused)
     for shell, names in by_shell.items():
-        caller = replace(caller_of(exchange), ticket=gathered.respond)
+        caller = caller_of(exchange, gathered.respond)
         shell.carry_out(shell.coordinator.delete_groups(caller, names))
     return None

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -38,7 +37,7 @@ def handle(broker: Broker, exchange: Exchange, request: OffsetCommitRequest) -> 
     if refused:
         if not request.topics:
             return OffsetCommitResponse(topics=refused)
-        caller = replace(caller, ticket=partial(_respond, exchange, refused))
+        caller = caller_of(exchange, partial(_respond, exchange, refused))
     try:
         shell = broker.groups.shell_of(request.group_id)
     except KafkaError as error:

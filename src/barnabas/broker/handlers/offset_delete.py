@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from barnabas.broker.broker import Broker
@@ -27,7 +26,7 @@ def handle(broker: Broker, exchange: Exchange, request: OffsetDeleteRequest) -> 
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    caller = replace(caller_of(exchange), ticket=partial(_respond, exchange, refused))
+    caller = caller_of(exchange, partial(_respond, exchange, refused))
     shell.carry_out(shell.coordinator.offsets.delete(caller, request))
     return None
 

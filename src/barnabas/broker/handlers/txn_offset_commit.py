@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -85,7 +84,7 @@ def _commit(
     except KafkaError as error:
         _respond(exchange, refused, txn_commit_error(request, code_of_failed_append(error)))
         return
-    caller = replace(caller_of(exchange), ticket=partial(_respond, exchange, refused))
+    caller = caller_of(exchange, partial(_respond, exchange, refused))
     shell.carry_out(
         shell.coordinator.offsets.commit_in_transaction(
             caller, request, broker.now_ms, verification_guard=guard
