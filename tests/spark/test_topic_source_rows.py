@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
 NOON_MS = int(NOON.timestamp() * 1_000)
 
 
-def columns_of(*records: dict[str, object], base_offset: int = 0, magic: int = 2) -> RecordColumns:
+def columns_of(*records: Mapping[str, object], base_offset: int = 0, magic: int = 2) -> RecordColumns:
     builder = BatchBuilder(base_offset=Offset(base_offset), magic=magic)
     for record in records:
         builder.append(

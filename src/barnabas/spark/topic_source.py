@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from barnabas.model import Offset
 from barnabas.records.columns import ColumnsBuilder
 from barnabas.spark.topic_arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topic_directory import TopicDirectory, report_data_loss
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.client.fetched import Fetched
-    from barnabas.model import Offset
 
 # Columns are handed on when so much is gathered; a fetch may hold many times that in compressed records.
 COLUMNS_BYTES: Final = 4 * 1024 * 1024
@@ -175,17 +175,17 @@ class FilteringTopicReader(TopicReader):
 def read_range(options: TopicOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range as record batches of bounded size."""
     maker = RowMaker(schema)
-    position = wanted.start_offset
     for fetched in client_of(options.kafka).fetch(
         wanted, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
     ):
-        yield from _rows(maker, fetched, wanted, position)
-        position = fetched.end_offset
+        yield from _rows(maker, fetched, wanted)
 
 
-def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange, position: int) -> Iterator[pa.RecordBatch]:
+def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     data = fetched.as_bytes()
-    start_offset: Offset = max(position, wanted.start_offset)  # type: ignore[assignment]
+    position = fetched.state.position
+    assert position is not None
+    start_offset = Offset(position)
     builder = ColumnsBuilder(start_offset=start_offset)
     while (header := fetched.next_batch(position)) is not None:
         if header.base_offset >= wanted.end_offset:
