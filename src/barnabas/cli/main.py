@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "leaders": ("barnabas.cli.leaders", "Leaders of partitions: see and elect them."),
     "quotas": ("barnabas.cli.quotas", "Limits of users, clients and addresses."),
     "cluster": ("barnabas.cli.cluster", "The brokers of a cluster, and its features."),
+    "pipeline": ("barnabas.cli.pipeline", "Data pipelines on Spark, each a TOML file."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
     "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
     "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),

@@ -39,6 +39,7 @@ BOOTSTRAP: Final = "bootstrap.servers"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 CHECKPOINTS: Final = "checkpoints"
+_SPARK_PREFIX: Final = "spark."
 _VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMATS_WITH_SCHEMA: Final = ("json", "avro")
 
@@ -86,7 +87,17 @@ def _with_defaults(pipeline: Pipeline, path: Path, environment: Mapping[str, str
     sink = pipeline.sink
     if isinstance(sink, TopicSink):
         sink = replace(sink, kafka=Settings({**kafka, **sink.kafka}))
-    return replace(pipeline, kafka=kafka, checkpoint=Location(checkpoint), sources=sources, sink=sink)
+    spark = {
+        _SPARK_PREFIX + name.removeprefix(_SPARK_PREFIX): value for name, value in pipeline.spark.items()
+    }
+    return replace(
+        pipeline,
+        kafka=kafka,
+        spark=Settings(spark),
+        checkpoint=Location(checkpoint),
+        sources=sources,
+        sink=sink,
+    )
 
 
 def _with_schemas(pipeline: Pipeline, reader: TableReader) -> Pipeline:

@@ -295,7 +295,9 @@ class Pipeline:
         "Settings of clients; `bootstrap.servers` is BARNABAS_BOOTSTRAP or localhost:9092 without it.",
         default={},
     )
-    spark: Settings = entry("Settings of the Spark session.", default={})
+    spark: Settings = entry(
+        "Settings of the Spark session, with or without the `spark.` that their names begin with.", default={}
+    )
 
     @property
     def topic_sources(self) -> dict[str, TopicSource]:

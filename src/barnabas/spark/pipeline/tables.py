@@ -92,6 +92,11 @@ def duration_ms(text: str) -> int | None:
     return round(sum(float(number) * _DURATION_UNITS_MS[unit] for number, unit in parts))
 
 
+def located(text: str, folder: Path) -> Location:
+    """A URL as it is, or a path as seen from a folder."""
+    return Location(text if _URL.match(text) else str((folder / text).absolute()))
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
@@ -177,7 +182,7 @@ class TableReader:
         if hint in (str, Location):
             if not isinstance(value, str) or (text := self._substituted(value, where)) is None:
                 return None if isinstance(value, str) else self._refuse(where, value, takes)
-            return text if hint is str else self._location(text)
+            return text if hint is str else located(text, self.path.parent)
         if hint is bool or hint is int:
             return value if type(value) is hint else self._refuse(where, value, takes)
         if hint is DurationMs:
@@ -265,11 +270,6 @@ class TableReader:
                 f"the environment has no {name}: set it, or write ${{{name}:-other}} for what stands in for it",
             )
         return None if missing else made
-
-    def _location(self, text: str) -> str:
-        if _URL.match(text):
-            return text
-        return str((self.path.parent / text).absolute())
 
     def _refuse(self, where: str, value: Value, takes: str) -> None:
         shown = repr(value) if not isinstance(value, dict) else "a table"

@@ -1,0 +1,217 @@
+"""`barnabas pipeline`: data pipelines on Spark, each a TOML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from barnabas.cli.arguments import confirm
+from barnabas.cli.exit_codes import FAILED
+from barnabas.cli.output import Column, note, show, show_json, show_table, time_text
+from barnabas.cli.pipeline_run import run
+from barnabas.cli.pipeline_session import (
+    exit_code_of,
+    fail_with,
+    file_argument,
+    json_option,
+    session,
+    session_options,
+    told_in_a_line,
+)
+
+CHECKS: Final = (
+    Column("where", "where"),
+    Column("what", "what"),
+    Column("state", "state"),
+    Column("told", ""),
+)
+LAGS: Final = (
+    Column("source", "source"),
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("committed_offset", "committed"),
+    Column("end_offset", "end"),
+    Column("lag", "lag"),
+)
+RESETS: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("committed_offset", "committed"),
+    Column("new_offset", "new"),
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Data pipelines on Spark, each a TOML file."""
+
+
+@pipeline.command()
+@file_argument
+@click.option("--connect", is_flag=True, help="Also look whether brokers answer and topics exist.")
+@json_option
+def validate(file: Path, connect: bool, as_json: bool) -> None:
+    """Check a pipeline's file; all that is wrong with it is told. Needs no Spark."""
+    from barnabas.spark.pipeline.connect import connect as connected
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.tables import InvalidPipeline
+
+    try:
+        declared = load_pipeline(file)
+    except InvalidPipeline as error:
+        if as_json:
+            show_json({"file": str(file), "valid": False, "faults": list(error.faults)})
+            raise click.exceptions.Exit(FAILED) from None
+        for line in str(error).splitlines():
+            note(f"barnabas: {line}")
+        raise click.exceptions.Exit(FAILED) from None
+    checks = connected(declared) if connect else []
+    rows = [
+        {"where": each.where, "what": each.what, "state": each.state, "told": each.told} for each in checks
+    ]
+    failed = next((each.error for each in checks if each.error is not None), None)
+    if as_json:
+        show_json({"file": str(file), "valid": True, "faults": [], "name": declared.name, "checks": rows})
+    elif rows:
+        show_table(rows, CHECKS)
+    if failed is not None:
+        if as_json:
+            raise click.exceptions.Exit(exit_code_of(failed))
+        fail_with(failed)
+    if not as_json:
+        click.echo(f"{file}: {declared.name} is a valid pipeline")
+
+
+@pipeline.command()
+@file_argument
+@session_options
+@json_option
+def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_json: bool) -> None:
+    """Show what would run: sources and their lag, steps and their columns, the sink, Spark's own plan."""
+    from barnabas.spark.pipeline.connect import require_connected
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.plan import plan_of, plan_text
+
+    declared = load_pipeline(file)
+    with told_in_a_line(debug):
+        require_connected(declared)
+        with session(declared, master, settings, debug=debug) as spark:
+            found = plan_of(spark, declared, file.parent)
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(plan_text(found))
+
+
+@pipeline.command()
+@file_argument
+@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@json_option
+def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
+    """Show how far a pipeline has come, by its checkpoint and its group. Needs no Spark."""
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.status import status_of
+
+    declared = load_pipeline(file)
+    with told_in_a_line(debug=False):
+        found = status_of(declared, checkpoint)
+    if as_json:
+        show_json(found)
+        return
+    click.echo(f"{found['name']}: {found['checkpoint']}")
+    for query in found["queries"]:
+        if query["query_id"] is None:
+            click.echo(f"{query['query']}: has not run yet")
+            continue
+        done = query["committed_batch_id"]
+        at_ms = query["planned_at_ms"]
+        repeats = query["planned_batch_id"] != done
+        click.echo(
+            f"{query['query']}: {'no batch' if done is None else f'batch {done}'} is done"
+            + (f", batch {query['planned_batch_id']} is under way or to be repeated" if repeats else "")
+            + (f", the last began at {time_text(at_ms)}" if at_ms else "")
+            + (f", watermark {time_text(query['watermark_ms'])}" if query["watermark_ms"] else "")
+            + f" (query {query['query_id']})"
+        )
+    show(found["partitions"], LAGS, as_json=False, nothing="no topic is read as a stream")
+
+
+@pipeline.command(
+    epilog="""\b
+Examples:
+  barnabas pipeline reset orders.toml
+  barnabas pipeline reset orders.toml --to-latest --execute"""
+)
+@file_argument
+@click.option("--to-earliest", is_flag=True, help="Begin with the first record there is.")
+@click.option("--to-latest", is_flag=True, help="Begin behind the last record there is.")
+@click.option("--to-time", metavar="TIME", help="Begin with the first record at or after a time.")
+@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@click.option("--execute", is_flag=True, help="Do it. Without this, what would be done is only shown.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def reset(
+    file: Path,
+    to_earliest: bool,
+    to_latest: bool,
+    to_time: str | None,
+    checkpoint: str | None,
+    execute: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Have a pipeline that does not run begin anew: its checkpoint is removed, with its group's offsets.
+
+    Without a place to begin at, the next run begins where the file says (starting). What is in the sink stays there.
+    """
+    from barnabas.cli.times import parse_time_ms
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.reset import execute_reset, plan_reset
+
+    if sum((to_earliest, to_latest, to_time is not None)) > 1:
+        raise click.UsageError("Say where to with at most one of --to-earliest, --to-latest, --to-time.")
+    place: int | None = None
+    if to_earliest or to_latest:
+        place = -2 if to_earliest else -1
+    elif to_time is not None:
+        place = max(0, parse_time_ms(to_time, "--to-time"))
+    declared = load_pipeline(file)
+    with told_in_a_line(debug=False):
+        planned = plan_reset(declared, checkpoint, place)
+        if execute:
+            if not yes:
+                confirm(
+                    f"Remove {planned.checkpoint} and the offsets of {', '.join(planned.groups) or 'no group'}?"
+                )
+            execute_reset(declared, planned)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed_offset": planned.committed.get(partition),
+            "new_offset": planned.offsets.get(partition),
+        }
+        for partition in sorted(planned.committed.keys() | planned.offsets.keys())
+    ]
+    if as_json:
+        show_json(
+            {
+                "name": declared.name,
+                "checkpoint": planned.checkpoint,
+                "checkpoint_exists": planned.checkpoint_exists,
+                "groups": planned.groups,
+                "offsets": rows,
+                "executed": execute,
+            }
+        )
+        return
+    click.echo(
+        f"checkpoint {planned.checkpoint}: {'removed' if planned.checkpoint_exists else 'there is none'}"
+    )
+    show(rows, RESETS, as_json=False, nothing="the group has no offsets")
+    note("done" if execute else "nothing was changed: add --execute to do it")
+
+
+pipeline.add_command(run)

@@ -1,0 +1,155 @@
+"""What a pipeline would do, told before it does it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.spark.pipeline.checkpoint import read_checkpoint
+from barnabas.spark.pipeline.group import PartitionLag, lags
+from barnabas.spark.pipeline.model import DatabaseSink, DatabaseSource, Pipeline, Sink, Source, TopicSource
+from barnabas.spark.pipeline.run import PipelineRun
+from barnabas.spark.pipeline.sinks import guarantee_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PASSWORD: Final = re.compile(r"://([^:/@]*):[^@/]*@")
+
+
+def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, Any]:
+    """Builds everything and starts nothing."""
+    run = PipelineRun(spark, pipeline, folder)
+    frames = run.frames()
+    queries = run.planned(frames)
+    assert pipeline.checkpoint is not None
+    behind = {
+        name: [each for each in lags(pipeline) if each.source == name] for name in pipeline.topic_sources
+    }
+    return {
+        "name": pipeline.name,
+        "guarantee": guarantee_of(pipeline),
+        "trigger": pipeline.trigger if pipeline.is_streaming else "once: no source is a stream",
+        "checkpoint": pipeline.checkpoint,
+        "progress": _progress(pipeline.checkpoint),
+        "sources": [
+            {
+                "name": name,
+                "reads": describe_source(source),
+                "as": "table" if source.as_table else "stream",
+                "partitions": len(behind[name]) if name in behind else None,
+                "records": _to_read(source, behind.get(name, [])),
+                "columns": columns_of(frames.views[name]),
+            }
+            for name, source in pipeline.sources.items()
+        ],
+        "transforms": [
+            {
+                "name": each.name,
+                "does": each.function or " ".join((each.sql or "").split()),
+                "columns": columns_of(frames.views[each.name]),
+            }
+            for each in pipeline.transforms
+        ],
+        "sink": {"writes": describe_sink(pipeline.sink), "columns": columns_of(frames.result)},
+        "queries": [
+            {
+                "name": each.name,
+                "checkpoint": each.checkpoint,
+                "explain": _explained(each.frame),
+            }
+            for each in queries
+        ],
+    }
+
+
+def _progress(checkpoint: str) -> str:
+    found = read_checkpoint(checkpoint)
+    if found is None or found.committed_batch_id is None:
+        return "nothing has been done yet"
+    repeats = found.planned_batch_id != found.committed_batch_id
+    return f"batch {found.committed_batch_id} is done" + (
+        f", batch {found.planned_batch_id} will be repeated" if repeats else ""
+    )
+
+
+def _to_read(source: Source, behind: list[PartitionLag]) -> int | None:
+    """How many records the next run finds: all that there are, or those behind the committed offsets."""
+    if not isinstance(source, TopicSource) or source.as_table:
+        return None
+    if all(each.committed_offset is None for each in behind):
+        return (
+            0 if source.starting == "latest" else sum(each.end_offset - each.first_offset for each in behind)
+        )
+    return sum(each.end_offset - each.first_offset if each.lag is None else each.lag for each in behind)
+
+
+def columns_of(frame: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def describe_source(source: Source) -> str:
+    if isinstance(source, TopicSource):
+        what = ",".join(source.topics) if source.pattern is None else f"topics like {source.pattern}"
+        decoded = f" as {source.format.kind}" if source.format else ""
+        return f"topic {what}{decoded} at {source.kafka['bootstrap.servers']} from {source.starting}"
+    if isinstance(source, DatabaseSource):
+        return f"{source.table or source.query} of {without_password(source.url)}"
+    kind = getattr(source, "file_format", source.TYPE)
+    return f"{kind} in {source.path}"
+
+
+def describe_sink(sink: Sink) -> str:
+    if isinstance(sink, DatabaseSink):
+        return f"{sink.mode} to {sink.table} of {without_password(sink.url)}"
+    settings = asdict(sink)
+    where = (
+        settings.get("topic") or settings.get("path") or settings.get("kafka", {}).get("bootstrap.servers")
+    )
+    how = (
+        settings.get("file_format")
+        or settings.get("mode")
+        or (settings.get("format") or {}).get("kind")
+        or ""
+    )
+    return " ".join(
+        part for part in (sink.TYPE, str(where or "by column topic"), f"({how})" if how else "") if part
+    )
+
+
+def without_password(url: str) -> str:
+    return _PASSWORD.sub(r"://\1:…@", url)
+
+
+def _explained(frame: DataFrame) -> str:
+    """Spark's own plan."""
+    return without_password(frame._explain_string(extended=False)).strip()
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """The plan for a person."""
+    lines = [
+        f"pipeline {plan['name']}",
+        f"  guarantee   {plan['guarantee']}",
+        f"  trigger     {plan['trigger']}",
+        f"  checkpoint  {plan['checkpoint']}: {plan['progress']}",
+    ]
+    for source in plan["sources"]:
+        found = "" if source["records"] is None else f", {source['records']:,} records to read"
+        lines += [f"{source['as']} {source['name']}", f"  reads       {source['reads']}{found}"]
+        lines.append(f"  columns     {_columns_text(source['columns'])}")
+    for step in plan["transforms"]:
+        lines += [f"step {step['name']}", f"  does        {step['does']}"]
+        lines.append(f"  columns     {_columns_text(step['columns'])}")
+    lines += ["sink", f"  writes      {plan['sink']['writes']}"]
+    lines.append(f"  columns     {_columns_text(plan['sink']['columns'])}")
+    for query in plan["queries"]:
+        lines.append(f"Spark's plan of {query['name']}")
+        lines += [f"  {line}" for line in query["explain"].splitlines()]
+    return "\n".join(lines)
+
+
+def _columns_text(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())

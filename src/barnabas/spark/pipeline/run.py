@@ -1,0 +1,313 @@
+"""A pipeline that runs: its queries are started, looked after, and stopped between batches.
+
+Most pipelines are one query. Dead letters are rows of the same query where the sink is a topic, so that they are in the
+same transaction; beside any other sink they are a query of their own, with its own checkpoint and group.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.client.admin import Admin
+from barnabas.errors import KafkaError
+from barnabas.model import TopicPartition
+from barnabas.spark.failures import told
+from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, is_fresh
+from barnabas.spark.pipeline.frames import FrameBuilder, Frames, with_letters
+from barnabas.spark.pipeline.group import CLIENT_ID, end_offsets, starting_offsets
+from barnabas.spark.pipeline.model import AVAILABLE_NOW, FileSink, Pipeline, TopicSink, TopicSource
+from barnabas.spark.pipeline.progress import BatchReport, end_offsets_of, lag_of, report_of
+from barnabas.spark.pipeline.sinks import BatchSink, commits_source_offsets, open_sink, topic_sink
+from barnabas.spark.pipeline.tables import duration_ms
+from barnabas.spark.topic_offsets import Offsets, admin_settings, commit_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+POLL_S: Final = 0.2
+STOP_TIMEOUT_S: Final = 120.0
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A query to start. `sink` is None where Spark's own writes files."""
+
+    name: str
+    frame: DataFrame
+    sink: BatchSink | None
+    checkpoint: str
+    commits_progress: bool
+    scans: int = 1
+
+
+@dataclass(slots=True)
+class _Running:
+    planned: Planned
+    query: StreamingQuery
+    last_batch_id: int = -1
+
+
+class PipelineRun:
+    """The queries of a pipeline in a session."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, folder: Path, *, available_now: bool = False
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._folder = folder
+        self._available_now = available_now or pipeline.trigger == AVAILABLE_NOW
+        self._running: list[_Running] = []
+        self._lag = LagMeter(pipeline)
+
+    def frames(self) -> Frames:
+        """The frames, with what is wrong with them found already."""
+        assert self._pipeline.checkpoint is not None
+        starting = starting_offsets(self._pipeline) if is_fresh(self._pipeline.checkpoint) else {}
+        return FrameBuilder(self._spark, self._pipeline, self._folder, starting).build()
+
+    def planned(self, frames: Frames) -> list[Planned]:
+        pipeline = self._pipeline
+        assert pipeline.checkpoint is not None
+        frame = frames.result
+        letters = frames.letters
+        united = (
+            letters is not None
+            and isinstance(pipeline.sink, TopicSink)
+            and pipeline.output_mode != "complete"
+        )
+        if letters is not None and united:
+            assert isinstance(pipeline.sink, TopicSink)
+            frame = with_letters(frame, letters, pipeline.sink.topic)
+        is_files = isinstance(pipeline.sink, FileSink)
+        planned = [
+            Planned(
+                name=pipeline.name,
+                frame=frame,
+                sink=None
+                if is_files
+                else open_sink(pipeline, pipeline.checkpoint, take_over=self._takes_over()),
+                checkpoint=pipeline.checkpoint,
+                commits_progress=not commits_source_offsets(pipeline),
+                scans=2 if united else 1,
+            )
+        ]
+        if letters is not None and not united:
+            name = f"{pipeline.name}.{DEAD_LETTERS}"
+            checkpoint = f"{pipeline.checkpoint}/{DEAD_LETTERS}"
+            planned.append(
+                Planned(
+                    name=name,
+                    frame=letters,
+                    sink=topic_sink(pipeline, self._letters_sink(), group=name, checkpoint=checkpoint),
+                    checkpoint=checkpoint,
+                    commits_progress=pipeline.guarantee == "at-least-once",
+                )
+            )
+        return planned
+
+    def _takes_over(self) -> bool:
+        assert self._pipeline.checkpoint is not None
+        goes_on = any(each.starting == "committed" for each in self._pipeline.topic_sources.values())
+        return goes_on and is_fresh(self._pipeline.checkpoint)
+
+    def _letters_sink(self) -> TopicSink:
+        """Letters stay in the cluster that they came from, whatever the sink is."""
+        assert self._pipeline.dead_letters is not None
+        kafka = next((each.kafka for each in self._pipeline.topic_sources.values()), self._pipeline.kafka)
+        return TopicSink(topic=self._pipeline.dead_letters.topic, kafka=kafka)
+
+    def start(self) -> None:
+        try:
+            planned = self.planned(self.frames())
+            if not self._pipeline.is_streaming:
+                self._write_once(planned[0])
+                return
+            for each in planned:
+                self._running.append(_Running(each, self._start(each)))
+        except Exception as error:
+            self.stop()
+            raise told(error) from error
+
+    def _start(self, planned: Planned) -> StreamingQuery:
+        writer = planned.frame.writeStream.queryName(planned.name)
+        writer = writer.option("checkpointLocation", planned.checkpoint)
+        if self._available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{duration_ms(self._pipeline.trigger)} milliseconds")
+        sink = self._pipeline.sink
+        if planned.sink is None:
+            assert isinstance(sink, FileSink)
+            writer = writer.outputMode(self._pipeline.output_mode).format(sink.file_format)
+            if sink.partition_by:
+                writer = writer.partitionBy(*sink.partition_by)
+            return writer.options(**sink.options).start(sink.path)
+        is_main = planned.name == self._pipeline.name
+        return (
+            _to_sink(writer, planned.sink)
+            .outputMode(self._pipeline.output_mode if is_main else "append")
+            .start()
+        )
+
+    def _write_once(self, planned: Planned) -> None:
+        """A pipeline of tables alone: there is one batch, and no stream that could go on."""
+        sink = self._pipeline.sink
+        if planned.sink is not None:
+            planned.sink.write_batch(planned.frame, 0, str(uuid.uuid4()))
+            return
+        assert isinstance(sink, FileSink)
+        writer = planned.frame.write.mode("append").format(sink.file_format).options(**sink.options)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        writer.save(sink.path)
+
+    @property
+    def is_active(self) -> bool:
+        """While all queries run: one that has ended by itself or failed is no reason for the others to go on."""
+        active = [each.query.isActive for each in self._running]
+        return any(active) if self._available_now and not self._failed() else bool(active) and all(active)
+
+    def _failed(self) -> bool:
+        return any(not each.query.isActive and each.query.exception() is not None for each in self._running)
+
+    def reports(self) -> list[BatchReport]:
+        """The batches that have been done since the last call; their progress is committed to the group."""
+        found = []
+        for each in self._running:
+            progresses = list(_new_progress(each))
+            if not progresses:
+                continue
+            each.last_batch_id = int(progresses[-1]["batchId"])
+            offsets = end_offsets_of(progresses[-1])
+            if each.planned.commits_progress:
+                self._commit(each.planned.name, offsets)
+            lag = self._lag.lag(offsets)
+            found += [
+                report_of(
+                    progress,
+                    pipeline=self._pipeline.name,
+                    query=each.planned.name,
+                    scans=each.planned.scans,
+                    lag=lag,
+                )
+                for progress in progresses
+            ]
+        return found
+
+    def _commit(self, group: str, offsets: Offsets) -> None:
+        for source in self._pipeline.topic_sources.values():
+            theirs = {
+                each: offset
+                for each, offset in offsets.items()
+                if not source.as_table and _reads(source, each)
+            }
+            # Progress is kept in the checkpoint: a group that cannot be told is told with the next batch.
+            with suppress(KafkaError):
+                commit_progress(source.kafka, group, theirs)
+
+    def error(self) -> KafkaError | None:
+        """What a query has failed with."""
+        for each in self._running:
+            failure = None if each.query.isActive else each.query.exception()
+            if failure is not None:
+                return told(failure)
+        return None
+
+    def finish_batches(
+        self, timeout_s: float = STOP_TIMEOUT_S, is_urgent: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Waits until no batch is under way, or those that were have been done, or there is no time for that."""
+        deadline_s = time.monotonic() + timeout_s
+        waiting = {id(each): _batch_of(each.query) for each in self._running}
+        while time.monotonic() < deadline_s and not is_urgent():
+            under_way = [
+                each
+                for each in self._running
+                if each.query.isActive
+                and each.query.status["isTriggerActive"]
+                and _batch_of(each.query) == waiting[id(each)]
+            ]
+            if not under_way:
+                return
+            time.sleep(POLL_S / 4)
+
+    def stop(self) -> None:
+        """Ends the queries, in the middle of a batch if there is one: the next run repeats it."""
+        for each in self._running:
+            if each.query.isActive:
+                each.query.stop()
+            close = getattr(each.planned.sink, "close", None)
+            if close is not None:
+                close()
+        self._lag.close()
+
+
+def _to_sink(writer: DataStreamWriter, sink: BatchSink) -> DataStreamWriter:
+    def write(frame: DataFrame, batch_id: int) -> None:
+        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+        assert query_id is not None, "Spark tells which query a batch is of"
+        sink.write_batch(frame, batch_id, query_id)
+
+    return writer.foreachBatch(write)
+
+
+def _batch_of(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(_as_dict(progress)["batchId"])
+
+
+def _new_progress(running: _Running) -> Iterator[dict[str, Any]]:
+    last = running.query.lastProgress
+    if last is None or int(_as_dict(last)["batchId"]) <= running.last_batch_id:
+        return
+    for progress in running.query.recentProgress:
+        found = _as_dict(progress)
+        # Spark also tells of triggers that found nothing, with the number of the batch to come.
+        if int(found["batchId"]) > running.last_batch_id and "addBatch" in found.get("durationMs", {}):
+            yield found
+
+
+def _as_dict(progress: Any) -> dict[str, Any]:
+    return progress if isinstance(progress, dict) else dict(progress.asDict())
+
+
+def _reads(source: TopicSource, partition: TopicPartition) -> bool:
+    return source.pattern is not None or partition.topic in source.topics
+
+
+class LagMeter:
+    """Asks the clusters how far their topics go."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._sources = [each for each in pipeline.topic_sources.values() if not each.as_table]
+        self._admins: dict[int, Admin] = {}
+
+    def lag(self, offsets: Offsets) -> int | None:
+        """None where no topic is read, or the cluster does not tell."""
+        if not self._sources or not offsets:
+            return None
+        ends: Offsets = {}
+        for index, source in enumerate(self._sources):
+            theirs = [each for each in offsets if _reads(source, each)]
+            try:
+                if index not in self._admins:
+                    self._admins[index] = Admin({"client.id": CLIENT_ID, **admin_settings(source.kafka)})
+                ends |= end_offsets(self._admins[index], theirs, source)
+            except KafkaError:
+                return None
+        return lag_of(offsets, ends)
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            admin.close()
+        self._admins.clear()

@@ -1,0 +1,119 @@
+"""Where a pipeline's rows go: an object that writes a batch, by its own means once or at least once.
+
+Files are left to Spark's own sink, which is exactly once by a log beside them, and needs no such object.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.spark.pipeline.model import (
+    DatabaseSink,
+    DeltaSink,
+    FileSink,
+    MirrorSink,
+    Pipeline,
+    Sink,
+    TopicSink,
+    TopicSource,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BOOTSTRAP: Final = "bootstrap.servers"
+
+
+class BatchSink(Protocol):
+    def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None: ...
+
+
+def commits_source_offsets(pipeline: Pipeline) -> bool:
+    """Whether the sink's transactions commit the offsets of the pipeline's group: they can in one cluster only."""
+    sink = pipeline.sink
+    if not isinstance(sink, TopicSink) or pipeline.guarantee != "exactly-once":
+        return False
+    ours = sink.kafka[BOOTSTRAP]
+    return all(each.kafka[BOOTSTRAP] == ours for each in pipeline.topic_sources.values() if not each.as_table)
+
+
+def guarantee_of(pipeline: Pipeline) -> str:
+    """What the sink really gives, in a sentence."""
+    sink = pipeline.sink
+    if isinstance(sink, TopicSink):
+        if pipeline.guarantee == "exactly-once":
+            return "exactly once: a transaction a batch, with the offsets of its group"
+        return "at least once: a batch that is repeated is written again"
+    return _GUARANTEES[type(sink)]
+
+
+_GUARANTEES: dict[type[Sink], str] = {
+    FileSink: "exactly once for readers that follow Spark's log of the folder",
+    DeltaSink: "exactly once: the batch's number is in the table's log",
+    DatabaseSink: "exactly once: the batch's number is in the same transaction",
+    MirrorSink: "at least once, or exactly once as the mirror's options say",
+}
+
+
+def open_sink(pipeline: Pipeline, checkpoint: str, *, take_over: bool) -> BatchSink:
+    """`take_over`: the query is new and goes on from the offsets that another has left in the group."""
+    sink = pipeline.sink
+    if isinstance(sink, TopicSink):
+        return topic_sink(
+            pipeline,
+            sink,
+            group=pipeline.name,
+            checkpoint=checkpoint,
+            commits_source_offsets=commits_source_offsets(pipeline),
+            take_over=take_over,
+        )
+    if isinstance(sink, DeltaSink):
+        delta: BatchSink = import_module("barnabas.spark.delta").DeltaSink(
+            sink.path, mode=sink.mode, keys=sink.keys, partition_by=sink.partition_by
+        )
+        return delta
+    if isinstance(sink, DatabaseSink):
+        database: BatchSink = import_module("barnabas.spark.databases").DatabaseSink(
+            sink.url, sink.table, mode=sink.mode, keys=sink.keys
+        )
+        return database
+    assert isinstance(sink, MirrorSink)
+    return _mirror_sink(pipeline, sink, checkpoint)
+
+
+def topic_sink(
+    pipeline: Pipeline,
+    sink: TopicSink,
+    *,
+    group: str,
+    checkpoint: str,
+    commits_source_offsets: bool = True,
+    take_over: bool = False,
+) -> BatchSink:
+    """For rows of a topic, and for dead letters where the rows themselves go elsewhere."""
+    if pipeline.guarantee == "at-least-once":
+        from barnabas.spark.sink import TopicSink as AtLeastOnce
+
+        return AtLeastOnce(sink.kafka, topic=sink.topic)
+    from barnabas.spark.exactly_once import TransactionalTopicSink
+
+    return TransactionalTopicSink(
+        sink.kafka,
+        transactional_id=group,
+        group=group,
+        checkpoint=checkpoint,
+        topic=sink.topic,
+        transaction_timeout_ms=sink.transaction_timeout,
+        commits_source_offsets=commits_source_offsets,
+        take_over=take_over,
+    )
+
+
+def _mirror_sink(pipeline: Pipeline, sink: MirrorSink, checkpoint: str) -> BatchSink:
+    source = next(iter(pipeline.sources.values()))
+    assert isinstance(source, TopicSource)
+    mirror: BatchSink = import_module("barnabas.spark.mirror").MirrorSink(
+        source.kafka, sink.kafka, checkpoint=checkpoint
+    )
+    return mirror
