@@ -250,7 +250,7 @@ class SparseIndex(Resident):
                         f"index {self.path} has {len(data)} bytes of the {self._written_bytes} that it had"
                     )
             data += self._pending
-            columns = _split(data, self.entry_bytes)
+            columns = split_columns(data, self.entry_bytes)
             self._columns = columns
         self._fs.index_memory.admit(self, len(data))
         return columns
@@ -299,7 +299,7 @@ class SparseIndex(Resident):
         self._unsynced = True
 
 
-def _split(data: bytes, entry_bytes: int) -> Columns:
+def split_columns(data: bytes, entry_bytes: int) -> Columns:
     """The columns of an index file, at the speed of copying: a 4-byte word is the unit of both kinds of entry."""
     words = array("i")
     assert words.itemsize == VALUE_BYTES

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Name of the format, and the class behind it as module:class.
 DATA_SOURCES: Final[Mapping[str, str]] = {
     "barnabas": "barnabas.spark.topic_source:TopicDataSource",
+    "barnabas-log": "barnabas.spark.log_source:LogDataSource",
 }
 
 

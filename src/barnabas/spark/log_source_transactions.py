@@ -1,0 +1,169 @@
+"""Which records of a partition's files were committed: without a broker, as a broker finds it out when it starts.
+
+Up to the newest producer snapshot before the recovery point the files are as the broker has synced them: the snapshot
+names the transactions that are open there, and transaction indexes those that were aborted before. From there on
+transactions are followed by the headers of batches and by markers.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.errors import KafkaError, KafkaStorageError
+from barnabas.log import names
+from barnabas.log.file_system import DiskFileSystem, File
+from barnabas.log.producer_snapshot import decode_snapshot
+from barnabas.log.sparse_index import CorruptIndex
+from barnabas.log.transaction_index import TransactionIndex
+from barnabas.records.control import control_record_type
+from barnabas.records.header import BatchHeader, CorruptRecord
+from barnabas.records.layout import ControlRecordType
+from barnabas.records.reader import decode_batch
+from barnabas.spark.log_source_files import (
+    OffsetIndexReader,
+    PartitionFiles,
+    SegmentFile,
+    open_segment,
+    scan_headers,
+)
+
+ENDS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+class Aborted(NamedTuple):
+    """A transaction from its first record to its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """What was aborted, by the offsets of the markers; `last_stable_offset` is None if no transaction is open."""
+
+    aborted: tuple[Aborted, ...]
+    last_stable_offset: int | None
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> tuple[Aborted, ...]:
+        return tuple(
+            each
+            for each in self.aborted
+            if each.first_offset < end_offset and each.last_offset >= start_offset
+        )
+
+
+class AbortedBatches:
+    """Tells batches of aborted transactions from others."""
+
+    def __init__(self, aborted: Iterable[Aborted]) -> None:
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}
+        for each in sorted(aborted, key=lambda transaction: transaction.first_offset):
+            self._by_producer.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+
+    def has(self, header: BatchHeader) -> bool:
+        transactions = self._by_producer.get(header.producer_id)
+        if transactions is None or not header.is_transactional or header.is_control:
+            return False
+        slot = bisect_right(transactions, (header.base_offset, 1 << 63)) - 1
+        return slot >= 0 and header.base_offset <= transactions[slot][1]
+
+
+def read_transactions(files: PartitionFiles, *, fails_on_corruption: bool) -> Transactions:
+    """Raises CorruptRecord where a batch cannot be read behind which a marker may be, unless that is allowed."""
+    start_offset, is_open = _newest_snapshot(files)
+    aborted: list[Aborted] = []
+    try:
+        for segment in files.segments:
+            if segment.base_offset < start_offset:
+                aborted += [each for each in _indexed(segment) if each.last_offset < start_offset]
+    except CorruptIndex:
+        # An index is made of the log, so the log can tell.
+        start_offset, is_open, aborted = files.segments[0].base_offset, {}, []
+    for header, data in _headers_from(files, start_offset, fails_on_corruption):
+        if not header.is_control:
+            is_open.setdefault(header.producer_id, header.base_offset)
+            continue
+        kind = _marker(header, data)
+        if kind in ENDS:
+            first_offset = is_open.pop(header.producer_id, None)
+            if first_offset is not None and kind is ControlRecordType.ABORT:
+                aborted.append(Aborted(header.producer_id, first_offset, header.base_offset))
+    return Transactions(aborted=tuple(aborted), last_stable_offset=min(is_open.values(), default=None))
+
+
+def _newest_snapshot(files: PartitionFiles) -> tuple[int, dict[int, int]]:
+    """The offset of the newest snapshot that can be believed, and the first offsets of transactions open there."""
+    for offset in files.snapshots():
+        if offset > files.recovery_point:
+            continue
+        path = os.path.join(files.directory, names.segment_file(offset, names.PRODUCER_SNAPSHOT_SUFFIX))
+        try:
+            entries = decode_snapshot(DiskFileSystem().read_file(path), path)
+        except KafkaStorageError:
+            continue
+        return offset, {
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in entries
+            if entry.current_txn_first_offset >= 0
+        }
+    return files.segments[0].base_offset, {}
+
+
+def _indexed(segment: SegmentFile) -> Iterator[Aborted]:
+    path = segment.sibling(names.TRANSACTION_INDEX_SUFFIX)
+    index = TransactionIndex(DiskFileSystem(), path, segment.base_offset, exists=True)
+    for each in index.entries():
+        yield Aborted(each.producer_id, each.first_offset, each.last_offset)
+
+
+def _headers_from(
+    files: PartitionFiles, offset: int, fails_on_corruption: bool
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The headers of transactional batches from an offset on, and the whole bytes of control batches."""
+    for segment in files.segments:
+        if segment.end_base_offset is not None and segment.end_base_offset <= offset:
+            continue
+        file = open_segment(segment.path, segment.inode)
+        index = OffsetIndexReader(segment, file)
+        position = index.start_position(max(offset, segment.base_offset))
+        while position < segment.size_bytes:
+            try:
+                for at, header, _, _ in scan_headers(segment, file, position):
+                    position = at + header.size_bytes
+                    if header.is_transactional and header.base_offset >= offset:
+                        yield header, file.pread(header.size_bytes, at) if header.is_control else b""
+                break
+            except CorruptRecord:
+                after = index.position_after(position)
+                if after == segment.size_bytes and segment.is_last and is_blank(file, position, after):
+                    break
+                if fails_on_corruption:
+                    raise
+                position = after
+
+
+def is_blank(file: File, position: int, end_position: int) -> bool:
+    """Whether there are only zeros: a preallocated file, or what a crash has left of a write."""
+    chunk_bytes = 1 << 20
+    while position < end_position:
+        chunk = file.pread(min(chunk_bytes, end_position - position), position)
+        if chunk.strip(b"\0"):
+            return False
+        if not chunk:
+            return True
+        position += len(chunk)
+    return True
+
+
+def _marker(header: BatchHeader, data: bytes) -> ControlRecordType:
+    """What a control batch is; one that the cleaner has emptied, or that is damaged, says nothing."""
+    try:
+        records = decode_batch(data, 0, header=header)
+        return control_record_type(records[0].key) if records else ControlRecordType.UNKNOWN
+    except KafkaError:
+        return ControlRecordType.UNKNOWN
