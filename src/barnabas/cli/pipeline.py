@@ -92,11 +92,14 @@ def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_jso
     """Show what would run: sources and their lag, steps and their columns, the sink, Spark's own plan."""
     from barnabas.spark.pipeline.connect import require_connected
     from barnabas.spark.pipeline.load import load_pipeline
-    from barnabas.spark.pipeline.plan import plan_of, plan_text
+    from barnabas.spark.session import require_spark
 
     declared = load_pipeline(file)
     with told_in_a_line(debug):
         require_connected(declared)
+        require_spark()
+        from barnabas.spark.pipeline.plan import plan_of, plan_text
+
         with session(declared, master, settings, debug=debug) as spark:
             found = plan_of(spark, declared, file.parent)
     if as_json:

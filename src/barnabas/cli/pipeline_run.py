@@ -85,8 +85,8 @@ def run(
     """
     from barnabas.spark.pipeline.connect import require_connected
     from barnabas.spark.pipeline.load import load_pipeline
-    from barnabas.spark.pipeline.run import PipelineRun
     from barnabas.spark.pipeline.tables import located
+    from barnabas.spark.session import require_spark
 
     declared = load_pipeline(file)
     if checkpoint is not None:
@@ -94,6 +94,9 @@ def run(
     with told_in_a_line(debug), ExitStack() as open_things:
         stopping = open_things.enter_context(_stop_on_signals())
         require_connected(declared)
+        require_spark()
+        from barnabas.spark.pipeline.run import PipelineRun
+
         show = open_things.enter_context(_display(as_json=as_json))
         note_batch = open_things.enter_context(_metrics(metrics_port))
         spark = open_things.enter_context(session(declared, master, settings, debug=debug, log=log))

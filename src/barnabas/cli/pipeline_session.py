@@ -60,9 +60,8 @@ def session(
     log: Path | None = None,
 ) -> Iterator[SparkSession]:
     """A Spark session for a command, stopped afterwards; what Java writes goes to the log, or nowhere."""
-    from barnabas.spark.session import require_spark, start_session, stderr_to
+    from barnabas.spark.session import start_session, stderr_to
 
-    require_spark()
     chosen = {**declared.spark, **dict(parse_pairs(settings))}
     with open(log or os.devnull, "ab") as output:
         with stderr_to(None if debug else output):

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.errors import InvalidConfig
 from barnabas.spark.formats import ERROR, FormatSpec, decode, encode
 from barnabas.spark.pipeline.functions import load_function
 from barnabas.spark.pipeline.model import (
-    DatabaseSource,
     FileSource,
     Format,
     LogSource,
@@ -28,11 +30,8 @@ from barnabas.spark.pipeline.model import (
     Transform,
     Watermark,
 )
+from barnabas.spark.pipeline.options import SOURCE_FORMATS, reader_options
 from barnabas.spark.registry import register
-from barnabas.spark.topic_offsets import KAFKA_PREFIX
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 RECORD_PREFIX: Final = "_"
 SINK_COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
@@ -99,14 +98,12 @@ class FrameBuilder:
             if source.schema is not None:
                 reader = reader.schema(source.schema)
             return reader.format(source.file_format).options(**options).load(source.path)
-        return reader.format(_FORMATS[type(source)]).options(**options).load()
+        return reader.format(SOURCE_FORMATS[type(source)]).options(**options).load()
 
     def _records(
         self, frame: DataFrame, source: TopicSource | LogSource
     ) -> tuple[DataFrame, DataFrame | None]:
         """Decoded rows, and those that cannot be; as tables of latest records have them, if the source is one."""
-        from pyspark.sql import functions as F  # noqa: N812
-
         if isinstance(source, TopicSource) and source.latest_per_key:
             frame = _latest_per_key(frame)
         if source.key_format == "string":
@@ -129,8 +126,6 @@ class FrameBuilder:
         return decoded.drop(ERROR, "_value", "_timestampType"), bad
 
     def _transformed(self, transform: Transform, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
-        from pyspark.sql import DataFrame
-
         if transform.sql is not None:
             return self.spark.sql(transform.sql)
         assert transform.function is not None
@@ -139,49 +134,6 @@ class FrameBuilder:
         if not isinstance(made, DataFrame):
             raise InvalidConfig(f"{transform.function} returned {type(made).__name__}, not a DataFrame")
         return made
-
-
-def reader_options(source: Source) -> dict[str, str]:
-    """The options of Spark's reader for a source."""
-    options: dict[str, str | int | bool | None] = {}
-    if isinstance(source, TopicSource):
-        options = {KAFKA_PREFIX + name: value for name, value in source.kafka.items()}
-        options[KAFKA_PREFIX + "isolation.level"] = source.isolation
-        options["subscribe"] = ",".join(source.topics) or None
-        options["subscribePattern"] = source.pattern
-        options["includeHeaders"] = source.headers
-        options["minPartitions"] = source.min_partitions
-        options["failOnDataLoss"] = source.fail_on_data_loss
-        options["startingOffsets"] = "earliest" if source.starting == "committed" else source.starting
-        options["maxOffsetsPerTrigger"] = source.max_records
-    elif isinstance(source, LogSource):
-        options = {
-            "path": source.path,
-            "topics": ",".join(source.topics) or None,
-            "isolation.level": source.isolation,
-        }
-    elif isinstance(source, FileSource):
-        options = {"maxFilesPerTrigger": source.max_files}
-    elif isinstance(source, DatabaseSource):
-        options = {
-            "url": source.url,
-            "table": source.table,
-            "query": source.query,
-            "column": source.column,
-        }
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
-    }
-    return texts | dict(source.options)
-
-
-_FORMATS: Final[dict[type, str]] = {
-    TopicSource: "barnabas",
-    LogSource: "barnabas-log",
-    DatabaseSource: "barnabas-database",
-}
 
 
 def format_spec(declared: Format) -> FormatSpec:
@@ -197,17 +149,12 @@ def format_spec(declared: Format) -> FormatSpec:
 
 def _latest_per_key(frame: DataFrame) -> DataFrame:
     """A topic as a table: the last record of each key of a partition, and none if it says that the key is gone."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
-
     newest_first = Window.partitionBy("topic", "partition", "key").orderBy(F.col("offset").desc())
     ranked = frame.withColumn("_rank", F.row_number().over(newest_first))
     return ranked.where("_rank = 1 AND value IS NOT NULL").drop("_rank")
 
 
 def _origin() -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
-
     return F.concat_ws(
         " ", F.lit("topic"), "_topic", F.lit("partition"), "_partition", F.lit("offset"), "_offset"
     )
@@ -215,8 +162,6 @@ def _origin() -> Column:
 
 def letter_rows(bad: DataFrame, topic: str, pipeline: str) -> DataFrame:
     """Rows for the dead-letter topic: the record as it was, its origin and the error behind its own headers."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     texts: dict[str, Column] = {name: F.col(f"_{name}").cast("string") for name in LETTER_ORIGIN}
     texts["timestamp"] = F.unix_millis("_timestamp").cast("string")
     texts |= {"message": F.col(ERROR), "pipeline": F.lit(pipeline)}
@@ -239,8 +184,6 @@ def letter_rows(bad: DataFrame, topic: str, pipeline: str) -> DataFrame:
 
 def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
     """The rows of a topic's sink: the value that the format makes of the columns, and what else a record has."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     if sink.format is None:
         if "value" not in result.columns:
             raise InvalidConfig(
@@ -273,8 +216,6 @@ def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
 
 def with_letters(rows: DataFrame, letters: DataFrame, topic: str | None) -> DataFrame:
     """One frame of both, for one sink: what has no topic of its own goes to the sink's."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     if "topic" not in rows.columns:
         rows = rows.withColumn("topic", F.lit(topic))
     for name in ("key", "value"):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from barnabas.errors import InvalidConfig
 from barnabas.spark.pipeline.functions import is_findable
 from barnabas.spark.pipeline.model import (
     AVAILABLE_NOW,
@@ -25,6 +26,7 @@ from barnabas.spark.pipeline.model import (
     TopicSource,
     Transform,
 )
+from barnabas.spark.pipeline.options import reader_options
 from barnabas.spark.pipeline.tables import (
     FILE_BYTES_MAX,
     InvalidPipeline,
@@ -34,6 +36,7 @@ from barnabas.spark.pipeline.tables import (
     duration_ms,
     nearest,
 )
+from barnabas.spark.topic_options import parse_options
 
 BOOTSTRAP: Final = "bootstrap.servers"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
@@ -182,6 +185,11 @@ def _topic_source_faults(source: TopicSource, where: str) -> Faults:
         for name in ("starting", "max_records", "watermark"):
             if getattr(source, name) not in (None, "earliest"):
                 yield f"{where}.{name}", "is for streams, and as_table = true makes this a table"
+    if source.topics or source.pattern:
+        try:
+            parse_options(reader_options(source))
+        except InvalidConfig as error:
+            yield where, str(error)
 
 
 def _database_source_faults(source: DatabaseSource, where: str) -> Faults:
@@ -235,6 +243,11 @@ def _sink_faults(pipeline: Pipeline) -> Faults:
     sink = pipeline.sink
     if isinstance(sink, TopicSink):
         yield from _format_faults(sink.format, "sink.format")
+        read = {
+            topic for each in pipeline.topic_sources.values() if not each.as_table for topic in each.topics
+        }
+        if sink.topic in read:
+            yield "sink.topic", f"{sink.topic!r} is what the pipeline reads: it would never end"
         if sink.format is not None and sink.topic is None:
             yield "sink.topic", "is missing; it takes the name of a topic"
         if not pipeline.is_streaming and pipeline.guarantee == "exactly-once":
@@ -275,15 +288,3 @@ def _dead_letter_faults(pipeline: Pipeline) -> Faults:
                 "dead_letters.topic",
                 f"{letters.topic!r} is what sources.{name} reads: letters would come back",
             )
-    if (
-        isinstance(pipeline.sink, TopicSink)
-        and pipeline.sink.topic
-        in {
-            topic
-            for source in pipeline.topic_sources.values()
-            for topic in source.topics
-            if not source.as_table
-        }
-        and pipeline.sink.topic is not None
-    ):
-        yield "sink.topic", f"{pipeline.sink.topic!r} is what the pipeline reads: it would never end"

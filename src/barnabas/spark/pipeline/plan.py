@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import redirect_stdout
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -125,7 +127,9 @@ def without_password(url: str) -> str:
 
 def _explained(frame: DataFrame) -> str:
     """Spark's own plan."""
-    return without_password(frame._explain_string(extended=False)).strip()
+    with redirect_stdout(StringIO()) as told:
+        frame.explain()
+    return without_password(told.getvalue()).strip()
 
 
 def plan_text(plan: dict[str, Any]) -> str:

@@ -1,0 +1,50 @@
+"""A source's keys as the options that Spark's readers take."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.spark.pipeline.model import DatabaseSource, FileSource, LogSource, Source, TopicSource
+from barnabas.spark.topic_offsets import KAFKA_PREFIX
+
+SOURCE_FORMATS: Final[dict[type, str]] = {
+    TopicSource: "barnabas",
+    LogSource: "barnabas-log",
+    DatabaseSource: "barnabas-database",
+}
+
+
+def reader_options(source: Source) -> dict[str, str]:
+    """The options of Spark's reader for a source."""
+    options: dict[str, str | int | bool | None] = {}
+    if isinstance(source, TopicSource):
+        options = {KAFKA_PREFIX + name: value for name, value in source.kafka.items()}
+        options[KAFKA_PREFIX + "isolation.level"] = source.isolation
+        options["subscribe"] = ",".join(source.topics) or None
+        options["subscribePattern"] = source.pattern
+        options["includeHeaders"] = source.headers
+        options["minPartitions"] = source.min_partitions
+        options["failOnDataLoss"] = source.fail_on_data_loss
+        options["startingOffsets"] = "earliest" if source.starting == "committed" else source.starting
+        options["maxOffsetsPerTrigger"] = source.max_records
+    elif isinstance(source, LogSource):
+        options = {
+            "path": source.path,
+            "topics": ",".join(source.topics) or None,
+            "isolation.level": source.isolation,
+        }
+    elif isinstance(source, FileSource):
+        options = {"maxFilesPerTrigger": source.max_files}
+    elif isinstance(source, DatabaseSource):
+        options = {
+            "url": source.url,
+            "table": source.table,
+            "query": source.query,
+            "column": source.column,
+        }
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
+    return texts | dict(source.options)
