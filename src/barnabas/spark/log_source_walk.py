@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.errors import CorruptMessage
 from barnabas.log.file_system import File
 from barnabas.records.header import BatchHeader, CorruptRecord, parse_header, verify_crc
-from barnabas.records.layout import HEADER_PROBE_BYTES, HEADER_UP_TO_MAGIC_BYTES
+from barnabas.records.layout import HEADER_PROBE_BYTES, HEADER_UP_TO_MAGIC_BYTES, INT32_MAX
 from barnabas.spark.log_source_files import OffsetIndexReader, SegmentGone, header_at, open_segment
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import is_blank
@@ -51,6 +51,12 @@ class PieceWalk:
         self._file: Final[File] = open_segment(piece.segment.path, piece.segment.inode)
         self._chunk = b""
         self._chunk_position = 0
+        # An index has offsets relative to the base offset, of 31 bits.
+        self._end_base_offset: Final = (
+            piece.segment.base_offset + INT32_MAX + 1
+            if piece.segment.end_base_offset is None
+            else piece.segment.end_base_offset
+        )
 
     def __iter__(self) -> Iterator[Found | Corruption]:
         """Raises SegmentGone if the file is cut off while it is read."""
@@ -99,10 +105,11 @@ class PieceWalk:
             raise CorruptRecord(
                 f"the checksum {header.crc} of the batch at offset {header.base_offset} is not that of its bytes"
             ) from None
-        if header.base_offset < next_offset or header.last_offset < header.base_offset:
+        if not next_offset <= header.base_offset <= header.last_offset < self._end_base_offset:
             self._header = header
             raise CorruptRecord(
-                f"offsets {header.base_offset} to {header.last_offset} do not follow {next_offset - 1}"
+                f"offsets {header.base_offset} to {header.last_offset} are not between {next_offset}, which comes next,"
+                f" and {self._end_base_offset}, where the segment ends at the latest"
             )
         return header, at
 
