@@ -30,6 +30,8 @@ HOT_MODULES: list[str] = [
     "broker/fetch_sessions.py",
     "broker/group_caller.py",
     "broker/group_runtime.py",
+    "broker/handlers/add_partitions_to_txn.py",
+    "broker/handlers/end_txn.py",
     "broker/handlers/fetch.py",
     "broker/handlers/offset_commit.py",
     "broker/handlers/produce.py",
@@ -42,8 +44,10 @@ HOT_MODULES: list[str] = [
     "broker/replica_manager.py",
     "broker/timing_wheel.py",
     "broker/topic_figures.py",
+    "broker/transaction_markers.py",
     "broker/transaction_runtime.py",
     "broker/transaction_shell.py",
+    "broker/transaction_verification.py",
     "client/accumulator.py",
     "client/batches.py",
     "client/buffer_pool.py",
@@ -116,6 +120,10 @@ HOT_MODULES: list[str] = [
     "records/scan.py",
     "records/validate.py",
     "records/varint.py",
+    "transactions/coordinator.py",
+    "transactions/decision.py",
+    "transactions/entry.py",
+    "transactions/records.py",
 ]
 
 

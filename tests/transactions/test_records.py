@@ -31,16 +31,22 @@ def stored(key: bytes | None, value: bytes | None) -> Record:
     return Record(Offset(42), TimestampMs(0), key, value)
 
 
-def test_what_is_written_is_read() -> None:
-    record = TransactionRecord("id", TRANSACTION)
+@pytest.mark.parametrize(
+    "transaction",
+    [
+        TRANSACTION,
+        Transaction(producer_id=ProducerId(7), timeout_ms=1, last_update_timestamp=TimestampMs(2)),
+        None,
+    ],
+    ids=["full", "empty", "gone"],
+)
+def test_what_is_written_is_read(transaction: Transaction | None) -> None:
+    record = TransactionRecord("id", transaction)
     assert record.key_bytes() == KEY
-    assert parse_record(stored(record.key_bytes(), record.value_bytes())) == record
-    empty = Transaction(producer_id=ProducerId(7), timeout_ms=1, last_update_timestamp=TimestampMs(2))
-    record = TransactionRecord("id", empty)
-    assert parse_record(stored(record.key_bytes(), record.value_bytes())) == record
-    gone = TransactionRecord("id", None)
-    assert gone.value_bytes() is None
-    assert parse_record(stored(KEY, None)) == gone
+    assert (record.value_bytes() is None) == (transaction is None)
+    parsed = parse_record(stored(record.key_bytes(), record.value_bytes()))
+    assert parsed is not None
+    assert (parsed.transactional_id, parsed.transaction) == ("id", transaction)
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -59,8 +59,8 @@ class TransactionShell(CoordinatorShell[Decision]):
     def _act(self, decision: Decision) -> None:
         self._queue_replies(decision)
         self._change_timers(decision.timers)
-        for records, then, timeout_ms in decision.appends:
-            self._append_then(partial(self._append, records), then, timeout_ms)
+        for append in decision.appends:
+            self._append_then(partial(self._append, append.records), append.then, append.timeout_ms)
         for markers in decision.markers:
             self._send_markers(markers, self.partition.leader_epoch, partial(self._markers_written, markers))
 

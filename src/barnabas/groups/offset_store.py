@@ -7,16 +7,19 @@ a later record has been written for the same partition meanwhile: that is why a 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.groups.records import OffsetCommitRecord
 from barnabas.model import Offset, ProducerId, TopicPartition
 from barnabas.protocol.messages.offset_commit_value import OffsetCommitValue
 
 
-class StoredOffset(NamedTuple):
-    value: OffsetCommitValue
-    record_offset: Offset
+class StoredOffset:
+    __slots__ = ("record_offset", "value")
+
+    def __init__(self, value: OffsetCommitValue, record_offset: Offset) -> None:
+        self.value: Final = value
+        self.record_offset: Final = record_offset
 
 
 GroupOffsets: TypeAlias = dict[TopicPartition, StoredOffset]

@@ -49,9 +49,12 @@ class AnalyzedRecords:
 
 
 def analyze_records(
-    data: bytes | bytearray | memoryview, *, max_message_bytes: int = INT32_MAX
+    data: bytes | bytearray | memoryview, *, max_message_bytes: int = INT32_MAX, is_own: bool = False
 ) -> AnalyzedRecords:
-    """Checks every whole batch by its header and its CRC; all that a follower asks of its leader's records."""
+    """Checks every whole batch by its header and, unless it was made in this process, its CRC.
+
+    That is all that a follower asks of its leader's records.
+    """
     analyzed = AnalyzedRecords()
     position = 0
     end = len(data)
@@ -72,7 +75,8 @@ def analyze_records(
             raise MessageTooLarge(
                 f"a batch of {header.size_bytes} bytes exceeds the {max_message_bytes} that the topic allows"
             )
-        verify_crc(data, position, header)
+        if not is_own:
+            verify_crc(data, position, header)
         if header.max_timestamp > analyzed.max_timestamp:
             analyzed.max_timestamp = header.max_timestamp
             analyzed.offset_of_max_timestamp = last_offset

@@ -18,6 +18,7 @@ class AppendOrigin(IntEnum):
 
 # Looking a member up in its enum costs more than parsing a field: the append path compares with these.
 CLIENT: Final = AppendOrigin.CLIENT
+COORDINATOR: Final = AppendOrigin.COORDINATOR
 UNCOMPRESSED: Final = CompressionType.NONE
 LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 

@@ -57,7 +57,14 @@ from barnabas.records.layout import (
     CompressionType,
 )
 from barnabas.records.legacy import decode_inner_messages, decompress_wrapper
-from barnabas.records.policy import CLIENT, LOG_APPEND_TIME, UNCOMPRESSED, AppendOrigin, AppendPolicy
+from barnabas.records.policy import (
+    CLIENT,
+    COORDINATOR,
+    LOG_APPEND_TIME,
+    UNCOMPRESSED,
+    AppendOrigin,
+    AppendPolicy,
+)
 from barnabas.records.reader import decode_batch, open_records
 from barnabas.records.record import Record
 from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedRecords
@@ -123,7 +130,9 @@ def validate_records(
     The first record gets the base offset. What can be written to is changed in place where that is possible; a fault
     raises Kafka's error for it before anything has been changed.
     """
-    analyzed = analyze_records(data, max_message_bytes=policy.max_message_bytes)
+    # What a coordinator writes it has built a moment ago.
+    is_own = origin is COORDINATOR
+    analyzed = analyze_records(data, max_message_bytes=policy.max_message_bytes, is_own=is_own)
     headers = analyzed.headers
     if not headers:
         raise InvalidRecord(f"no whole batch among {len(data)} bytes of records")
@@ -146,7 +155,7 @@ def validate_records(
         data = data[: analyzed.valid_bytes]
     if in_place and first.magic == MAGIC_V2:
         max_timestamp = first.max_timestamp
-        if _must_scan(first, now_ms, policy):
+        if not is_own and _must_scan(first, now_ms, policy):
             scanned = _scan_batch(data, first, now_ms, policy)
             max_timestamp = scanned.max_timestamp
             in_place = scanned.offsets_consecutive or source is UNCOMPRESSED

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -51,31 +50,53 @@ class TimerKey(NamedTuple):
     transactional_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerAnswer:
     """To InitProducerId and EndTxn: the id and epoch to go on with, or why not."""
 
-    error: KafkaError | None = None
-    producer_id: ProducerId = NO_PRODUCER_ID
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    __slots__ = ("error", "producer_epoch", "producer_id")
+
+    def __init__(
+        self,
+        *,
+        error: KafkaError | None = None,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+        producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
+    ) -> None:
+        self.error: Final = error
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Markers:
     """The end of a transaction, for each of the partitions."""
 
-    transactional_id: str
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    is_commit: bool
-    partitions: tuple[TopicPartition, ...]
-    version: int
+    __slots__ = ("is_commit", "partitions", "producer_epoch", "producer_id", "transactional_id", "version")
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        is_commit: bool,
+        partitions: tuple[TopicPartition, ...],
+        version: int,
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.is_commit: Final = is_commit
+        self.partitions: Final = partitions
+        self.version: Final = version
 
 
-class Append(NamedTuple):
-    records: list[TransactionRecord]
-    then: Then
-    timeout_ms: int
+class Append:
+    __slots__ = ("records", "then", "timeout_ms")
+
+    def __init__(self, records: list[TransactionRecord], then: Then, timeout_ms: int) -> None:
+        self.records: Final = records
+        self.then: Final = then
+        self.timeout_ms: Final = timeout_ms
 
 
 class Decision:

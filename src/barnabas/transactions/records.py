@@ -9,7 +9,6 @@ other producer ids nor the version of the protocol.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -39,10 +38,12 @@ _WRITTEN_STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    transactional_id: str
-    transaction: Transaction | None
+    __slots__ = ("transaction", "transactional_id")
+
+    def __init__(self, transactional_id: str, transaction: Transaction | None) -> None:
+        self.transactional_id: Final = transactional_id
+        self.transaction: Final = transaction
 
     def key_bytes(self) -> bytes:
         key = TransactionLogKey(transactional_id=self.transactional_id)

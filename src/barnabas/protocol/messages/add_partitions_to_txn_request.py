@@ -5,9 +5,12 @@ Written by `make messages` from schemas/AddPartitionsToTxnRequest.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnTopic:
     __slots__ = (
         "name",
@@ -36,6 +39,7 @@ class AddPartitionsToTxnTopic:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnTransaction:
     __slots__ = (
         "transactional_id",
@@ -76,6 +80,7 @@ class AddPartitionsToTxnTransaction:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnRequest:
     __slots__ = (
         "transactions",

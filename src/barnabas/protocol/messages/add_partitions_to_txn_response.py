@@ -5,9 +5,12 @@ Written by `make messages` from schemas/AddPartitionsToTxnResponse.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnPartitionResult:
     __slots__ = (
         "partition_index",
@@ -36,6 +39,7 @@ class AddPartitionsToTxnPartitionResult:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnTopicResult:
     __slots__ = (
         "name",
@@ -64,6 +68,7 @@ class AddPartitionsToTxnTopicResult:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnResult:
     __slots__ = (
         "transactional_id",
@@ -92,6 +97,7 @@ class AddPartitionsToTxnResult:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class AddPartitionsToTxnResponse:
     __slots__ = (
         "throttle_time_ms",

@@ -5,9 +5,12 @@ Written by `make messages` from schemas/TransactionLogKey.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class TransactionLogKey:
     __slots__ = (
         "transactional_id",

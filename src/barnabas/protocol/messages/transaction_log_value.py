@@ -5,9 +5,12 @@ Written by `make messages` from schemas/TransactionLogValue.json.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from barnabas.protocol.message import EMPTY, TaggedFields, equal, show
 
 
+@mypyc_attr(acyclic=True)
 class PartitionsSchema:
     __slots__ = (
         "topic",
@@ -36,6 +39,7 @@ class PartitionsSchema:
         return show(self)
 
 
+@mypyc_attr(acyclic=True)
 class TransactionLogValue:
     __slots__ = (
         "producer_id",

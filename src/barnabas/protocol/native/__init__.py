@@ -15,8 +15,12 @@ from barnabas.protocol.schema import snake_case
 
 # Each adds a second or two to a build: its module here and that of its type are among setup.py's hot modules.
 HOT_MESSAGES: Final = (
+    "AddPartitionsToTxnRequest",
+    "AddPartitionsToTxnResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "EndTxnRequest",
+    "EndTxnResponse",
     "FetchRequest",
     "FetchResponse",
     "ListOffsetsRequest",
@@ -31,6 +35,8 @@ HOT_MESSAGES: Final = (
     "ProduceResponse",
     "RequestHeader",
     "ResponseHeader",
+    "TransactionLogKey",
+    "TransactionLogValue",
 )
 
 
