@@ -444,6 +444,22 @@ def test_partitions_that_are_added_are_used(broker: BrokerProcess, producer: Pro
     assert producer.send(topic, b"v", partition=2).result(WAIT_S).partition == 2
 
 
+def test_partitions_that_are_added_are_used_by_many(
+    broker: BrokerProcess, producer: Producer, topic: str
+) -> None:
+    producer.send(made(broker, topic), b"v").result(WAIT_S)
+    with broker.client() as client:
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=2, assignments=None)], timeout_ms=30_000
+        )
+        assert client.ask("CreatePartitions", 3, request).results[0].error_code == 0
+    records = [{"value": b"v", "partition": partition} for partition in (1, 0)]
+    assert [each.partition for each in producer.send_many(topic, records).result(WAIT_S)] == [1, 0]
+    for wrong in (2, -1):
+        with pytest.raises(UnknownTopicOrPartition, match=f"partitions 0 to 1, and not {wrong}"):
+            producer.send_many(topic, [{"value": b"v", "partition": wrong}])
+
+
 def test_a_topic_is_made_where_the_broker_does_so(
     broker: BrokerProcess, producer: Producer, topic: str
 ) -> None:

@@ -130,6 +130,9 @@ class Producer:
         if partition is not None and core.queue_for(topic_queue, partition, None, None) is None:
             self._learn_partition(topic_queue, partition)
         made = many_records(core, topic_queue, records, keys, headers)
+        highest = made.highest_partition
+        if highest is not None and highest >= len(topic_queue.partitions):
+            self._learn_partition(topic_queue, highest)
         appender = ManyAppender(core, topic_queue, partition, timestamp_ms, made)
         while not appender.append():
             reserved_bytes = appender.next_bound_bytes()

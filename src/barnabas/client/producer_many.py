@@ -25,7 +25,7 @@ class ManyRecords:
     A column is None where no record has anything in it.
     """
 
-    __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
+    __slots__ = ("headers", "highest_partition", "keys", "partitions", "timestamps", "values")
 
     def __init__(self, values: list[bytes | None]) -> None:
         self.values = values
@@ -33,6 +33,8 @@ class ManyRecords:
         self.headers: list[Headers] | None = None
         self.timestamps: list[int | None] | None = None
         self.partitions: list[int | None] | None = None
+        # Of those that records name; whoever sends them looks for it if it is not known.
+        self.highest_partition: int | None = None
 
 
 class ManyAppender:
@@ -171,8 +173,11 @@ def many_records(
         if given is not None and given < 0:
             refuse_timestamp(given)
         partition = None if made.partitions is None else made.partitions[position]
-        if partition is not None and not 0 <= partition < len(topic.partitions):
-            raise core.no_such_partition(topic, partition)
+        if partition is not None:
+            if partition < 0:
+                raise core.no_such_partition(topic, partition)
+            if made.highest_partition is None or made.highest_partition < partition:
+                made.highest_partition = partition
     return made
 
 
