@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
+from barnabas.model import TopicPartition
 from barnabas.spark.log_source import FilteringLogReader, Task
 from barnabas.spark.log_source_options import parse_options
 from barnabas.spark.log_source_rows import check_schema, spark_schema
+from barnabas.testing import Broker
 
 Row = dict[str, Any]
+
+# This bounds a wait on a busy machine.
+CONSUME_TIMEOUT_S = 120.0
 
 
 class Reading:
@@ -40,3 +46,28 @@ class Reading:
 
 def read_rows(path: str | Path, **options: Any) -> list[Row]:
     return Reading(path, **options).rows()
+
+
+def consume(broker: Broker, topic: str, partitions: int, isolation: str) -> list[tuple[Any, ...]]:
+    """What a consumer reads of a topic up to its end: partition, offset, time, type of time, key, value, headers."""
+    chosen = [TopicPartition(topic, number) for number in range(partitions)]
+    found = []
+    with broker.consumer(isolation_level=isolation, group_id=None) as consumer:
+        consumer.assign(chosen)
+        ends = consumer.end_offsets(*chosen)
+        deadline = time.monotonic() + CONSUME_TIMEOUT_S
+        while any(consumer.position(each) < ends[each] for each in chosen):
+            assert time.monotonic() < deadline, "the consumer does not get to the end"
+            found += [
+                (
+                    record.partition,
+                    record.offset,
+                    record.timestamp_ms,
+                    int(record.timestamp_type),
+                    record.key,
+                    record.value,
+                    record.headers,
+                )
+                for record in consumer.poll(1000)
+            ]
+    return sorted(found, key=lambda row: row[:2])
