@@ -43,6 +43,7 @@ OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix",
+    "pushFilters",
 )
 _BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
 
@@ -117,6 +118,8 @@ class TopicOptions:
     attempts: int
     retry_interval_ms: int
     poll_timeout_ms: int
+    # Not Spark's. In PySpark 4.2.0 what filters leave of a frame is all that any later use of the frame sees.
+    push_filters: bool
 
     @property
     def group(self) -> str | None:
@@ -172,6 +175,7 @@ def parse_options(given: Mapping[str, str]) -> TopicOptions:
         attempts=_or(_get(options, "fetchOffset.numRetries", _positive), ATTEMPTS),
         retry_interval_ms=_or(_get(options, "fetchOffset.retryIntervalMs", _natural), RETRY_INTERVAL_MS),
         poll_timeout_ms=_or(_get(options, "kafkaConsumer.pollTimeoutMs", _positive), POLL_TIMEOUT_MS),
+        push_filters=_or(_get(options, "pushFilters", _boolean), False),
     )
 
 

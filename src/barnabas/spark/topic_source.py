@@ -50,7 +50,7 @@ class TopicDataSource(DataSource):
         options = parse_options(self.options)
         check_batch(options)
         check_schema(schema)
-        kind = FilteringTopicReader if _takes_filters() else TopicReader
+        kind = FilteringTopicReader if options.push_filters and _takes_filters() else TopicReader
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -166,7 +166,11 @@ class TopicReader(DataSourceReader):
 
 
 class FilteringTopicReader(TopicReader):
-    """The same, with a query's filters on topic, partition, offset and timestamp."""
+    """The same, with a query's filters on topic, partition, offset and timestamp.
+
+    PySpark 4.2.0 keeps what is planned here for all later uses of the frame, whatever their filters are, and so even
+    for the other side of a join with itself: hence the option, for a frame that is used once.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return [each for each in filters if not self._restriction.push(each)]
