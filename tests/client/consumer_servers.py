@@ -31,19 +31,22 @@ _numbers = itertools.count(1)
 
 
 class KafkaProcess(BrokerProcess):
-    """Apache Kafka on one node, its controller in the same process."""
+    """A node of Apache Kafka, the cluster's controller in the same process unless another node has it."""
 
-    def __init__(self, directory: Path, version: str) -> None:
+    def __init__(self, directory: Path, version: str, *, joins: KafkaProcess | None = None) -> None:
         super().__init__(directory)
         self._version = version
-        controller = f"127.0.0.1:{free_port()}"
+        self.node_id: int = 1 if joins is None else joins.node_id + 1
+        self.cluster_id: str = str(uuid.uuid4()) if joins is None else joins.cluster_id
+        self.controller: str = f"127.0.0.1:{free_port()}" if joins is None else joins.controller
+        listeners = f"PLAINTEXT://{self.address}"
         properties = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
+            "process.roles": "broker,controller" if joins is None else "broker",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": f"1@{self.controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{listeners},CONTROLLER://{self.controller}" if joins is None else listeners,
+            "advertised.listeners": listeners,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory),
             "log.retention.ms": "-1",
@@ -59,7 +62,7 @@ class KafkaProcess(BrokerProcess):
         self._properties = directory.with_name(f"{directory.name}.properties")
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         run_tool(
-            version, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(self._properties)
+            version, "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties)
         )
 
     def command(self) -> list[str]:
@@ -81,10 +84,6 @@ class KafkaProcess(BrokerProcess):
                 return bool(client.ask("Metadata", 4, MetadataRequest(topics=[])).brokers)
         except (OSError, ValueError):
             return False
-
-
-def _cluster_id() -> str:
-    return str(uuid.uuid4())
 
 
 class Server:

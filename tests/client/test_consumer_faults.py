@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -57,6 +58,14 @@ def consumer_of(address: str, **settings: object) -> barnabas.Consumer:
             }
         ),
     )
+
+
+class CountingListener(barnabas.RebalanceListener):
+    def __init__(self) -> None:
+        self.assignments = 0
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
 
 
 def fill(broker: BrokerProcess, partitions: int, count: int) -> None:
@@ -238,3 +247,29 @@ def test_a_topic_that_is_made_anew(tmp_path: Path) -> None:
         fill(broker, 1, 5)
         assert values(read(consumer, 5)) == numbered(5)
         assert consumer.position(TopicPartition("t", 0)) == 5
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_wall_clock_that_jumps_does_not_matter(
+    proxied: BrokerProcess, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """Sessions, heartbeats, commits and waits go by a clock that never jumps: nobody leaves, nothing is skipped."""
+    fill(proxied, 2, 500)
+    jumps_s = itertools.cycle((0, -86_400, 86_400, -1_700_000_000))
+    true_time, true_time_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: true_time() + next(jumps_s))
+    monkeypatch.setattr(time, "time_ns", lambda: true_time_ns() + next(jumps_s) * 10**9)
+    listener = CountingListener()
+    with consumer_of(
+        proxied.address,
+        group_id="g",
+        group_protocol=protocol,
+        max_poll_records=50,
+        auto_commit_interval_ms=10,
+    ) as consumer:
+        consumer.subscribe("t", listener=listener)
+        records = read(consumer, 1_000)
+        consumer.commit()
+        assert [None if each is None else each.offset for each in consumer.committed().values()] == [500, 500]
+        assert listener.assignments == 1
+    check_order(records, 2, 500)
