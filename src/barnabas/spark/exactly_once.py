@@ -295,7 +295,7 @@ class TransactionalTopicSink:
         with_partition = SinkColumns(
             names=(*(name for name in columns.names if name != PARTITION), PARTITION), topic=columns.topic
         )
-        writer = TransactionWriter(self._settings, with_partition, shared)
+        writer = self._writer(with_partition, shared)
         try:
             outcomes = rows.select(*with_partition.names).mapInArrow(writer.run, OUTCOME_SCHEMA).collect()
         except Exception as error:
@@ -308,10 +308,13 @@ class TransactionalTopicSink:
             if outcome.code:
                 raise error_for_code(outcome.code, outcome.message)
 
+    def _writer(self, columns: SinkColumns, shared: SharedTransaction) -> TransactionWriter:
+        return TransactionWriter(self._settings, columns, shared)
+
     def _distributed(self, frame: DataFrame, columns: SinkColumns, batch_id: int) -> DataFrame:
         """The rows with their partitions, those of one partition of a topic in one task."""
         from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+        from pyspark.sql.pandas.functions import arrow_udf
 
         frame = frame.select(*columns.names)
         producer = self._producer
@@ -332,8 +335,8 @@ class TransactionalTopicSink:
         if columns.by_row and columns.topic is not None:
             frame = frame.withColumn(TOPIC, F.coalesce(F.col(TOPIC), F.lit(columns.topic)))
         assigner = Assigner(self._settings, columns, counts, batch_id)
-        assign: Any = arrow_udf(assigner.assign, "int", ArrowUDFType.SCALAR)
-        frame = frame.withColumn(PARTITION, assign(*map(F.col, assigner.arguments)))
+        made: Any = arrow_udf
+        frame = frame.withColumn(PARTITION, made(assigner.assign, "int")(F.struct(*assigner.arguments)))
         target = F.col(PARTITION) if not columns.by_row else F.hash(F.col(TOPIC)) + F.col(PARTITION)
         tasks = parallelism if columns.by_row else min(parallelism, next(iter(counts.values())))
         return frame.withColumn(TASK_COLUMN, F.pmod(target, F.lit(tasks))).repartitionById(tasks, TASK_COLUMN)

@@ -15,7 +15,11 @@ What stands in the way is told in a row, not raised: the driver needs to know wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from barnabas.client.admin import Admin
 from barnabas.client.partitioners import partitions_for_keys
@@ -26,9 +30,6 @@ from barnabas.model import TopicPartition
 from barnabas.spark.sink import PRODUCERS_MAX, forget_producer, send_all, worker_producer
 from barnabas.spark.sink_columns import KEY, PARTITION, TOPIC, SinkColumns
 from barnabas.spark.topic_offsets import admin_settings
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 OUTCOME_SCHEMA: Final = "records bigint, code int, message string, is_rerun boolean"
 
@@ -58,12 +59,9 @@ class Assigner:
     def arguments(self) -> tuple[str, ...]:
         return tuple(name for name in (TOPIC, KEY, PARTITION) if name in self._columns.names)
 
-    def assign(self, *columns: pa.Array) -> pa.Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        given = dict(zip(self.arguments, columns, strict=True))
-        count = len(columns[0])
+    def assign(self, rows: pa.Array) -> pa.Array:
+        given = {name: rows.field(name) for name in self.arguments}
+        count = len(rows)
         topics = given[TOPIC].unique().to_pylist() if TOPIC in given else [self._columns.topic]
         keys: list[bytes | None] = binary_values(given[KEY]) if KEY in given else [None] * count
         self._next += 1
@@ -102,8 +100,6 @@ class TransactionWriter:
         self._shared = shared
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         records, code, message, is_rerun = 0, 0, "", False
         try:
             _refuse_later_attempts()
@@ -153,8 +149,6 @@ class TransactionWriter:
             batch = next(others, None)
 
     def _targets(self, batch: pa.RecordBatch) -> list[tuple[str, int]]:
-        import pyarrow as pa
-
         if TOPIC not in self._columns.names:
             assert self._columns.topic is not None
             return [(self._columns.topic, number) for number in batch.column(PARTITION).unique().to_pylist()]
@@ -179,8 +173,6 @@ class TransactionWriter:
 
 
 def _refuse_later_attempts() -> None:
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
         raise TaskRunAgain(f"task {context.partitionId()} was run {context.attemptNumber() + 1} times")

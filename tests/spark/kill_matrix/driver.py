@@ -1,0 +1,232 @@
+"""A driver that is killed: a query from a topic to a topic, exactly once, in a process of its own.
+
+    python -m tests.spark.kill_matrix.driver '{"bootstrap": …}'
+
+Where and how it fails is wrapped around the sink here; the sink knows nothing of it. At a point of a batch the driver,
+its JVM included, is killed, waits until it is told to go on, or is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.client.producer import Producer
+from barnabas.client.transaction_requests import SharedTransaction
+from barnabas.spark import register
+from barnabas.spark.exactly_once import TransactionalTopicSink
+from barnabas.spark.exactly_once_tasks import TransactionWriter
+from barnabas.spark.session import start_session
+from barnabas.spark.sink_columns import SinkColumns
+
+BEFORE_TASKS = "before the tasks"
+IN_A_TASK = "in a task"
+AFTER_TASKS = "after the tasks and before the commit"
+BEFORE_END = "between the offsets and the end of the transaction"
+AFTER_COMMIT = "after the commit and before Spark's commit log"
+NEXT_PLANNED = "while the next batch is planned"
+DRIVER_POINTS = (BEFORE_TASKS, IN_A_TASK, AFTER_TASKS, BEFORE_END, AFTER_COMMIT, NEXT_PLANNED)
+
+KILL = "kill"
+HOLD = "hold"
+KILL_WORKER = "kill the worker"
+SLEEP = "sleep"
+
+HELD = "held"
+GO = "go"
+ONCE = "once"
+HOLD_TIMEOUT_S = 300
+POLL_S = 0.002
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a driver is told; `folder` is for it and whoever started it."""
+
+    folder: str
+    bootstrap: str
+    source: str
+    out: str
+    name: str
+    checkpoint: str
+    starting: str = "earliest"
+    take_over: bool = False
+    transaction_timeout_ms: int = 60_000
+    offsets_per_batch: int = 400
+    point: str = ""
+    action: str = KILL
+    batch: int = -1
+    sleep_s: float = 0
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Fault:
+    """Strikes at one point of one batch."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._group = os.getpgid(0)
+
+    def at(self, point: str, batch: int) -> None:
+        job = self._job
+        if point == job.point and batch == job.batch:
+            self._strike()
+
+    def _strike(self) -> None:
+        job = self._job
+        print(f"{job.action} {job.point}", flush=True)
+        folder = Path(job.folder)
+        if job.action == KILL:
+            # The JVM is in the group; the workers are not, and end when it is gone.
+            os.killpg(self._group, signal.SIGKILL)
+            time.sleep(HOLD_TIMEOUT_S)
+        elif job.action == SLEEP:
+            time.sleep(job.sleep_s)
+        elif job.action == KILL_WORKER:
+            if not (folder / ONCE).exists():
+                (folder / ONCE).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        elif job.action == HOLD:
+            (folder / HELD).touch()
+            deadline_s = time.monotonic() + HOLD_TIMEOUT_S
+            while not (folder / GO).exists():
+                assert time.monotonic() < deadline_s, "nobody says go"
+                time.sleep(POLL_S)
+
+    def watch(self, path: Path) -> None:
+        """Strikes as soon as there is a file, while the driver goes on."""
+        while not path.exists():
+            time.sleep(POLL_S)
+        self._strike()
+
+
+class StruckProducer:
+    """The driver's producer, with points around the end of a transaction."""
+
+    def __init__(self, producer: Producer, fault: Fault, batch: int) -> None:
+        self._producer = producer
+        self._fault = fault
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def commit_transaction(self) -> None:
+        self._fault.at(BEFORE_END, self._batch)
+        self._producer.commit_transaction()
+        self._fault.at(AFTER_COMMIT, self._batch)
+
+
+class StruckWriter(TransactionWriter):
+    """A task that strikes when it has written some of its rows."""
+
+    def __init__(
+        self,
+        producer: Mapping[str, str],
+        columns: SinkColumns,
+        shared: SharedTransaction,
+        fault: Fault,
+        batch: int,
+    ) -> None:
+        super().__init__(producer, columns, shared)
+        self._fault = fault
+        self._batch = batch
+
+    def _checked(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        half = first.num_rows // 2
+        yield from super()._checked(first.slice(0, half), iter(()))
+        self._fault.at(IN_A_TASK, self._batch)
+        yield from (
+            super()._checked(first.slice(half), others) if half == 0 else iter([first.slice(half), *others])
+        )
+
+
+class StruckSink(TransactionalTopicSink):
+    def __init__(self, job: Job, fault: Fault) -> None:
+        super().__init__(
+            {"kafka.bootstrap.servers": job.bootstrap, "kafka.linger.ms": "0"},
+            transactional_id=job.name,
+            group=job.name,
+            topic=job.out,
+            checkpoint=job.checkpoint,
+            transaction_timeout_ms=job.transaction_timeout_ms,
+            take_over=job.take_over,
+        )
+        self._fault = fault
+        self._batch = -1
+
+    def write_batch(self, frame: Any, batch_id: int, query_id: str) -> None:
+        self._batch = batch_id
+        super().write_batch(frame, batch_id, query_id)
+
+    def _write(self, *arguments: Any) -> None:
+        real = self._producer
+        assert real is not None
+        struck: Any = StruckProducer(real, self._fault, self._batch)
+        self._producer = struck
+        try:
+            super()._write(*arguments)
+        finally:
+            if self._producer is struck:
+                self._producer = real
+
+    def _writer(self, columns: SinkColumns, shared: SharedTransaction) -> TransactionWriter:
+        return StruckWriter(self._settings, columns, shared, self._fault, self._batch)
+
+    def _run_tasks(self, *arguments: Any) -> None:
+        self._fault.at(BEFORE_TASKS, self._batch)
+        super()._run_tasks(*arguments)
+        self._fault.at(AFTER_TASKS, self._batch)
+
+
+def main(job: Job) -> None:
+    spark = start_session(
+        "kill matrix",
+        master="local[2]",
+        settings={
+            "spark.driver.memory": "700m",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": f"{job.folder}/warehouse",
+        },
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    fault = Fault(job)
+    if job.point == NEXT_PLANNED:
+        ended = Path(job.checkpoint) / "commits" / str(job.batch)
+        threading.Thread(target=fault.watch, args=(ended,), daemon=True).start()
+    frame = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", job.bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", job.source)
+        .option("startingOffsets", job.starting)
+        .option("maxOffsetsPerTrigger", job.offsets_per_batch)
+        .load()
+        .select("key", "value")
+    )
+    with StruckSink(job, fault) as sink:
+        query = (
+            frame.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", job.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Job(**json.loads(sys.argv[1])))

@@ -1,0 +1,37 @@
+"""What stands in a topic, as a reader of committed records finds it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from barnabas.client.admin import Admin
+from barnabas.client.consumer import Consumer
+from barnabas.client.consumer_record import ConsumerRecord
+from barnabas.model import TopicPartition
+
+WAIT_S: Final = 120
+POLL_MS: Final = 100
+
+
+def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
+    """All committed records of a topic; waits for transactions that are being ended."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        [described] = admin.describe_topics([topic]).values()
+        partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
+        ends = {partition: listed.offset or 0 for partition, listed in admin.list_offsets(partitions).items()}
+    found: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + WAIT_S
+    with Consumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(partitions)
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            found.extend(consumer.poll(POLL_MS))
+            assert time.monotonic() < deadline_s, f"records of {topic} stay undecided: {ends}"
+    return found
+
+
+def committed_values(bootstrap: str, topic: str) -> list[str]:
+    """The values as text, sorted."""
+    return sorted((record.value or b"").decode() for record in committed_records(bootstrap, topic))
