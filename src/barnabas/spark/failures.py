@@ -16,6 +16,7 @@ class:
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from typing import Final
 
@@ -23,8 +24,10 @@ from barnabas import errors
 from barnabas.errors import KafkaError, UnknownServerError
 
 MESSAGE_LENGTH_MAX: Final = 2_000
+_SPARKS_PACKAGES: Final = ("pyspark", "py4j")
 _ENDS: Final = ("\n=== Streaming Query ===", "\n\nJVM stacktrace:", "\n\tat ", "\nDriver stacktrace:")
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_STATE_WORKER: Final = "TransformWithStateInPySpark driver worker exited unexpectedly"
 # The line behind the frames of a traceback: a dotted name that begins with no space, and what it says.
 _RAISED: Final = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
@@ -48,19 +51,34 @@ def told(error: BaseException) -> KafkaError:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, KafkaError):
         return cause
+    if not type(error).__module__.startswith(_SPARKS_PACKAGES):
+        # Raised by a function of the pipeline's own, on the driver.
+        return _ours(type(error).__name__, " ".join(str(error).split()))
     return failure_of(_text(error), type(error).__name__)
 
 
 def failure_of(text: str, name: str = "") -> KafkaError:
     """The error that the text of one of Spark's errors tells of."""
+    if _STATE_WORKER in text and not has_protobuf():
+        return SparkFailed("transformWithStateInPandas needs protobuf: pip install 'protobuf>=6.33.5'")
     cut = text
     for end in _ENDS:
         cut = cut.partition(end)[0]
     if _TRACEBACK in cut:
         raised = _raised(cut.rpartition(_TRACEBACK)[2])
+        if raised is not None and raised[0].startswith(_SPARKS_PACKAGES):
+            return SparkFailed(_sentence(raised[1]) or raised[0])
         if raised is not None:
             return _ours(*raised)
     return SparkFailed(_sentence(cut) or name)
+
+
+def has_protobuf() -> bool:
+    """Whether there is the package that only transformWithStateInPandas needs of all that PySpark can do."""
+    try:
+        return importlib.util.find_spec("google.protobuf.descriptor") is not None
+    except ImportError:
+        return False
 
 
 def _text(error: BaseException) -> str:
@@ -83,7 +101,7 @@ def _raised(traceback: str) -> tuple[str, str] | None:
     if found is None:
         return None
     name, lines = found
-    return name, _SQLSTATE.sub("", "\n".join(lines)).strip()
+    return name, _SQLSTATE.sub("", " ".join(lines)).strip()
 
 
 def _ours(name: str, message: str) -> KafkaError:

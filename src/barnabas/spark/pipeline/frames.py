@@ -61,6 +61,9 @@ class FrameBuilder:
 
     def build(self) -> Frames:
         self.spark = self.spark.newSession()
+        for name, value in self.pipeline.spark.items():
+            if self.spark.conf.isModifiable(name):
+                self.spark.conf.set(name, value)
         register(self.spark)
         views: dict[str, DataFrame] = {}
         letters: list[DataFrame] = []

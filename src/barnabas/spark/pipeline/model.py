@@ -114,18 +114,17 @@ class LogSource:
 
     TYPE: ClassVar[str] = "log"
 
-    path: Location = entry("The log directory.")
+    path: Location = entry("The log directory; several with commas between them.")
     topics: tuple[str, ...] = entry("Only these topics.", default=())
     format: Format | None = entry("What values are; without it they stay bytes.", default=None)
     key_format: Literal["bytes", "string"] = entry("What keys are.", default="bytes")
+    headers: bool = entry("Whether rows have their headers.", default=False)
     isolation: Literal["read_committed", "read_uncommitted"] = entry(
         "Whether records of aborted transactions are left out.", default="read_committed"
     )
+    as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
+    watermark: Watermark | None = entry("How late rows may be.", default=None)
     options: Settings = entry("Any other options of the format `barnabas-log`.", default={})
-
-    @property
-    def as_table(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, slots=True)

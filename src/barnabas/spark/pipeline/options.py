@@ -31,7 +31,8 @@ def reader_options(source: Source) -> dict[str, str]:
         options = {
             "path": source.path,
             "topics": ",".join(source.topics) or None,
-            "isolation.level": source.isolation,
+            "isolation": source.isolation,
+            "includeHeaders": source.headers,
         }
     elif isinstance(source, FileSource):
         options = {"maxFilesPerTrigger": source.max_files}

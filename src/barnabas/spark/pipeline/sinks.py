@@ -34,8 +34,8 @@ def commits_source_offsets(pipeline: Pipeline) -> bool:
     sink = pipeline.sink
     if not isinstance(sink, TopicSink) or pipeline.guarantee != "exactly-once":
         return False
-    ours = sink.kafka[BOOTSTRAP]
-    return all(each.kafka[BOOTSTRAP] == ours for each in pipeline.topic_sources.values() if not each.as_table)
+    read = {each.kafka[BOOTSTRAP] for each in pipeline.topic_sources.values() if not each.as_table}
+    return read == {sink.kafka[BOOTSTRAP]}
 
 
 def guarantee_of(pipeline: Pipeline) -> str:

@@ -1,0 +1,477 @@
+"""Pipelines that run: files, in the shared session, against a broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset
+import pytest
+
+from barnabas.errors import InvalidConfig, KafkaError, OffsetOutOfRange
+from barnabas.model import TopicPartition
+from barnabas.spark.failures import SparkFailed, has_protobuf
+from barnabas.spark.pipeline.checkpoint import read_checkpoint
+from barnabas.spark.pipeline.group import lags
+from barnabas.spark.pipeline.load import load_pipeline
+from barnabas.spark.pipeline.plan import plan_of, plan_text
+from barnabas.spark.pipeline.progress import BatchReport
+from barnabas.spark.pipeline.reset import execute_reset, plan_reset
+from barnabas.spark.pipeline.run import PipelineRun
+from barnabas.testing import Broker
+from tests.spark.pipeline.conftest import Write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipeline.model import Pipeline
+
+TIMEOUT_S = 300
+Load = Callable[..., "Pipeline"]
+
+
+@pytest.fixture
+def load(pipeline_file: Write, broker: Broker) -> Load:
+    def call(text: str, **modules: str) -> Pipeline:
+        return load_pipeline(pipeline_file(text, **modules), {"BARNABAS_BOOTSTRAP": broker.bootstrap})
+
+    return call
+
+
+def run_to_end(spark: SparkSession, pipeline: Pipeline, folder: Path) -> list[BatchReport]:
+    """Has the pipeline read what there is; raises what it failed with."""
+    running = PipelineRun(spark, pipeline, folder, available_now=True)
+    reports = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    try:
+        running.start()
+        while running.is_active:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        reports = running.reports()
+        failure = running.error()
+    finally:
+        running.stop()
+    if failure is not None:
+        raise failure
+    return reports
+
+
+def send(broker: Broker, topic: str, values: list[Any], **columns: Any) -> None:
+    with broker.producer() as producer:
+        producer.send_many(
+            topic,
+            [each if isinstance(each, bytes) else json.dumps(each).encode() for each in values],
+            **columns,
+        )
+
+
+def values_of(broker: Broker, topic: str) -> list[Any]:
+    return [json.loads(record.value) for record in records_of(broker, topic)]
+
+
+def records_of(broker: Broker, topic: str) -> list[Any]:
+    with broker.admin() as admin, broker.consumer(topic, isolation_level="read_committed") as consumer:
+        ends = admin.list_offsets(consumer.assignment())
+        found = []
+        while any(consumer.position(partition) < (ends[partition].offset or 0) for partition in ends):
+            found += consumer.poll(timeout_ms=1000)
+        return found
+
+
+COPY = """
+    name = "{topic}"
+    [sources.orders]
+    type = "topic"
+    topics = "{topic}"
+    headers = true
+    format = {{ kind = "json", schema = "customer STRING, amount BIGINT" }}
+    [[transforms]]
+    name = "shouted"
+    sql = "SELECT upper(customer) AS customer, amount * 2 AS amount, _offset FROM orders WHERE amount > 0"
+    [sink]
+    type = "topic"
+    topic = "{topic}-out"
+    key = "customer"
+    format = {{ kind = "json" }}
+    [dead_letters]
+    topic = "{topic}-bad"
+"""
+
+
+def test_exactly_once_with_dead_letters(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """Two runs and a reset: each record is there as often as it should be, and bad ones with their origin."""
+    broker.create_topics({topic: 2, f"{topic}-out": 2, f"{topic}-bad": 1})
+    pipeline = load(COPY.format(topic=topic))
+    send(broker, topic, [{"customer": "ann", "amount": number} for number in range(10)])
+    with broker.producer() as producer:
+        bad = producer.send(topic, b"{nope", key=b"k", headers=[("own", b"1")], partition=1).result()
+
+    (first,) = run_to_end(spark, pipeline, tmp_path)
+    assert (first.rows, first.lag, first.batch_id) == (11, 0, 0)
+    assert Counter(each["amount"] for each in values_of(broker, f"{topic}-out")) == Counter(range(2, 20, 2))
+    record = records_of(broker, f"{topic}-out")[0]
+    assert record.key == b"ANN"
+    assert json.loads(record.value).keys() == {"customer", "amount"}
+    (letter,) = records_of(broker, f"{topic}-bad")
+    assert (letter.key, letter.value) == (b"k", b"{nope")
+    assert letter.headers == (
+        ("own", b"1"),
+        ("__barnabas.errors.topic", topic.encode()),
+        ("__barnabas.errors.partition", b"1"),
+        ("__barnabas.errors.offset", str(bad.offset).encode()),
+        ("__barnabas.errors.timestamp", str(bad.timestamp_ms).encode()),
+        ("__barnabas.errors.message", letter.headers[5][1]),
+        ("__barnabas.errors.pipeline", topic.encode()),
+    )
+    assert letter.headers[5][1].startswith(b"not JSON")
+    assert {each.lag for each in lags(pipeline)} == {0}
+
+    send(broker, topic, [{"customer": "bob", "amount": 50}])
+    (second,) = run_to_end(spark, pipeline, tmp_path)
+    assert second.batch_id == 1
+    assert Counter(each["amount"] for each in values_of(broker, f"{topic}-out")) == Counter(
+        [*range(2, 20, 2), 100]
+    )
+    assert len(records_of(broker, f"{topic}-bad")) == 1
+
+    # Begun anew behind all that there is, it writes nothing twice.
+    planned = plan_reset(pipeline, None, -1)
+    assert planned.checkpoint_exists
+    assert planned.groups == (topic,)
+    assert planned.offsets == planned.committed
+    execute_reset(pipeline, planned)
+    send(broker, topic, [{"customer": "eve", "amount": 7}])
+    (third,) = run_to_end(spark, pipeline, tmp_path)
+    assert (third.batch_id, third.rows) == (0, 1)
+    assert len(records_of(broker, f"{topic}-out")) == 11
+
+
+def test_topic_to_parquet(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """Windows of event time, in files; dead letters are a query of their own then, exactly once too."""
+    broker.create_topics({topic: 2, f"{topic}-bad": 1})
+    pipeline = load(
+        f"""
+        name = "{topic}"
+        [sources.clicks]
+        type = "topic"
+        topics = "{topic}"
+        format = {{ kind = "json", schema = "page STRING, at TIMESTAMP" }}
+        watermark = {{ column = "at", delay = "10s" }}
+        [[transforms]]
+        name = "counts"
+        sql = '''
+            SELECT window.start AS minute, page, count(*) AS clicks FROM clicks
+            GROUP BY window(at, '1 minute'), page
+        '''
+        [sink]
+        type = "files"
+        path = "out"
+        file_format = "parquet"
+        partition_by = ["page"]
+        [dead_letters]
+        topic = "{topic}-bad"
+        """
+    )
+    send(
+        broker,
+        topic,
+        [
+            {"page": f"p{number % 2}", "at": f"2026-01-01T00:0{number // 60}:{number % 60:02d}Z"}
+            for number in range(120)
+        ]
+        + [{"page": "p0", "at": "2026-01-01T01:00:00Z"}, b"nope"],
+    )
+    reports = run_to_end(spark, pipeline, tmp_path)
+    assert {each.query for each in reports} == {topic, f"{topic}.dead-letters"}
+    assert max(each.state_rows for each in reports) > 0
+    rows = pyarrow.dataset.dataset(
+        tmp_path / "out", partitioning="hive", exclude_invalid_files=True
+    ).to_table()
+    assert Counter((each["page"], each["clicks"]) for each in rows.to_pylist()) == Counter(
+        {("p0", 30): 2, ("p1", 30): 2}
+    )
+    assert [record.value for record in records_of(broker, f"{topic}-bad")] == [b"nope"]
+    with broker.admin() as admin:
+        for group in (topic, f"{topic}.dead-letters"):
+            committed = admin.list_group_offsets(group)
+            assert sum(each.offset for each in committed.values()) == 122
+    assert read_checkpoint(f"{pipeline.checkpoint}/dead-letters") is not None
+
+
+def test_stream_table_join(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """A topic as a table has the last value of each key, and forgets keys whose last value is null."""
+    broker.create_topics({topic: 2, f"{topic}-customers": 2, f"{topic}-out": 1})
+    with broker.producer() as producer:
+        for key, value in (
+            (b"1", b'{"city":"Rome"}'),
+            (b"2", b'{"city":"Oslo"}'),
+            (b"1", b'{"city":"Bonn"}'),
+            (b"2", None),
+        ):
+            producer.send(f"{topic}-customers", value, key=key).result()
+    send(broker, topic, [{"id": 1, "customer": "1"}, {"id": 2, "customer": "2"}])
+    pipeline = load(
+        f"""
+        name = "{topic}"
+        guarantee = "at-least-once"
+        [sources.orders]
+        type = "topic"
+        topics = "{topic}"
+        format = {{ kind = "json", schema = "id BIGINT, customer STRING" }}
+        [sources.customers]
+        type = "topic"
+        topics = "{topic}-customers"
+        as_table = true
+        latest_per_key = true
+        key_format = "string"
+        format = {{ kind = "json", schema = "city STRING" }}
+        [[transforms]]
+        name = "placed"
+        sql = "SELECT id, city FROM orders LEFT JOIN customers ON customer = customers._key"
+        [sink]
+        type = "topic"
+        topic = "{topic}-out"
+        format = {{ kind = "json", schema = "id BIGINT, city STRING" }}
+        """
+    )
+    run_to_end(spark, pipeline, tmp_path)
+    found = values_of(broker, f"{topic}-out")
+    assert sorted(found, key=lambda each: each["id"]) == [{"id": 1, "city": "Bonn"}, {"id": 2}]
+    with broker.admin() as admin:
+        assert set(admin.list_group_offsets(topic)) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROCESSOR = '''
+    """How often a customer has come, kept by Spark from batch to batch."""
+
+    import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import LongType, StructField, StructType
+
+
+    class Visits(StatefulProcessor):
+        def init(self, handle):
+            self._visits = handle.getValueState("visits", StructType([StructField("count", LongType())]))
+
+        def handleInputRows(self, key, rows, timerValues):
+            count = self._visits.get()[0] if self._visits.exists() else 0
+            count += sum(len(frame) for frame in rows)
+            self._visits.update((count,))
+            yield pd.DataFrame({"customer": [key[0]], "visits": [count]})
+
+        def close(self):
+            pass
+
+
+    def visits(orders):
+        return orders.groupBy("customer").transformWithStateInPandas(
+            statefulProcessor=Visits(),
+            outputStructType="customer STRING, visits BIGINT",
+            outputMode="update",
+            timeMode="None",
+        )
+'''
+STATE_FUNCTION = '''
+    """The same by a function of one group and its state."""
+
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+
+    def count(key, frames, state):
+        total = (state.get[0] if state.exists else 0) + sum(len(frame) for frame in frames)
+        state.update((total,))
+        yield pd.DataFrame({"customer": [key[0]], "visits": [total]})
+
+
+    def visits(orders):
+        return orders.groupBy("customer").applyInPandasWithState(
+            count,
+            outputStructType="customer STRING, visits BIGINT",
+            stateStructType="total BIGINT",
+            outputMode="update",
+            timeoutConf=GroupStateTimeout.NoTimeout,
+        )
+'''
+
+
+@pytest.mark.parametrize(
+    "steps", [PROCESSOR, STATE_FUNCTION], ids=["transformWithState", "applyInPandasWithState"]
+)
+def test_state_of_a_function(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path, steps: str
+) -> None:
+    """State of a module beside the file; it goes on in the second run."""
+    if steps is PROCESSOR and not has_protobuf():
+        pytest.skip("transformWithStateInPandas needs protobuf: pip install 'protobuf>=6.33.5'")
+    broker.create_topics({topic: 1, f"{topic}-out": 1})
+    module = "steps_" + topic.replace("-", "_")
+    pipeline = load(
+        f"""
+        name = "{topic}"
+        output_mode = "update"
+        [spark]
+        sql.streaming.stateStore.providerClass = "{ROCKSDB}"
+        [sources.orders]
+        type = "topic"
+        topics = "{topic}"
+        format = {{ kind = "json", schema = "customer STRING" }}
+        [[transforms]]
+        name = "visits"
+        function = "{module}:visits"
+        [sink]
+        type = "topic"
+        topic = "{topic}-out"
+        format = {{ kind = "json" }}
+        """,
+        **{module: steps},
+    )
+    send(broker, topic, [{"customer": name} for name in ("ann", "bob", "ann")])
+    run_to_end(spark, pipeline, tmp_path)
+    send(broker, topic, [{"customer": "ann"}])
+    run_to_end(spark, pipeline, tmp_path)
+    found = Counter((each["customer"], each["visits"]) for each in values_of(broker, f"{topic}-out"))
+    assert found == Counter([("ann", 2), ("bob", 1), ("ann", 3)])
+
+
+def test_files_to_a_topic(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """A source without offsets of topics is exactly once as well; the plan tells all of it beforehand."""
+    broker.create_topics({f"{topic}-out": 1})
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"id,name\n{number},ann\n")
+    pipeline = load(
+        f"""
+        name = "{topic}"
+        [sources.people]
+        type = "files"
+        path = "in"
+        file_format = "csv"
+        schema = "id BIGINT, name STRING"
+        max_files = 1
+        options = {{ header = true }}
+        [sink]
+        type = "topic"
+        topic = "{topic}-out"
+        key = "id"
+        format = {{ kind = "json" }}
+        """
+    )
+    plan = plan_of(spark, pipeline, tmp_path)
+    assert plan["sources"][0]["columns"] == {"id": "bigint", "name": "string"}
+    assert plan["sink"]["columns"] == {"key": "string", "value": "string"}
+    assert "StreamingRelation" in plan["queries"][0]["explain"]
+    assert "exactly once" in plan_text(plan)
+
+    reports = run_to_end(spark, pipeline, tmp_path)
+    assert [each.batch_id for each in reports] == [0, 1]
+    assert [each.lag for each in reports] == [None, None]
+    assert Counter(record.key for record in records_of(broker, f"{topic}-out")) == Counter([b"0", b"1"])
+
+
+AVRO = '{"type":"record","name":"r","fields":[{"name":"id","type":"long"}]}'
+ONE = """
+    name = "{topic}"
+    {more}
+    [sources.orders]
+    type = "topic"
+    topics = "{topic}"
+    max_records = 1
+    format = {{ kind = "json", schema = "id BIGINT" }}
+    [[transforms]]
+    name = "step"
+    {step}
+    [sink]
+    type = "topic"
+    topic = "{topic}-out"
+    {sink}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "sink", "kind", "message"),
+    [
+        ('sql = "SELECT nope FROM orders"', "", SparkFailed, "`nope` cannot be resolved. Did you mean"),
+        (
+            'sql = "SELECT 1 FROM oders"',
+            "",
+            SparkFailed,
+            "The table or view `oders` cannot be found. (line 1 pos 14)",
+        ),
+        ('sql = "SELECT FROM WHERE"', "", SparkFailed, "line 1 pos"),
+        ('sql = "SELECT id FROM orders"', "", InvalidConfig, "sink: the rows have no column value, but id"),
+        (
+            'sql = "SELECT id FROM orders"',
+            'format = { kind = "json" }\nkey = "customer"',
+            InvalidConfig,
+            "sink.key: there is no column customer; there are id",
+        ),
+        (
+            "sql = \"SELECT 'x' AS id FROM orders\"",
+            f"format = {{ kind = 'avro', schema = '{AVRO}' }}",
+            InvalidConfig,
+            "column 'id' is string, the Avro schema has bigint",
+        ),
+        ('function = "faulty_steps:raises"', "", SparkFailed, "ValueError: so it is"),
+        ('function = "faulty_steps:returns"', "", InvalidConfig, "returned int, not a DataFrame"),
+        ('function = "faulty_steps:none"', "", InvalidConfig, "has no function none; it has raises, returns"),
+    ],
+)
+def test_what_cannot_be_built_is_told_in_a_line(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    load: Load,
+    tmp_path: Path,
+    step: str,
+    sink: str,
+    kind: type[KafkaError],
+    message: str,
+) -> None:
+    text = ONE.format(topic=topic, more="", step=step, sink=sink)
+    steps = "def raises(frame):\n    raise ValueError('so it is')\n\ndef returns(frame):\n    return 1\n"
+    with pytest.raises(kind) as caught:
+        run_to_end(spark, load(text, faulty_steps=steps), tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "SQLSTATE" not in str(caught.value)
+
+
+def test_what_fails_while_it_runs_is_told_in_a_line(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """A record that cannot be decoded and goes nowhere; records that are gone; a topic that is not there."""
+    step, sink = 'sql = "SELECT id FROM orders"', 'format = { kind = "json" }'
+    pipeline = load(ONE.format(topic=topic, more="", step=step, sink=sink))
+    with pytest.raises(InvalidConfig, match=f"there is no topic '{topic}'"):
+        run_to_end(spark, pipeline, tmp_path)
+
+    broker.create_topics({topic: 1, f"{topic}-out": 1})
+    send(broker, topic, [{"id": 1}, b"{nope"])
+    with pytest.raises(SparkFailed) as caught:
+        run_to_end(spark, pipeline, tmp_path)
+    assert str(caught.value).startswith(
+        f"a record cannot be decoded: topic {topic} partition 0 offset 1: not JSON"
+    )
+    assert [each["id"] for each in values_of(broker, f"{topic}-out")] == [1]
+
+    with broker.admin() as admin:
+        admin.delete_records({TopicPartition(topic, 0): 2})
+    with pytest.raises(OffsetOutOfRange) as lost:
+        run_to_end(spark, pipeline, tmp_path)
+    assert "failOnDataLoss" in str(lost.value)
+    assert "\n" not in str(lost.value)
