@@ -29,6 +29,7 @@ TABLES: dict[str, tuple[str, str]] = {
         "bench.client_consume",
         "our consumer beside confluent-kafka, aiokafka and kafka-python",
     ),
+    "spark": ("bench.spark", "sources and sinks of Spark, beside Spark's own connector"),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
     "client_produce": (
         "bench.client_produce",

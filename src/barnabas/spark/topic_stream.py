@@ -45,6 +45,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._directory = TopicDirectory(options)
         self._clock: Clock = SystemClock()
         self._topic_ids: dict[str, str] = {}
+        # How far partitions were read whose topics were made anew since: from there they are read as new ones.
+        self._outlived: Offsets = {}
         self._latest: Offsets = {}
         self._is_available_now = False
         self._available_now: Offsets | None = None
@@ -81,7 +83,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = ends
         if isinstance(limit, ReadAllAvailable):
             return nest(ends)
-        starts = starts | self._new_starts(starts, ends)
+        starts = self._valid(starts)
+        starts |= self._new_starts(starts, ends)
         if not self._is_available_now and self._is_to_wait(starts, ends):
             return start
         maximum = self._options.max_offsets_per_trigger
@@ -92,12 +95,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         recreated = self._note_topics(partitions)
         if recreated:
             self._report(f"topics were deleted and made anew while they were read: {', '.join(recreated)}")
-        known = {each: offset for each, offset in starts.items() if each.topic not in recreated}
-        ends = self._directory.latest(partitions, known)
+        self._outlived = {
+            each: offset for each, offset in self._outlived.items() if starts.get(each) == offset
+        }
+        self._outlived |= {each: offset for each, offset in starts.items() if each.topic in recreated}
+        ends = self._directory.latest(partitions, self._valid(starts))
         gone = starts.keys() - ends.keys()
         if gone:
             self._report(f"{named(gone)} cannot be read any more: their topics were deleted")
         return ends
+
+    def _valid(self, starts: Offsets) -> Offsets:
+        return {each: offset for each, offset in starts.items() if self._outlived.get(each) != offset}
 
     def _note_topics(self, partitions: Mapping[TopicPartition, str | None]) -> list[str]:
         """Remembers the topics' ids; returns those whose id has changed."""
@@ -129,7 +138,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nest(self._latest) if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        starts, ends = parse(start), parse(end)
+        starts, ends = self._valid(parse(start)), parse(end)
         ranges = [each for each in self._ranges(starts, ends) if each.size > 0]
         return split(
             ranges,
@@ -160,7 +169,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{partition} was read up to offset {start} and ends at {end} now: its topic was made anew, or its"
                     " log was cut"
                 )
-                start = first
             elif start < first:
                 self._report(
                     f"offsets {start} to {min(first, end) - 1} of {partition} have expired; its log begins at {first}"
