@@ -239,7 +239,7 @@ def test_all_faults_are_told_with_what_is_allowed_and_the_nearest_key(pipeline_f
         ),
         (
             'sources.b = {type = "database", url = "sqlite:///x", table = "t"}',
-            "sources.b.column: is missing: a stream",
+            "sources.b.growing_column: is missing: a stream",
         ),
         ('transforms = [{name = "x"}]', "transforms[0]: say what to do with one of sql and function"),
         (

@@ -82,7 +82,11 @@ def _with_defaults(pipeline: Pipeline, path: Path, environment: Mapping[str, str
     kafka = Settings({BOOTSTRAP: bootstrap, **pipeline.kafka})
     checkpoint = pipeline.checkpoint or f"{path.parent.absolute() / CHECKPOINTS}/{pipeline.name}"
     sources = {
-        name: replace(source, kafka=Settings({**kafka, **source.kafka}))
+        name: replace(
+            source,
+            kafka=Settings({**kafka, **source.kafka}),
+            headers=source.headers or isinstance(pipeline.sink, MirrorSink),
+        )
         if isinstance(source, TopicSource)
         else source
         for name, source in pipeline.sources.items()
@@ -195,8 +199,11 @@ def _topic_source_faults(source: TopicSource, where: str) -> Faults:
 def _database_source_faults(source: DatabaseSource, where: str) -> Faults:
     if bool(source.table) == bool(source.query):
         yield where, "say what to read with one of table and query"
-    if not source.as_table and source.column is None:
-        yield f"{where}.column", "is missing: a stream follows a column that grows (as_table = true does not)"
+    if not source.as_table and source.growing_column is None:
+        yield (
+            f"{where}.growing_column",
+            "is missing: a stream follows a column that grows (as_table = true does not)",
+        )
 
 
 def _format_faults(declared: Format | None, where: str) -> Faults:

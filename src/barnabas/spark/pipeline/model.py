@@ -36,6 +36,10 @@ def _is_positive(number: int) -> bool:
     return 0 < number < 2**31
 
 
+def _has_topic(text: str) -> bool:
+    return text.count("{topic}") == 1
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """What the bytes of a record are."""
@@ -155,7 +159,10 @@ class DatabaseSource:
     url: str = entry("`postgresql://…` or `sqlite:///file`.", check=_is_filled, takes="a URL")
     table: str | None = entry("The table.", default=None)
     query: str | None = entry("Instead of a table: a query.", default=None)
-    column: str | None = entry("The column that grows; a table needs none.", default=None)
+    growing_column: str | None = entry("The column that grows; a table needs none.", default=None)
+    max_rows: int | None = entry(
+        "At most so many rows a batch.", default=None, takes="a number above 0", check=_is_positive
+    )
     as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
     watermark: Watermark | None = entry("How late rows may be.", default=None)
     options: Settings = entry("Any other options of the format `barnabas-database`.", default={})
@@ -244,12 +251,26 @@ class DatabaseSink:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSink:
-    """Topics of the same names on another cluster: partitions, timestamps and headers are kept."""
+    """Topics of another cluster: partitions, timestamps and headers are kept, offsets in a map."""
 
     TYPE: ClassVar[str] = "mirror"
 
     kafka: Settings = entry("Settings of the other cluster's clients, `bootstrap.servers` among them.")
-    options: Settings = entry("Any other options of the mirror.", default={})
+    rename: str = entry(
+        "The names over there.", default="{topic}", takes="a name with {topic} in it", check=_has_topic
+    )
+    groups: str | None = entry(
+        "Groups whose whole name matches this expression get their offsets over there, too.", default=None
+    )
+    replication_factor: int | None = entry(
+        "Of topics that are made over there; the brokers' default without it.",
+        default=None,
+        takes="a number above 0",
+        check=_is_positive,
+    )
+    transaction_timeout: DurationMs | None = entry(
+        "How long a batch may take at most before the broker aborts it.", default=None
+    )
 
 
 Sink: TypeAlias = TopicSink | FileSink | DeltaSink | DatabaseSink | MirrorSink

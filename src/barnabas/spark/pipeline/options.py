@@ -41,7 +41,8 @@ def reader_options(source: Source) -> dict[str, str]:
             "url": source.url,
             "table": source.table,
             "query": source.query,
-            "column": source.column,
+            "growingColumn": None if source.as_table else source.growing_column,
+            "maxRowsPerTrigger": source.max_rows,
         }
     texts = {
         name: str(value).lower() if isinstance(value, bool) else str(value)

@@ -41,9 +41,9 @@ def commits_source_offsets(pipeline: Pipeline) -> bool:
 def guarantee_of(pipeline: Pipeline) -> str:
     """What the sink really gives, in a sentence."""
     sink = pipeline.sink
-    if isinstance(sink, TopicSink):
+    if isinstance(sink, TopicSink | MirrorSink):
         if pipeline.guarantee == "exactly-once":
-            return "exactly once: a transaction a batch, with the offsets of its group"
+            return "exactly once: a transaction a batch, with the note that it is in"
         return "at least once: a batch that is repeated is written again"
     return _GUARANTEES[type(sink)]
 
@@ -52,7 +52,6 @@ _GUARANTEES: dict[type[Sink], str] = {
     FileSink: "exactly once for readers that follow Spark's log of the folder",
     DeltaSink: "exactly once: the batch's number is in the table's log",
     DatabaseSink: "exactly once: the batch's number is in the same transaction",
-    MirrorSink: "at least once, or exactly once as the mirror's options say",
 }
 
 
@@ -74,12 +73,11 @@ def open_sink(pipeline: Pipeline, checkpoint: str, *, take_over: bool) -> BatchS
         )
         return delta
     if isinstance(sink, DatabaseSink):
-        database: BatchSink = import_module("barnabas.spark.databases").DatabaseSink(
-            sink.url, sink.table, mode=sink.mode, keys=sink.keys
-        )
-        return database
+        from barnabas.spark import databases
+
+        return databases.DatabaseSink(sink.url, sink.table, mode=sink.mode, keys=sink.keys)
     assert isinstance(sink, MirrorSink)
-    return _mirror_sink(pipeline, sink, checkpoint)
+    return _mirror_sink(pipeline, sink, checkpoint, take_over=take_over)
 
 
 def topic_sink(
@@ -110,10 +108,21 @@ def topic_sink(
     )
 
 
-def _mirror_sink(pipeline: Pipeline, sink: MirrorSink, checkpoint: str) -> BatchSink:
+def _mirror_sink(pipeline: Pipeline, sink: MirrorSink, checkpoint: str, *, take_over: bool) -> BatchSink:
+    from barnabas.client.admin_results import BROKER_DEFAULT
+    from barnabas.spark import mirror
+
     source = next(iter(pipeline.sources.values()))
     assert isinstance(source, TopicSource)
-    mirror: BatchSink = import_module("barnabas.spark.mirror").MirrorSink(
-        source.kafka, sink.kafka, checkpoint=checkpoint
+    return mirror.MirrorSink(
+        source.kafka,
+        sink.kafka,
+        checkpoint=checkpoint,
+        name=pipeline.name,
+        rename=sink.rename,
+        groups=sink.groups,
+        exactly_once=pipeline.guarantee == "exactly-once",
+        replication_factor=sink.replication_factor or BROKER_DEFAULT,
+        transaction_timeout_ms=sink.transaction_timeout,
+        take_over=take_over,
     )
-    return mirror

@@ -1,0 +1,281 @@
+"""`barnabas pipeline`: what needs no Spark in this process, and a run of its own in another."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client.admin_results import CommittedOffset
+from barnabas.model import TopicPartition
+from barnabas.testing import Broker, free_port
+from tests.cli.conftest import Barnabas
+
+TIMEOUT_S = 300
+
+PIPELINE = """
+name = "{name}"
+trigger = "200ms"
+
+[sources.orders]
+type = "topic"
+topics = "{name}-in"
+max_records = 3
+
+[[transforms]]
+name = "values"
+sql = "SELECT value FROM orders"
+
+[sink]
+type = "topic"
+topic = "{name}-out"
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def file(
+    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Path:
+    """A pipeline between topics that only this test uses, and that exist."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
+    name = request.function.__name__.replace("test_", "").replace("_", "-")
+    broker.create_topics({f"{name}-in": 2, f"{name}-out": 1})
+    path = tmp_path / "pipeline.toml"
+    path.write_text(PIPELINE.format(name=name))
+    return path
+
+
+def produce(broker: Broker, topic: str, count: int) -> None:
+    with broker.producer() as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+
+
+def test_validate(barnabas: Barnabas, file: Path, broker: Broker) -> None:
+    done = barnabas("pipeline", "validate", file)
+    assert (done.exit_code, done.stdout) == (0, f"{file}: validate is a valid pipeline\n")
+    found = json.loads(barnabas("pipeline", "validate", file, "--connect", "--json").stdout)
+    assert found["valid"]
+    assert [(each["where"], each["state"]) for each in found["checks"]] == [
+        ("sources.orders", "ok"),
+        ("sources.orders", "ok"),
+        ("sink.topic", "ok"),
+    ]
+
+    file.write_text(file.read_text().replace("trigger", "triger").replace('"topic"', '"topc"', 1))
+    done = barnabas("pipeline", "validate", file)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[0].startswith(
+        f"barnabas: {file}: triger: there is no such key; did you mean trigger?; there are name, "
+    )
+    assert done.stderr.count("\n") == 2
+    faulty = barnabas("pipeline", "validate", file, "--json")
+    assert faulty.exit_code == 1
+    assert len(json.loads(faulty.stdout)["faults"]) == 2
+
+
+def test_missing_topics(barnabas: Barnabas, file: Path, broker: Broker) -> None:
+    """Told before Java is started: with exit code 4 and the nearest name there is."""
+    file.write_text(file.read_text().replace("missing-topics-in", "missing-topic-in"))
+    for command in ("validate", "plan", "run", "status"):
+        arguments = ["--connect"] if command == "validate" else []
+        done = barnabas("pipeline", command, file, *arguments)
+        assert done.exit_code == 4, command
+        assert done.stderr.endswith(
+            "barnabas: sources.orders.topics: there is no topic missing-topic-in; did you mean missing-topics-in?"
+            " (barnabas topics create missing-topic-in makes it)\n"
+        )
+    file.write_text(
+        file.read_text().replace("missing-topic-in", "missing-topics-in").replace("-out", "-none")
+    )
+    checks = json.loads(barnabas("pipeline", "validate", file, "--connect", "--json").stdout)["checks"]
+    assert checks[-1]["state"] == "missing"
+
+
+def test_an_unreachable_broker(barnabas: Barnabas, file: Path) -> None:
+    port = free_port()
+    file.write_text(f"kafka.bootstrap.servers = 'localhost:{port}'\n{file.read_text()}")
+    for command in ("validate", "plan", "run", "status", "reset"):
+        done = barnabas("pipeline", command, file, *(["--connect"] if command == "validate" else []))
+        assert done.exit_code == 3, command
+        assert f"sources.orders: no broker answers at localhost:{port} (connection refused)" in done.stderr
+
+
+def test_status(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -> None:
+    done = barnabas("pipeline", "status", file)
+    assert done.exit_code == 0
+    assert "status: has not run yet\n" in done.stdout
+
+    produce(broker, "status-in", 10)
+    with broker.admin() as admin:
+        admin.alter_group_offsets("status", {TopicPartition("status-in", 0): CommittedOffset(offset=3)})
+    folder = tmp_path / "checkpoints" / "status"
+    for name, text in (
+        ("metadata", '{"id":"a0a38f93"}'),
+        (
+            "offsets/7",
+            'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1794783390970}\n{"status-in":{"0":3,"1":0}}',
+        ),
+        ("commits/6", 'v1\n{"nextBatchWatermarkMs":0}'),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = json.loads(barnabas("pipeline", "status", file, "--json").stdout)
+    assert found["lag"] == 2
+    assert found["queries"][0]["planned_batch_id"] == 7
+    told = barnabas("pipeline", "status", file).stdout
+    assert "status: batch 6 is done, batch 7 is under way or to be repeated, the last began at " in told
+    assert "(query a0a38f93)" in told
+    assert [line.split() for line in told.splitlines()[2:]] == [
+        ["source", "topic", "partition", "committed", "end", "lag"],
+        ["orders", "status-in", "0", "3", "5", "2"],
+        ["orders", "status-in", "1", "-", "5", "-"],
+    ]
+    elsewhere = barnabas("pipeline", "status", file, "--checkpoint", tmp_path / "none")
+    assert "status: has not run yet" in elsewhere.stdout
+
+
+def test_reset(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -> None:
+    produce(broker, "reset-in", 10)
+    folder = tmp_path / "checkpoints" / "reset"
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"a0a38f93"}')
+    first = TopicPartition("reset-in", 0)
+    with broker.admin() as admin:
+        admin.alter_group_offsets("reset", {first: CommittedOffset(offset=3, metadata="marker")})
+
+        dry = barnabas("pipeline", "reset", file, "--to-latest")
+        assert dry.exit_code == 0
+        assert dry.stderr == "nothing was changed: add --execute to do it\n"
+        assert ["reset-in", "0", "3", "5"] in [line.split() for line in dry.stdout.splitlines()]
+        assert folder.exists()
+        nobody = barnabas("pipeline", "reset", file, "--execute")
+        assert nobody.exit_code == 1
+        assert "There is nobody to ask: say so with --yes" in nobody.stderr
+        assert folder.exists()
+
+        done = barnabas("pipeline", "reset", file, "--to-latest", "--execute", "--yes", "--json")
+        assert done.exit_code == 0
+        assert json.loads(done.stdout)["executed"]
+        assert not folder.exists()
+        assert admin.list_group_offsets("reset")[first] == CommittedOffset(offset=5, metadata="reset")
+
+        again = barnabas("pipeline", "reset", file, "--execute", "--yes")
+        assert again.exit_code == 0
+        assert "checkpoint" in again.stdout
+        assert "there is none" in again.stdout
+        assert "reset" not in [group.group_id for group in admin.list_groups()]
+    both = barnabas("pipeline", "reset", file, "--to-latest", "--to-earliest")
+    assert both.exit_code == 2
+
+
+def test_what_is_not_installed_is_named(
+    barnabas: Barnabas, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    for command in ("plan", "run"):
+        done = barnabas("pipeline", command, file)
+        assert done.exit_code == 1
+        assert done.stderr.startswith(
+            f"barnabas: Spark needs Java: JAVA_HOME is {tmp_path}, where there is no bin/java"
+        )
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    assert "Spark needs Java 17: " in barnabas("pipeline", "run", file).stderr
+
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else real(name, *more)
+    )
+    assert barnabas("pipeline", "run", file).stderr == (
+        "barnabas: Spark needs pyspark, which is not installed: pip install 'barnabas[spark]'\n"
+    )
+
+
+def test_help_and_validate_do_without_spark(file: Path) -> None:
+    code = (
+        "import sys; from barnabas.cli.main import barnabas;"
+        "barnabas.main(sys.argv[1:], standalone_mode=False);"
+        "print(sorted({'pyspark', 'pyarrow', 'pandas', 'py4j', 'rich'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    for arguments in (["pipeline", "run", "--help"], ["pipeline", "validate", str(file)]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        assert done.stderr == "[]\n"
+
+
+@pytest.mark.slow
+def test_run_until_a_signal(file: Path, broker: Broker) -> None:
+    """Progress is JSON lines, Prometheus is answered, and SIGTERM ends between batches with nothing lost or twice."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17: there is no java on the PATH")
+    produce(broker, "run-until-a-signal-in", 10)
+    command = ["pipeline", "run", str(file), "--master", "local[2]", "--metrics-port", "0"]
+    settings = ["--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2"]
+    events: list[dict[str, Any]] = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "barnabas", *command, *settings],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            metrics_url = process.stderr.readline().strip().removeprefix("metrics on ")
+            for line in process.stdout:
+                events.append(json.loads(line))
+                if sum(event.get("rows", 0) for event in events) >= 10:
+                    break
+            with urllib.request.urlopen(metrics_url, timeout=TIMEOUT_S) as answer:
+                metrics = answer.read().decode()
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    events += [json.loads(line) for line in rest.splitlines()]
+    assert (process.returncode, errors) == (0, "")
+    assert [event["event"] for event in events if event["event"] != "batch"] == [
+        "started",
+        "stopping",
+        "stopped",
+    ]
+    assert events[-1]["reason"] == "signal"
+    assert events[-1]["rows"] == 10
+    assert (
+        'barnabas_pipeline_rows_total{pipeline="run-until-a-signal",query="run-until-a-signal"} 10\n'
+        in metrics
+    )
+    with broker.consumer("run-until-a-signal-out", isolation_level="read_committed") as consumer:
+        found = [next(consumer).value for _ in range(10)]
+    assert sorted(found) == [b"%d" % number for number in range(10)]
+    with broker.admin() as admin:
+        committed = admin.list_group_offsets("run-until-a-signal")
+    assert {each.offset for each in committed.values()} == {5}
