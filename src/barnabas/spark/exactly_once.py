@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -67,6 +67,8 @@ ATTEMPTS_MAX: Final = 3
 # As long as brokers allow by default (transaction.max.timeout.ms) is too long to be kept waiting by a driver that died.
 TRANSACTION_TIMEOUT_MS: Final = 600_000
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+BOOKS_TIMEOUT_S: Final = 60.0
+BOOKS_POLL_S: Final = 0.005
 TASK_COLUMN: Final = "__task"
 MARKER_PARTITION: Final = 0
 # What Spark says of a job whose workers or executors went away; any other failure would only come again.
@@ -307,6 +309,8 @@ class TransactionalTopicSink:
                 raise BatchLost(outcome.message)
             if outcome.code:
                 raise error_for_code(outcome.code, outcome.message)
+        for stage in {outcome.stage for outcome in outcomes}:
+            _refuse_run_again(frame.sparkSession, stage)
 
     def _writer(self, columns: SinkColumns, shared: SharedTransaction) -> TransactionWriter:
         return TransactionWriter(self._settings, columns, shared)
@@ -369,6 +373,23 @@ def _refuse_speculation(spark: SparkSession) -> None:
         raise InvalidConfig(
             "spark.speculation=true may run a task twice, and a transaction takes what it writes once: switch it off"
         )
+
+
+def _refuse_run_again(spark: SparkSession, stage: int) -> None:
+    """BatchLost if Spark has run the stage again, for want of what a lost executor had: its rows may come mixed then.
+
+    Spark's books are kept beside its work, in order: they are complete when they have the stage's tasks.
+    """
+    tracker = spark.sparkContext.statusTracker()
+    deadline_s = monotonic() + BOOKS_TIMEOUT_S
+    while monotonic() < deadline_s:
+        found = tracker.getStageInfo(stage)
+        if found is not None and found.numCompletedTasks >= found.numTasks:
+            if found.currentAttemptId > 0:
+                raise BatchLost(f"stage {stage} was run again")
+            return
+        sleep(BOOKS_POLL_S)
+    raise BatchLost(f"Spark does not tell whether stage {stage} was run again")
 
 
 def _read_text(spark: SparkSession, path: str) -> str | None:

@@ -6,8 +6,7 @@ Rows are then shuffled so that a partition of a topic is in one task, which writ
 
 A task that is run again cannot know how much of the earlier run is in, and what it would send could pass for what was
 sent. So it writes nothing and says so, and the driver begins the batch anew, with another epoch. Spark does not tell a
-task that its whole stage is run again; therefore a task asks the brokers whether anybody has written to its partitions
-in this epoch before it does.
+task that its whole stage is run again; each tells its stage, and the driver looks after it.
 
 What stands in the way is told in a row, not raised: the driver needs to know what it was.
 """
@@ -15,25 +14,21 @@ What stands in the way is told in a row, not raised: the driver needs to know wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from barnabas.client.admin import Admin
 from barnabas.client.partitioners import partitions_for_keys
 from barnabas.client.producer_many import binary_values
 from barnabas.client.transaction_requests import SharedTransaction
 from barnabas.errors import KafkaError
-from barnabas.model import TopicPartition
-from barnabas.spark.sink import PRODUCERS_MAX, forget_producer, send_all, worker_producer
+from barnabas.spark.sink import forget_producer, send_all, worker_producer
 from barnabas.spark.sink_columns import KEY, PARTITION, TOPIC, SinkColumns
-from barnabas.spark.topic_offsets import admin_settings
 
-OUTCOME_SCHEMA: Final = "records bigint, code int, message string, is_rerun boolean"
-
-_admins: dict[tuple[tuple[str, str], ...], Admin] = {}
+OUTCOME_SCHEMA: Final = "stage int, records bigint, code int, message string, is_rerun boolean"
 
 
 class TaskRunAgain(Exception):
@@ -118,12 +113,13 @@ class TransactionWriter:
                 pass
         yield pa.RecordBatch.from_arrays(
             [
+                pa.array([_stage()], pa.int32()),
                 pa.array([records], pa.int64()),
                 pa.array([code], pa.int32()),
                 pa.array([message]),
                 pa.array([is_rerun]),
             ],
-            names=["records", "code", "message", "is_rerun"],
+            names=["stage", "records", "code", "message", "is_rerun"],
         )
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> int:
@@ -132,44 +128,9 @@ class TransactionWriter:
             return 0
         producer = worker_producer(self._producer)
         producer.join_transaction(self._shared)
-        records = send_all(producer, self._columns, self._checked(first, batches))
+        records = send_all(producer, self._columns, chain([first], batches))
         producer.leave_transaction()
         return records
-
-    def _checked(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; before those of a partition that is new here, it is looked for who has written there."""
-        seen: set[TopicPartition] = set()
-        batch: pa.RecordBatch | None = first
-        while batch is not None:
-            new = {TopicPartition(*pair) for pair in self._targets(batch)} - seen
-            if new:
-                self._refuse_written(new)
-                seen |= new
-            yield batch
-            batch = next(others, None)
-
-    def _targets(self, batch: pa.RecordBatch) -> list[tuple[str, int]]:
-        if TOPIC not in self._columns.names:
-            assert self._columns.topic is not None
-            return [(self._columns.topic, number) for number in batch.column(PARTITION).unique().to_pylist()]
-        pairs = (
-            pa.Table.from_batches([batch.select([TOPIC, PARTITION])])
-            .group_by([TOPIC, PARTITION])
-            .aggregate([])
-        )
-        named = zip(pairs.column(TOPIC).to_pylist(), pairs.column(PARTITION).to_pylist(), strict=True)
-        return [(topic, number) for topic, number in named if topic is not None]
-
-    def _refuse_written(self, partitions: set[TopicPartition]) -> None:
-        producers = worker_admin(self._producer).describe_producers(sorted(partitions))
-        for partition, states in producers.items():
-            for state in states:
-                if (
-                    state.producer_id == self._shared.producer_id
-                    and state.producer_epoch == self._shared.producer_epoch
-                    and state.last_sequence >= 0
-                ):
-                    raise TaskRunAgain(f"an earlier run of a task has written to {partition}")
 
 
 def _refuse_later_attempts() -> None:
@@ -178,13 +139,6 @@ def _refuse_later_attempts() -> None:
         raise TaskRunAgain(f"task {context.partitionId()} was run {context.attemptNumber() + 1} times")
 
 
-def worker_admin(producer: Mapping[str, str]) -> Admin:
-    """The admin client of this Python worker; it stays for the next task."""
-    settings = admin_settings(producer)
-    known = tuple(sorted(settings.items()))
-    admin = _admins.get(known)
-    if admin is None:
-        while len(_admins) >= PRODUCERS_MAX:
-            _admins.pop(next(iter(_admins))).close()
-        admin = _admins[known] = Admin(settings)
-    return admin
+def _stage() -> int:
+    context = TaskContext.get()
+    return -1 if context is None else context.stageId()

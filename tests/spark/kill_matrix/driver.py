@@ -27,6 +27,7 @@ from barnabas.spark import register
 from barnabas.spark.exactly_once import TransactionalTopicSink
 from barnabas.spark.exactly_once_tasks import TransactionWriter
 from barnabas.spark.session import start_session
+from barnabas.spark.sink import worker_producer
 from barnabas.spark.sink_columns import SinkColumns
 
 BEFORE_TASKS = "before the tasks"
@@ -144,13 +145,16 @@ class StruckWriter(TransactionWriter):
         self._fault = fault
         self._batch = batch
 
-    def _checked(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        half = first.num_rows // 2
-        yield from super()._checked(first.slice(0, half), iter(()))
-        self._fault.at(IN_A_TASK, self._batch)
-        yield from (
-            super()._checked(first.slice(half), others) if half == 0 else iter([first.slice(half), *others])
-        )
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> int:
+        return super()._write(self._struck(batches))
+
+    def _struck(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            worker_producer(self._producer).flush()
+            self._fault.at(IN_A_TASK, self._batch)
+            yield batch.slice(half)
 
 
 class StruckSink(TransactionalTopicSink):
