@@ -13,9 +13,12 @@ import pytest
 
 from barnabas.spark.session import start_session
 from barnabas.testing import Broker
+from tests.spark.database_fixtures import database_url, postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["broker", "database_url", "postgres", "spark", "topic"]
 
 JAVA_MIN = 17
 _numbers = itertools.count(1)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import os
 import pickle
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +26,6 @@ from barnabas.errors import (
 from barnabas.spark.databases import BatchWriter, DatabaseSink
 from barnabas.spark.databases_connection import (
     connected,
-    execute,
     hide_password,
     identifier,
     literal,
@@ -44,7 +41,8 @@ from barnabas.spark.databases_types import (
     takes,
     type_to_create,
 )
-from tests.spark.postgres_server import PASSWORD, postgres_server
+from tests.spark.database_fixtures import run
+from tests.spark.postgres_server import PASSWORD
 
 
 def test_urls_and_their_passwords() -> None:
@@ -148,25 +146,6 @@ def test_sinks_that_cannot_be() -> None:
             DatabaseSink("sqlite:///x", "t", **options)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database; on PostgreSQL it is one of the test's own, with a schema of that name first in its path."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/test.db"
-    base: str = request.getfixturevalue("server")
-    schema = f"test_{os.urandom(6).hex()}"
-    with connected(parse_url(base)) as connection:
-        execute(connection, f"CREATE SCHEMA {schema}")
-        connection.commit()
-    return f"{base}?options=-c%20search_path%3D{schema}"
-
-
 SCHEMA = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
 
 
@@ -209,8 +188,8 @@ def written(found: Iterator[pa.RecordBatch]) -> int:
     return rows
 
 
-def test_batch_is_written_once(url: str) -> None:
-    sink = prepared(DatabaseSink(url, "t"))
+def test_batch_is_written_once(database_url: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t"))
     assert written(writer(sink, 0)(batches((1, "a"), (2, "b")))) == 2
     assert written(writer(sink, 0)(iter(batches((1, "a"), (2, "b"))))) == 0
     assert written(writer(sink, 1)([])) == 0
@@ -219,36 +198,36 @@ def test_batch_is_written_once(url: str) -> None:
         list(writer(sink, 1)(batches((9, "z"))))
     # A query of its own has numbers of its own.
     assert written(writer(sink, 0, "other")(batches((4, "d")))) == 1
-    assert content(url) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert content(database_url) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
-def test_repeated_batch_reads_its_rows_all_the_same(url: str) -> None:
-    sink = prepared(DatabaseSink(url, "t"))
+def test_repeated_batch_reads_its_rows_all_the_same(database_url: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t"))
     list(writer(sink, 0)(batches((1, "a"))))
     source = iter(batches((1, "a"), (2, "b")))
     list(writer(sink, 0)(source))
     assert next(source, None) is None
 
 
-def test_upsert_takes_the_last_of_each_key(url: str) -> None:
-    sink = prepared(DatabaseSink(url, "t", mode="upsert", keys=["id"]))
+def test_upsert_takes_the_last_of_each_key(database_url: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t", mode="upsert", keys=["id"]))
     list(writer(sink, 0)(batches((1, "a"), (2, "b"), (1, "a2"), (1, "a3"))))
-    assert content(url) == [(1, "a3"), (2, "b")]
+    assert content(database_url) == [(1, "a3"), (2, "b")]
     list(writer(sink, 1)(batches((2, "b2"), (3, "c"))))
-    assert content(url) == [(1, "a3"), (2, "b2"), (3, "c")]
+    assert content(database_url) == [(1, "a3"), (2, "b2"), (3, "c")]
 
 
-def test_upsert_of_keys_alone(url: str) -> None:
+def test_upsert_of_keys_alone(database_url: str) -> None:
     keys_alone = T.StructType(SCHEMA.fields[:1])
-    sink = prepared(DatabaseSink(url, "t", mode="upsert", keys=["id"]), keys_alone)
+    sink = prepared(DatabaseSink(database_url, "t", mode="upsert", keys=["id"]), keys_alone)
     rows = [pa.record_batch([pa.array([5, 5, 6])], names=["id"])]
     list(writer(sink, 0)(rows))
     list(writer(sink, 1)(rows))
-    assert content(url, order="1") == [(5,), (6,)]
+    assert content(database_url, order="1") == [(5,), (6,)]
 
 
-def test_failure_among_the_rows_leaves_nothing(url: str) -> None:
-    sink = prepared(DatabaseSink(url, "t"))
+def test_failure_among_the_rows_leaves_nothing(database_url: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t"))
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield from batches((1, "a"))
@@ -256,36 +235,32 @@ def test_failure_among_the_rows_leaves_nothing(url: str) -> None:
 
     with pytest.raises(Exception, match="the source is gone"):
         list(writer(sink, 0)(failing()))
-    assert content(url) == []
+    assert content(database_url) == []
     assert written(writer(sink, 0)(batches((1, "a")))) == 1
-    assert content(url) == [(1, "a")]
+    assert content(database_url) == [(1, "a")]
 
 
-def test_constraint_of_the_table_is_told(url: str) -> None:
-    with connected(parse_url(url)) as connection:
-        execute(connection, "CREATE TABLE t (id bigint CHECK (id > 0), name text DEFAULT 'x')")
-        connection.commit()
-    sink = prepared(DatabaseSink(url, "t"), T.StructType(SCHEMA.fields[:1]))
+def test_constraint_of_the_table_is_told(database_url: str) -> None:
+    run(database_url, "CREATE TABLE t (id bigint CHECK (id > 0), name text DEFAULT 'x')")
+    sink = prepared(DatabaseSink(database_url, "t"), T.StructType(SCHEMA.fields[:1]))
     with pytest.raises(InvalidRecord, match=r"(?i)check"):
         list(writer(sink, 0)([pa.record_batch([pa.array([-5])], names=["id"])]))
     list(writer(sink, 0)([pa.record_batch([pa.array([5])], names=["id"])]))
-    assert content(url) == [(5, "x")]
+    assert content(database_url) == [(5, "x")]
 
 
-def test_upsert_without_a_unique_index_is_refused(url: str) -> None:
-    with connected(parse_url(url)) as connection:
-        execute(connection, "CREATE TABLE t (id bigint, name text, UNIQUE (id, name))")
-        connection.commit()
+def test_upsert_without_a_unique_index_is_refused(database_url: str) -> None:
+    run(database_url, "CREATE TABLE t (id bigint, name text, UNIQUE (id, name))")
     with pytest.raises(InvalidConfig, match="no unique index on id; create one"):
-        prepared(DatabaseSink(url, "t", mode="upsert", keys=["id"]))
-    prepared(DatabaseSink(url, "t", mode="upsert", keys=["name", "id"]))
+        prepared(DatabaseSink(database_url, "t", mode="upsert", keys=["id"]))
+    prepared(DatabaseSink(database_url, "t", mode="upsert", keys=["name", "id"]))
     with pytest.raises(InvalidConfig, match="keys: the rows have no column 'missing'"):
-        prepared(DatabaseSink(url, "t", mode="upsert", keys=["missing"]))
+        prepared(DatabaseSink(database_url, "t", mode="upsert", keys=["missing"]))
 
 
-def test_two_writers_of_one_batch(url: str) -> None:
+def test_two_writers_of_one_batch(database_url: str) -> None:
     """The one that was thought dead and the new one: whoever comes second waits, and leaves its rows out."""
-    sink = prepared(DatabaseSink(url, "t"))
+    sink = prepared(DatabaseSink(database_url, "t"))
     first_is_in, results = threading.Event(), []
 
     def slow() -> Iterator[pa.RecordBatch]:
@@ -304,7 +279,7 @@ def test_two_writers_of_one_batch(url: str) -> None:
     results.append(written(writer(sink, 0)(slow())))
     second.join(60)
     assert sorted(results) == [0, 2]
-    assert content(url) == [(1, "a"), (2, "b")]
+    assert content(database_url) == [(1, "a"), (2, "b")]
 
 
 KILLED_WRITER = """
@@ -327,8 +302,8 @@ list(writer([pa.record_batch([pa.array([1, 2]), pa.array(["a", "b"])], names=["i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_writer_killed_around_its_commit(url: str, moment: str) -> None:
-    sink = prepared(DatabaseSink(url, "t"))
+def test_writer_killed_around_its_commit(database_url: str, moment: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t"))
     killed = subprocess.run(
         [sys.executable, "-c", KILLED_WRITER, moment],
         input=pickle.dumps(writer(sink, 0)),
@@ -336,13 +311,13 @@ def test_writer_killed_around_its_commit(url: str, moment: str) -> None:
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert len(content(url)) == (0 if moment == "before" else 2)
+    assert len(content(database_url)) == (0 if moment == "before" else 2)
     assert written(writer(sink, 0)(batches((1, "a"), (2, "b")))) == (2 if moment == "before" else 0)
-    assert content(url) == [(1, "a"), (2, "b")]
+    assert content(database_url) == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.slow
-def test_types_through_postgresql(server: str) -> None:
+def test_types_through_postgresql(postgres: str) -> None:
     """What Spark hands over arrives as what the created table says, and in tables made by others."""
     schema = T.StructType(
         [
@@ -377,13 +352,11 @@ def test_types_through_postgresql(server: str) -> None:
         "small numeric(5,1), ok boolean, ratio double precision, amount numeric(20,4), raw bytea, "
         "day timestamp, at timestamp, local timestamp, tags varchar(9)[], more json, extra int DEFAULT 7"
     )
-    with connected(parse_url(server)) as connection:
-        execute(connection, f"CREATE TABLE made_by_others ({others})")
-        connection.commit()
+    run(postgres, f"CREATE TABLE made_by_others ({others})")
     for table in ("made_by_us", "made_by_others"):
-        sink = prepared(DatabaseSink(server, table), schema)
+        sink = prepared(DatabaseSink(postgres, table), schema)
         list(writer(sink, 0)([row]))
-        with connected(parse_url(server)) as connection:
+        with connected(parse_url(postgres)) as connection:
             [found] = rows_of(
                 connection,
                 "SELECT small::text, ok, ratio::float8, amount::text, raw, day::text, at::text, local::text, "
@@ -399,20 +372,23 @@ def test_types_through_postgresql(server: str) -> None:
 
 
 @pytest.mark.slow
-def test_errors_of_postgresql_hide_the_password(server: str) -> None:
+def test_errors_of_postgresql_hide_the_password(postgres: str) -> None:
     secret = "An0ther-pass"
-    for url, kind, told in (
-        (server.replace(PASSWORD, secret), NetworkException, "password authentication failed"),
-        (server.replace(PASSWORD, f"{secret} "), NetworkException, "Failed to connect"),
+    for bad, kind, told in (
+        (postgres.replace(PASSWORD, secret), NetworkException, "password authentication failed"),
+        (postgres.replace(PASSWORD, f"{secret} "), NetworkException, "Failed to connect"),
         (f"postgresql://barnabas:{secret}@127.0.0.1:1/x", NetworkException, "Connection refused"),
-        (server.replace("/postgres", "/nowhere"), NetworkException, "does not exist"),
+        (postgres.replace("/postgres", "/nowhere"), NetworkException, "does not exist"),
     ):
         with pytest.raises(kind, match=told) as raised:
-            prepared(DatabaseSink(url, "t"))
+            prepared(DatabaseSink(bad, "t"))
         shown = "".join(map(str, (raised.value, raised.value.__cause__)))
         assert secret not in shown
         assert PASSWORD not in shown
-    with pytest.raises(ResourceNotFound, match="does not exist"), connected(parse_url(server)) as connection:
+    with (
+        pytest.raises(ResourceNotFound, match="does not exist"),
+        connected(parse_url(postgres)) as connection,
+    ):
         rows_of(connection, "SELECT * FROM nowhere_at_all")
 
 

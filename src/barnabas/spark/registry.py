@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DATA_SOURCES: Final[Mapping[str, str]] = {
     "barnabas": "barnabas.spark.topic_source:TopicDataSource",
     "barnabas-log": "barnabas.spark.log_source:LogDataSource",
+    "barnabas-database": "barnabas.spark.databases_source:DatabaseDataSource",
 }
 
 
