@@ -341,7 +341,7 @@ class TransactionalTopicSink:
         assigner = Assigner(self._settings, columns, counts, batch_id)
         made: Any = arrow_udf
         frame = frame.withColumn(PARTITION, made(assigner.assign, "int")(F.struct(*assigner.arguments)))
-        target = F.col(PARTITION) if not columns.by_row else F.hash(F.col(TOPIC)) + F.col(PARTITION)
+        target = F.hash(TOPIC, PARTITION) if columns.by_row else F.col(PARTITION)
         tasks = parallelism if columns.by_row else min(parallelism, next(iter(counts.values())))
         return frame.withColumn(TASK_COLUMN, F.pmod(target, F.lit(tasks))).repartitionById(tasks, TASK_COLUMN)
 

@@ -1,4 +1,4 @@
-"""A driver that is killed: a query from a topic to a topic, exactly once, in a process of its own.
+"""A driver that is killed: a query from a topic to a topic or a table, exactly once, in a process of its own.
 
     python -m tests.spark.kill_matrix.driver '{"bootstrap": …}'
 
@@ -8,14 +8,16 @@ its JVM included, is killed, waits until it is told to go on, or is slow.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import pyarrow as pa
 from barnabas.client.producer import Producer
 from barnabas.client.transaction_requests import SharedTransaction
 from barnabas.spark import register
+from barnabas.spark.databases import BatchWriter, DatabaseSink
 from barnabas.spark.exactly_once import TransactionalTopicSink
 from barnabas.spark.exactly_once_tasks import TransactionWriter
 from barnabas.spark.session import start_session
@@ -37,6 +40,7 @@ BEFORE_END = "between the offsets and the end of the transaction"
 AFTER_COMMIT = "after the commit and before Spark's commit log"
 NEXT_PLANNED = "while the next batch is planned"
 DRIVER_POINTS = (BEFORE_TASKS, IN_A_TASK, AFTER_TASKS, BEFORE_END, AFTER_COMMIT, NEXT_PLANNED)
+DATABASE_POINTS = tuple(point for point in DRIVER_POINTS if point != BEFORE_END)
 
 KILL = "kill"
 HOLD = "hold"
@@ -60,6 +64,8 @@ class Job:
     out: str
     name: str
     checkpoint: str
+    # A database to write to, in a table with the name of the job, instead of the topic.
+    url: str = ""
     starting: str = "earliest"
     take_over: bool = False
     transaction_timeout_ms: int = 60_000
@@ -157,6 +163,40 @@ class StruckWriter(TransactionWriter):
             yield batch.slice(half)
 
 
+class StruckBatchWriter(BatchWriter):
+    """The task that writes to a database, in whose transaction the points are."""
+
+    def __init__(self, fault: Fault, **others: Any) -> None:
+        super().__init__(**others)
+        self._fault = fault
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return super().__call__(self._struck(batches))
+
+    def _struck(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            self._fault.at(IN_A_TASK, self._batch_id)
+            yield batch.slice(half)
+
+    def commit(self, connection: Any) -> None:
+        self._fault.at(AFTER_TASKS, self._batch_id)
+        super().commit(connection)
+        self._fault.at(AFTER_COMMIT, self._batch_id)
+
+
+class StruckDatabaseSink(DatabaseSink):
+    def __init__(self, job: Job, fault: Fault) -> None:
+        super().__init__(job.url, job.name.replace("-", "_"))
+        self._fault = fault
+        self.writer_class = partial(StruckBatchWriter, fault)  # type: ignore[assignment]
+
+    def write_batch(self, frame: Any, batch_id: int, query_id: str) -> None:
+        self._fault.at(BEFORE_TASKS, batch_id)
+        super().write_batch(frame.selectExpr("cast(value AS string) AS value"), batch_id, query_id)
+
+
 class StruckSink(TransactionalTopicSink):
     def __init__(self, job: Job, fault: Fault) -> None:
         super().__init__(
@@ -201,6 +241,8 @@ def main(job: Job) -> None:
         master="local[2]",
         settings={
             "spark.driver.memory": "700m",
+            # A JVM that lives for seconds has no use for what makes one fast that lives for hours.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": f"{job.folder}/warehouse",
         },
@@ -221,7 +263,8 @@ def main(job: Job) -> None:
         .load()
         .select("key", "value")
     )
-    with StruckSink(job, fault) as sink:
+    with contextlib.ExitStack() as stack:
+        sink = StruckDatabaseSink(job, fault) if job.url else stack.enter_context(StruckSink(job, fault))
         query = (
             frame.writeStream.foreachBatch(sink)
             .option("checkpointLocation", job.checkpoint)

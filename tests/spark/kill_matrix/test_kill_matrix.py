@@ -21,16 +21,18 @@ import pytest
 
 from barnabas.client.admin import Admin
 from tests.client.consumer_servers import OURS
-from tests.peers.kafka_peer import V4
+from tests.peers.kafka_peer import V3, V4
 from tests.spark.conftest import require_java
 
 pytest.importorskip("pyspark", reason="pyspark is needed: install barnabas[spark]")
 
+from barnabas.spark.databases_connection import connected, parse_url, rows_of
 from barnabas.spark.exactly_once import reset, starting_offsets
 from tests.spark.kill_matrix.driver import (
     AFTER_COMMIT,
     AFTER_TASKS,
     BEFORE_TASKS,
+    DATABASE_POINTS,
     DRIVER_POINTS,
     HOLD,
     IN_A_TASK,
@@ -68,15 +70,19 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def job(server: Server, tmp_path: Path) -> Job:
+    return new_job(server, tmp_path)
+
+
+def new_job(server: Server, folder: Path) -> Job:
     name = f"job-{next(_numbers)}"
     create(server, **{f"{name}-source": 2, f"{name}-out": 3})
     return Job(
-        folder=str(tmp_path),
+        folder=str(folder),
         bootstrap=server.bootstrap,
         source=f"{name}-source",
         out=f"{name}-out",
         name=name,
-        checkpoint=str(tmp_path / "checkpoint"),
+        checkpoint=str(folder / "checkpoint"),
     )
 
 
@@ -113,9 +119,16 @@ def test_a_sample_of_kills(server: Server, job: Job) -> None:
 
 
 @whole_matrix
-@pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_the_driver_is_killed_at_all_points(server: Server, job: Job, seed: int) -> None:
-    kill_one_after_the_other(server, job, random.Random(seed).sample(DRIVER_POINTS, len(DRIVER_POINTS)))
+def test_the_driver_is_killed_at_all_points(server: Server, job: Job) -> None:
+    kill_one_after_the_other(server, job, random.Random(SEED).sample(DRIVER_POINTS, len(DRIVER_POINTS)))
+
+
+@whole_matrix
+@pytest.mark.peer
+def test_the_driver_is_killed_where_transactions_are_of_version_1(tmp_path: Path) -> None:
+    require_java()
+    with running_server(V3, tmp_path) as server:
+        kill_one_after_the_other(server, new_job(server, tmp_path), [AFTER_COMMIT, IN_A_TASK, AFTER_TASKS])
 
 
 @whole_matrix
@@ -213,3 +226,16 @@ def test_the_topic_that_is_written_is_made_anew(server: Server, job: Job) -> Non
     killed(replace(job, point=AFTER_COMMIT, batch=3))
     finished(job)
     check_equal(server, job.out, wanted)
+
+
+@whole_matrix
+def test_the_driver_is_killed_and_the_sink_is_a_database(server: Server, job: Job, postgres: str) -> None:
+    points = random.Random(SEED).sample(DATABASE_POINTS, len(DATABASE_POINTS))
+    wanted = feed(server, job.source, range(400 * (len(points) + 1)))
+    to_table = replace(job, url=postgres)
+    for batch, point in enumerate(points):
+        killed(replace(to_table, point=point, batch=batch))
+    finished(to_table)
+    with connected(parse_url(postgres)) as connection:
+        rows = rows_of(connection, f"SELECT value FROM {job.name.replace('-', '_')}")
+    assert sorted(value for (value,) in rows) == sorted(wanted)
