@@ -2,7 +2,7 @@
 
 A round reads or writes all records with each contender in turn, warm, and ratios are taken within a round. Reading ends
 in Spark's `noop` sink, which takes every column of every row; what is written is made by Spark from numbers. Records
-have values of 200 bytes and keys of 8, in the batches that a producer makes of them by default.
+have values of 200 bytes and keys of 8, in batches of 16 KiB, Kafka's default.
 
     BENCH_SPARK_RECORDS   5,000,000: how many records
     BENCH_SPARK_ROUNDS    3
@@ -21,9 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-import barnabas
+from barnabas.model import Offset, TimestampMs
+from barnabas.records.builder import BatchBuilder
 from barnabas.spark import register
 from barnabas.spark.session import start_session
+from bench import load
 from bench.beside import tell
 from bench.kafka import ApacheKafka, MeasuredBroker
 from bench.spark_stream import measure_stream
@@ -40,7 +42,9 @@ STREAM_S: Final = float(os.environ.get("BENCH_SPARK_STREAM_S", "30"))
 
 VALUE_BYTES: Final = 200
 PARTITIONS: Final = 4
-FILL_RECORDS: Final = 50_000
+# About 16 KiB, what a producer sends at most by default.
+BATCH_RECORDS: Final = 75
+FRAME_BYTES: Final = 4_096
 STREAM_RECORDS_A_SECOND: Final = 20_000
 TRIGGER_MS: Final = 500
 WAIT_S: Final = 600
@@ -104,7 +108,7 @@ class _Bench:
     def read(self, title: str, server: MeasuredBroker, segments: Path | None = None) -> None:
         server.create_topic(TOPIC, PARTITIONS)
         tell(f"filling {TOPIC} of {title}")
-        _fill(server.address)
+        _fill(server)
         contenders: dict[str, Callable[[], None]] = {
             kind: partial(self._read, kind, server) for kind in (CONNECTOR, OURS)
         }
@@ -134,7 +138,7 @@ class _Bench:
     def first_batches(self, server: MeasuredBroker) -> None:
         """From the start of a query to its first batch of a few records, on a session that is warm."""
         server.create_topic(TOPIC, PARTITIONS)
-        _fill(server.address, 1_000)
+        _fill(server, 1_500)
         spent = self._in_turn(
             "first batches",
             {kind: partial(self._first_batch, kind, server) for kind in (CONNECTOR, OURS)},
@@ -233,10 +237,15 @@ def _made(spark: SparkSession) -> DataFrame:
     )
 
 
-def _fill(address: str, records: int = RECORDS) -> None:
-    values = [os.urandom(VALUE_BYTES) for _ in range(min(FILL_RECORDS, records))]
-    keys = [b"%08d" % number for number in range(len(values))]
-    with barnabas.Producer(bootstrap_servers=address, linger_ms=100) as producer:
-        for number in range(records // len(values)):
-            # One behind the other: what waits to be sent is bounded.
-            producer.send_many(TOPIC, values, keys=keys, partition=number % PARTITIONS).result()
+def _fill(server: MeasuredBroker, records: int = RECORDS) -> None:
+    builder = BatchBuilder(base_offset=Offset(0))
+    now_ms = int(time.time() * 1_000)
+    for number in range(BATCH_RECORDS):
+        builder.append(TimestampMs(now_ms), b"%08d" % number, os.urandom(VALUE_BYTES))
+    batch = bytes(builder.build())
+    buffer = bytearray(FRAME_BYTES)
+    with load.connect(server.port) as connected:
+        requests = [load.produce_frame(TOPIC, batch, partition) for partition in range(PARTITIONS)]
+        for number in range(records // BATCH_RECORDS):
+            connected.sendall(requests[number % PARTITIONS])
+            load.check_produced(load.read_frame(connected, buffer))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,9 +144,9 @@ def test_a_stream_goes_on_from_its_checkpoint(
     ],
 )
 def test_errors_on_the_driver_are_ours(
-    spark: SparkSession, broker: Broker, options: dict[str, str], complaint: str
+    spark: SparkSession, broker: Broker, topic: str, options: dict[str, str], complaint: str
 ) -> None:
-    broker.create_topics({(topic := f"errors-{abs(hash(complaint))}"): 1})
+    broker.create_topics({topic: 1})
     reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", broker.bootstrap)
     reader = reader.option("subscribe", topic).options(**options)
     with pytest.raises(Exception) as raised:
@@ -172,8 +171,6 @@ def test_a_stream_with_expired_offsets_fails_with_the_remedy(
     fill(broker, topic, 10, 10)
     with broker.admin() as admin:
         admin.delete_records({TopicPartition(topic, 0): 7})
-    # Spark itself tells of the query's end in its log.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with pytest.raises(Exception) as raised:
         run_available(spark, reader.load(), tmp_path)
     assert "offsets 5 to 6" in str(told(raised.value))

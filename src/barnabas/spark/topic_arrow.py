@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,7 +90,9 @@ class RowMaker:
 
     def __init__(self, schema: StructType) -> None:
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
-        self._makers: Final = [_MAKERS[name] for name in self._schema.names]
+        # What is the same in every row is made once, as long as it was ever needed, for one partition at a time.
+        self._repeated: dict[str, pa.Array] = {}
+        self._repeated_for: TopicPartition | None = None
 
     def batches(
         self,
@@ -109,7 +111,12 @@ class RowMaker:
             count = bisect_left(offsets, end_offset)
         if count == 0:
             return
-        arrays = [make(columns, partition) for make in self._makers]
+        arrays = [
+            self._repeat(name, partition, columns.record_count)
+            if name in _CONSTANTS
+            else _MAKERS[name](columns)
+            for name in self._schema.names
+        ]
         whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         size_bytes = len(columns.values.data) + len(columns.keys.data) + len(columns.header_values.data)
         rows = columns.record_count
@@ -119,6 +126,16 @@ class RowMaker:
             return
         for start in range(0, count, rows_max):
             yield whole.slice(start, min(rows_max, count - start))
+
+    def _repeat(self, name: str, partition: TopicPartition, count: int) -> pa.Array:
+        if self._repeated_for != partition:
+            self._repeated = {}
+            self._repeated_for = partition
+        known = self._repeated.get(name)
+        if known is None or len(known) < count:
+            value = partition.topic if name == "topic" else partition.partition
+            known = self._repeated[name] = pa.repeat(pa.scalar(value, _CONSTANTS[name]), count)
+        return known.slice(0, count)
 
 
 def _fixed(kind: pa.DataType, columns: RecordColumns, data: bytes) -> pa.Array:
@@ -135,27 +152,19 @@ def _binary(kind: pa.DataType, column: BinaryColumn, length: int) -> pa.Array:
     )
 
 
-def _key(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _key(columns: RecordColumns) -> pa.Array:
     return _binary(pa.binary(), columns.keys, columns.record_count)
 
 
-def _value(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _value(columns: RecordColumns) -> pa.Array:
     return _binary(pa.binary(), columns.values, columns.record_count)
 
 
-def _topic(columns: RecordColumns, partition: TopicPartition) -> pa.Array:
-    return pa.repeat(pa.scalar(partition.topic, pa.string()), columns.record_count)
-
-
-def _partition(columns: RecordColumns, partition: TopicPartition) -> pa.Array:
-    return pa.repeat(pa.scalar(partition.partition, pa.int32()), columns.record_count)
-
-
-def _offset(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _offset(columns: RecordColumns) -> pa.Array:
     return _fixed(pa.int64(), columns, columns.offsets)
 
 
-def _timestamp(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _timestamp(columns: RecordColumns) -> pa.Array:
     milliseconds = _fixed(MILLISECONDS, columns, columns.timestamps)
     try:
         return milliseconds.cast(MICROSECONDS)
@@ -166,11 +175,11 @@ def _timestamp(columns: RecordColumns, _: TopicPartition) -> pa.Array:
         return pc.if_else(fits, milliseconds, pa.scalar(None, MILLISECONDS)).cast(MICROSECONDS)
 
 
-def _timestamp_type(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _timestamp_type(columns: RecordColumns) -> pa.Array:
     return _fixed(pa.int8(), columns, columns.timestamp_types).cast(pa.int32())
 
 
-def _headers(columns: RecordColumns, _: TopicPartition) -> pa.Array:
+def _headers(columns: RecordColumns) -> pa.Array:
     header_count = len(columns.header_names.offsets) // 4 - 1
     pairs = pa.StructArray.from_arrays(
         [
@@ -189,11 +198,10 @@ def _headers(columns: RecordColumns, _: TopicPartition) -> pa.Array:
     )
 
 
-_MAKERS: Final[Mapping[str, Callable[[RecordColumns, Any], pa.Array]]] = {
+_CONSTANTS: Final[Mapping[str, pa.DataType]] = {"topic": pa.string(), "partition": pa.int32()}
+_MAKERS: Final[Mapping[str, Callable[[RecordColumns], pa.Array]]] = {
     "key": _key,
     "value": _value,
-    "topic": _topic,
-    "partition": _partition,
     "offset": _offset,
     "timestamp": _timestamp,
     "timestampType": _timestamp_type,
