@@ -255,7 +255,8 @@ def test_run_until_a_signal(file: Path, broker: Broker) -> None:
                     break
             with urllib.request.urlopen(metrics_url, timeout=TIMEOUT_S) as answer:
                 metrics = answer.read().decode()
-            process.send_signal(signal.SIGTERM)
+            # To all processes of the group, as a terminal and many a supervisor do it.
+            os.killpg(process.pid, signal.SIGTERM)
             rest, errors = process.communicate(timeout=TIMEOUT_S)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipeline.progress import BatchReport
     from barnabas.spark.pipeline.run import PipelineRun
 
-METRICS_HOST: Final = ""
+METRICS_HOST: Final = "0.0.0.0"
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 Show = Callable[[dict[str, Any]], None]

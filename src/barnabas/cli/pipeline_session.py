@@ -60,11 +60,11 @@ def session(
     log: Path | None = None,
 ) -> Iterator[SparkSession]:
     """A Spark session for a command, stopped afterwards; what Java writes goes to the log, or nowhere."""
-    from barnabas.spark.session import start_session, stderr_to
+    from barnabas.spark.session import kept_quiet, start_session
 
     chosen = {**declared.spark, **dict(parse_pairs(settings))}
     with open(log or os.devnull, "ab") as output:
-        with stderr_to(None if debug else output):
+        with kept_quiet(None if debug else output):
             started = start_session(declared.name, master=master, settings=chosen)
         started.sparkContext.setLogLevel("INFO" if debug else "ERROR")
         try:

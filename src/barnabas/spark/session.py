@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -76,22 +77,37 @@ def require_spark() -> None:
 
 
 @contextmanager
-def stderr_to(log: IO[bytes] | None) -> Iterator[None]:
-    """Processes that are started meanwhile write their errors to `log`: what Java has to say is not for a terminal.
+def kept_quiet(log: IO[bytes] | None) -> Iterator[None]:
+    """What is started meanwhile, Java that is, writes its errors to `log` and leaves it to us to end it.
 
-    The loggers of PySpark, which repeat what it raises, are silent from then on.
+    A signal to end often goes to all processes of a group: Java would be gone before the batch that is to be finished.
+    It ends when we do, as its input ends then. The loggers of PySpark, which repeat what it raises, are silent from
+    then on. Without a log, errors go where ours go.
     """
-    if log is None:
-        yield
-        return
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    sys.stderr.flush()
+    global _is_starting, _is_hooked
+    if not _is_hooked:
+        os.register_at_fork(after_in_child=_ignore_the_end)
+        _is_hooked = True
+    _is_starting = True
     kept = os.dup(2)
     try:
-        os.dup2(log.fileno(), 2)
+        if log is not None:
+            for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+            sys.stderr.flush()
+            os.dup2(log.fileno(), 2)
         yield
     finally:
+        _is_starting = False
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_is_starting = False
+_is_hooked = False
+
+
+def _ignore_the_end() -> None:
+    if _is_starting:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
