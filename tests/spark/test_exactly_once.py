@@ -12,7 +12,7 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.client.partitioners import partition_for_key
 from barnabas.client.producer import Producer
-from barnabas.errors import InvalidConfig, InvalidTopicException, ProducerFenced
+from barnabas.errors import InvalidConfig, InvalidTopicException, ProducerFenced, TransactionAbortable
 from barnabas.model import TopicPartition
 from barnabas.spark import register
 from barnabas.testing import Broker
@@ -171,7 +171,7 @@ def test_a_batch_that_fails_is_aborted_and_written_when_it_comes_again(
         assert not failures
         failures.extend([BatchLost("always")] * ATTEMPTS_MAX)
         planned(tmp_path, 1)
-        with pytest.raises(RuntimeError, match="begun 3 times and could not be written: always"):
+        with pytest.raises(TransactionAbortable, match="begun 3 times and could not be written: always"):
             sink.write_batch(numbers(spark, 10, 20), 1, QUERY)
     assert committed_values(broker.bootstrap, out) == texts(range(10))
 

@@ -41,6 +41,7 @@ from barnabas.errors import (
     InvalidProducerEpoch,
     KafkaError,
     ProducerFenced,
+    TransactionAbortable,
     error_for_code,
 )
 from barnabas.model import TopicPartition
@@ -154,7 +155,7 @@ class TransactionalTopicSink:
                 self._write(frame, columns, batch_id, self._offsets(plan, marker))
             except BatchLost as error:
                 if attempt == ATTEMPTS_MAX:
-                    raise RuntimeError(
+                    raise TransactionAbortable(
                         f"batch {batch_id} was begun {ATTEMPTS_MAX} times and could not be written: {error}"
                     ) from error
                 log.warning("batch %d is aborted and begun anew: %s", batch_id, error)
