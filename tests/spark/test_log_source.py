@@ -338,13 +338,13 @@ def test_records_that_contradict_their_batch_are_told_of_and_cost_no_other(tmp_p
     data[end - 1] ^= 0x7F
     data[start + 17 : start + 21] = crc32c(bytes(data[start + 21 : end])).to_bytes(4, "big")
     path.write_bytes(data)
-    rows = read_rows(tmp_path, onCorruption="rows")
+    rows = read_rows(tmp_path, onCorruption="rows", includeHeaders=True)
     assert offsets([row for row in rows if row["error"] is None]) == [*range(20), *range(25, 50)]
     (bad,) = [row for row in rows if row["error"] is not None]
     assert bad["position"] == start
     assert "cannot be read" in bad["error"]
     with pytest.raises(CorruptMessage, match="cannot be read"):
-        read_rows(tmp_path)
+        read_rows(tmp_path, includeHeaders=True)
 
 
 @pytest.mark.parametrize("compression", [CompressionType.NONE, CompressionType.ZSTD])

@@ -76,7 +76,7 @@ class RecordColumns:
 
 
 @final
-class _BinaryColumnBuilder:
+class BinaryColumnBuilder:
     __slots__ = ("_bits", "_bits_count", "_data", "_null_count", "_offsets", "_validity")
 
     def __init__(self) -> None:
@@ -141,12 +141,12 @@ class ColumnsBuilder:
         self._offsets = BytesWriter()
         self._timestamps = BytesWriter()
         self._timestamp_types = BytesWriter()
-        self._keys = _BinaryColumnBuilder()
-        self._values = _BinaryColumnBuilder()
+        self._keys = BinaryColumnBuilder()
+        self._values = BinaryColumnBuilder()
         self._header_count: i32 = 0
         self._header_offsets = BytesWriter()
-        self._header_names = _BinaryColumnBuilder()
-        self._header_values = _BinaryColumnBuilder()
+        self._header_names = BinaryColumnBuilder()
+        self._header_values = BinaryColumnBuilder()
         write_i32_le(self._header_offsets, 0)
 
     @property

@@ -28,9 +28,9 @@ from pyspark.sql.types import (
 
 from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import Offset
-from barnabas.records.columns import ColumnsBuilder
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import COMPRESSION_MASK, CompressionType
+from barnabas.records.spans import RecordSpans, SpansBuilder
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import AbortedBatches
@@ -63,6 +63,10 @@ BATCH_TYPES: Final[Mapping[str, DataType]] = {
 }
 # Handed to Spark at once. Larger batches are no faster, and leave the processor's cache.
 COLUMNS_BYTES: Final = 1 << 20
+NOTHING: Final = pa.py_buffer(b"")
+FOURTHS_MIN: Final = 16_384
+
+_fourths: dict[int, pa.Array] = {}
 BATCH_ROWS: Final = 4_096
 
 
@@ -98,6 +102,61 @@ def check_schema(options: LogOptions, schema: StructType) -> None:
             )
 
 
+class GatheredColumn:
+    """A column in buffers of Arrow's."""
+
+    __slots__ = ("data", "null_count", "offsets", "validity")
+
+    def __init__(self, taken: pa.Array, validity: bytes | None, null_count: int) -> None:
+        _, self.offsets, data = taken.buffers()
+        self.data = NOTHING if data is None else data
+        self.validity = validity
+        self.null_count = null_count
+
+
+class Gathered:
+    """Columns as `RecordColumns` has them, of which Arrow has gathered keys and values."""
+
+    __slots__ = (
+        "header_names",
+        "header_offsets",
+        "header_values",
+        "keys",
+        "offsets",
+        "record_count",
+        "timestamp_types",
+        "timestamps",
+        "values",
+    )
+
+    def __init__(self, spans: RecordSpans) -> None:
+        count = self.record_count = spans.record_count
+        self.offsets = spans.offsets
+        self.timestamps = spans.timestamps
+        self.timestamp_types = spans.timestamp_types
+        self.header_offsets = spans.header_offsets
+        self.header_names = spans.header_names
+        self.header_values = spans.header_values
+        buffers = [None, pa.py_buffer(spans.bounds), pa.py_buffer(spans.data)]
+        everything = pa.Array.from_buffers(pa.binary(), max(4 * count - 1, 0), buffers, null_count=0)
+        self.keys = GatheredColumn(
+            everything.take(_each_fourth(0, count)), spans.key_validity, spans.key_null_count
+        )
+        self.values = GatheredColumn(
+            everything.take(_each_fourth(2, count)), spans.value_validity, spans.value_null_count
+        )
+
+
+def _each_fourth(first: int, count: int) -> pa.Array:
+    """0, 4, 8 … or 2, 6, 10 …, of an array that is made once."""
+    known = _fourths.get(first)
+    if known is None or len(known) < count:
+        numbers = array("i", range(first, first + 4 * max(count, FOURTHS_MIN), 4))
+        known = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
+        _fourths[first] = known
+    return known.slice(0, count)
+
+
 class RecordRows:
     """Makes rows of the records of pieces."""
 
@@ -112,6 +171,7 @@ class RecordRows:
         if not of_topic:
             of_topic.append(StructField("offset", LongType()))
         self._maker = RowMaker(StructType(of_topic))
+        self._with_headers = HEADERS in schema.names
         self._with_position = "position" in schema.names
         self._is_plain = [field.name for field in of_topic] == schema.names and self._bounds.is_open
 
@@ -135,6 +195,10 @@ class RecordRows:
                 or aborted.has(header)
             ):
                 continue
+            if gathered and gathered[-1].data is not item.data and not header.is_compressed:
+                # What stands in one chunk is gathered from there, without being copied together first.
+                yield from self._rows(piece, builder, gathered)
+                builder, gathered = self._builder(piece), []
             try:
                 builder.append_batch(item.data, item.position_in_data, header=header)
             except KafkaError as error:
@@ -155,11 +219,11 @@ class RecordRows:
                 builder, gathered = self._builder(piece), []
         yield from self._rows(piece, builder, gathered)
 
-    def _builder(self, piece: Piece) -> ColumnsBuilder:
-        return ColumnsBuilder(start_offset=Offset(piece.start_offset))
+    def _builder(self, piece: Piece) -> SpansBuilder:
+        return SpansBuilder(start_offset=Offset(piece.start_offset), with_headers=self._with_headers)
 
-    def _rows(self, piece: Piece, builder: ColumnsBuilder, gathered: list[Found]) -> Iterator[pa.RecordBatch]:
-        columns = builder.finish()
+    def _rows(self, piece: Piece, builder: SpansBuilder, gathered: list[Found]) -> Iterator[pa.RecordBatch]:
+        columns: Any = Gathered(builder.finish())
         made = self._maker.batches(columns, piece.partition, end_offset=piece.end_offset)
         if self._is_plain:
             yield from made
