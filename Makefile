@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help setup run test check bench interop soak format messages lock clean
+.PHONY: help setup run demo test check bench interop soak format messages lock clean
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
@@ -16,6 +16,9 @@ setup: ## make .venv with everything in it, compiled where there is a C compiler
 
 run: setup ## a broker in the foreground: port 9092, data in ./barnabas-data
 	@exec $(BIN)/barnabas start $(ARGS)
+
+demo: setup ## a broker, an hour of a shop, three pipelines on Spark: about a minute; needs Java 17
+	@$(BIN)/python -m demo $(ARGS)
 
 test: setup ## the whole suite compiled, then the fast tests uncompiled
 	@mkdir -p build
