@@ -31,6 +31,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from barnabas.errors import InvalidConfig, InvalidRecord, ResourceNotFound
 from barnabas.spark.formats_registry import CACHED_SCHEMAS_MAX, WIRE_HEADER, WIRE_MAGIC, registered_schema
+from barnabas.spark.formats_types import nullable_columns
 
 # An Avro schema as JSON, behind those that it borrows named types from.
 SchemaTexts: TypeAlias = tuple[str, ...]
@@ -154,17 +155,6 @@ def _union_types(branches: list[Any], where: str, depth_left: int) -> tuple[T.Da
     raise InvalidConfig(f"schema: {where} is {_named(branches)}, which no column can hold")
 
 
-def nullable(kind: T.DataType) -> T.DataType:
-    """The same type with null allowed everywhere: a value that cannot be read has nulls for all columns."""
-    if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, nullable(f.dataType), True) for f in kind.fields])
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(nullable(kind.elementType), True)
-    if isinstance(kind, T.MapType):
-        return T.MapType(nullable(kind.keyType), nullable(kind.valueType), True)
-    return kind
-
-
 AVRO_OF_SPARK: Final[dict[type[T.DataType], Any]] = {
     T.BooleanType: "boolean",
     T.ByteType: "int",
@@ -245,8 +235,7 @@ class AvroDecoder:
         self._registry = registry
 
     def result_type(self) -> T.StructType:
-        columns = nullable(spark_schema(self._reader))
-        assert isinstance(columns, T.StructType)
+        columns = nullable_columns(spark_schema(self._reader))
         return T.StructType([*columns.fields, T.StructField("_error", T.StringType())])
 
     def __call__(self, values: pa.Array) -> pa.Array:

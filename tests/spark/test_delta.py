@@ -1,0 +1,167 @@
+"""Delta tables as sinks: a batch once, whoever writes it again, and what readers see of it."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import types as T  # noqa: N812
+
+from barnabas.errors import InvalidConfig, OutOfOrderSequenceNumber
+from barnabas.spark.delta import DeltaSink, DeltaWriter, check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
+
+
+def prepared(path: Path, **options: Any) -> DeltaSink:
+    sink = DeltaSink(str(path), **options)
+    sink._prepare(SCHEMA)
+    return sink
+
+
+def writer(path: Path, batch_id: int, keys: tuple[str, ...] = (), query_id: str = "q") -> DeltaWriter:
+    made = DeltaWriter(path=str(path), keys=keys, batch_id=batch_id, query_id=query_id, storage_options={})
+    found: DeltaWriter = pickle.loads(pickle.dumps(made))
+    return found
+
+
+def batches(*rows: tuple[int, str]) -> list[pa.RecordBatch]:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    return [pa.record_batch([[number], [name]], schema=schema) for number, name in rows]
+
+
+def written(found: Iterator[pa.RecordBatch]) -> int:
+    [batch] = list(found)
+    rows: int = batch.column(0)[0].as_py()
+    return rows
+
+
+def content(path: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in DeltaTable(str(path)).to_pyarrow_table().to_pylist())
+
+
+def test_batch_is_written_once(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    assert written(writer(tmp_path, 0)(batches((1, "a"), (2, "b")))) == 2
+    source = iter(batches((1, "a"), (2, "b")))
+    assert written(writer(tmp_path, 0)(source)) == 0
+    assert next(source, None) is None
+    assert written(writer(tmp_path, 1)([])) == 0
+    assert DeltaTable(str(tmp_path)).transaction_version("q") == 1
+    assert written(writer(tmp_path, 2)(batches((3, "c")))) == 1
+    with pytest.raises(OutOfOrderSequenceNumber, match="batch 1 of query q is refused, since batch 2"):
+        list(writer(tmp_path, 1)(batches((9, "z"))))
+    assert written(writer(tmp_path, 0, query_id="other")(batches((4, "d")))) == 1
+    assert content(tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+def test_upsert(tmp_path: Path) -> None:
+    prepared(tmp_path, mode="upsert", keys=["id"])
+    list(writer(tmp_path, 0, ("id",))(batches((1, "a"), (2, "b"))))
+    assert written(writer(tmp_path, 1, ("id",))(batches((2, "b2"), (3, "c")))) == 2
+    assert written(writer(tmp_path, 1, ("id",))(batches((2, "b2"), (3, "c")))) == 0
+    assert content(tmp_path) == [(1, "a"), (2, "b2"), (3, "c")]
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_two_writers_of_one_batch(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    """The one that was thought dead commits behind the new one: it finds the batch in the table."""
+    prepared(tmp_path, **({"mode": "upsert", "keys": keys} if keys else {}))
+    list(writer(tmp_path, 0, keys)(batches((1, "a"))))
+    results = []
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield from batches((1, "a2"))
+        other = threading.Thread(
+            target=lambda: results.append(written(writer(tmp_path, 1, keys)(batches((1, "a2"), (2, "b")))))
+        )
+        other.start()
+        other.join(60)
+        yield from batches((2, "b"))
+
+    results.append(written(writer(tmp_path, 1, keys)(overtaken())))
+    assert results == [2, 0]
+    assert content(tmp_path) == ([(1, "a2"), (2, "b")] if keys else [(1, "a"), (1, "a2"), (2, "b")])
+
+
+KILLED_WRITER = """
+import os, pickle, signal, sys
+import pyarrow as pa
+from barnabas.spark.delta import DeltaWriter
+
+class Dying(DeltaWriter):
+    def commit(self, table, rows, properties):
+        if MOMENT == "after":
+            super().commit(table, rows, properties)
+        else:
+            # The rows have been written to a file by the time the last is asked for.
+            def dying():
+                yield from rows
+                os.kill(os.getpid(), signal.SIGKILL)
+            super().commit(table, pa.RecordBatchReader.from_batches(rows.schema, dying()), properties)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+MOMENT = sys.argv[1]
+writer = pickle.load(sys.stdin.buffer)
+writer.__class__ = Dying
+list(writer([pa.record_batch([pa.array([1, 2]), pa.array(["a", "b"])], names=["id", "name"])]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_writer_killed_around_its_commit(tmp_path: Path, moment: str) -> None:
+    prepared(tmp_path)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_WRITER, moment],
+        input=pickle.dumps(writer(tmp_path, 0)),
+        timeout=120,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(content(tmp_path)) == (0 if moment == "before" else 2)
+    assert written(writer(tmp_path, 0)(batches((1, "a"), (2, "b")))) == (2 if moment == "before" else 0)
+    assert content(tmp_path) == [(1, "a"), (2, "b")]
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="an upsert needs"):
+        DeltaSink("x", mode="upsert")
+    with pytest.raises(InvalidConfig, match="partition_by: the rows have no column 'day', but id, name"):
+        prepared(tmp_path, partition_by=["day"])
+    table = T.StructType([*SCHEMA.fields, T.StructField("need", T.LongType(), False)])
+    with pytest.raises(InvalidConfig, match="column 'need' may not be null, and the rows have none"):
+        check_columns("x", table, SCHEMA)
+    with pytest.raises(InvalidConfig, match="column 'id' is bigint and the rows' is string"):
+        check_columns("x", SCHEMA, T.StructType([T.StructField("id", T.StringType())]))
+    with pytest.raises(InvalidConfig, match="no column 'more', which the rows have; it has id, name"):
+        check_columns("x", SCHEMA, T.StructType([T.StructField("more", T.StringType())]))
+
+
+def test_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    sink = DeltaSink(str(tmp_path), mode="upsert", keys=["id"], partition_by=["day"])
+    rows = spark.sql(
+        "SELECT id % 50 AS id, id AS number, map('k', array(id)) more, timestamp'2024-01-01 12:00:00' at, "
+        "cast(id / 4 as decimal(9,2)) price, date'2024-01-01' day FROM range(0, 100, 1, 1)"
+    )
+    sink.write_batch(rows, 0, "query")
+    sink.write_batch(rows.selectExpr("id", "-1L AS number", "day").where("id = 7"), 1, "query")
+    sink.write_batch(rows, 1, "query")
+    found = sorted(DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["number"]) for row in found] == [(n, -1 if n == 7 else n + 50) for n in range(50)]
+    assert float(found[3]["price"]) == 53 / 4
+    assert found[3]["more"] == [("k", [53])]
+    with pytest.raises(InvalidConfig, match="column 'number' is bigint and the rows' is string"):
+        sink.write_batch(rows.selectExpr("id", "'x' AS number", "day"), 2, "query")
