@@ -232,7 +232,7 @@ def _made(spark: SparkSession) -> DataFrame:
     """Rows that cost Spark next to nothing to make."""
     padding = "x" * (VALUE_BYTES - 10)
     return spark.range(0, RECORDS, numPartitions=PARTITIONS).selectExpr(
-        "cast(id AS binary) AS key",
+        "cast(cast(id AS string) AS binary) AS key",
         f"cast(concat(lpad(cast(id AS string), 10, '0'), '{padding}') AS binary) AS value",
     )
 
