@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pyarrow.dataset
 import pytest
 
@@ -475,3 +478,84 @@ def test_what_fails_while_it_runs_is_told_in_a_line(
         run_to_end(spark, pipeline, tmp_path)
     assert "failOnDataLoss" in str(lost.value)
     assert "\n" not in str(lost.value)
+
+
+def test_databases_and_delta(spark: SparkSession, load: Load, tmp_path: Path) -> None:
+    """Rows of a growing table into a Delta table; the second run reads on where the first ended."""
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount INTEGER)")
+        shop.executemany("INSERT INTO orders VALUES (?, ?)", [(1, 10), (2, 20)])
+        shop.commit()
+        pipeline = load(
+            f"""
+            name = "{tmp_path.name}"
+            [sources.orders]
+            type = "database"
+            url = "sqlite:///{tmp_path}/shop.db"
+            table = "orders"
+            growing_column = "id"
+            [[transforms]]
+            name = "doubled"
+            sql = "SELECT id, amount * 2 AS amount FROM orders"
+            [sink]
+            type = "delta"
+            path = "out"
+            """
+        )
+        run_to_end(spark, pipeline, tmp_path)
+        shop.execute("INSERT INTO orders VALUES (3, 30)")
+        shop.commit()
+    run_to_end(spark, pipeline, tmp_path)
+    found = deltalake.DeltaTable(tmp_path / "out").to_pyarrow_table().to_pylist()
+    assert Counter((row["id"], row["amount"]) for row in found) == Counter([(1, 20), (2, 40), (3, 60)])
+
+
+def test_a_mirror_and_its_log(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """Copied under another name, then counted in the broker's own directory: a pipeline of a table is one batch."""
+    broker.create_topics({topic: 2})
+    with broker.producer() as producer:
+        producer.send(
+            topic, b"1", key=b"a", headers=[("h", b"x")], partition=1, timestamp_ms=1_700_000_000_000
+        )
+    mirror = load(
+        f"""
+        name = "{topic}"
+        [sources.all]
+        type = "topic"
+        topics = "{topic}"
+        [sink]
+        type = "mirror"
+        rename = "copy.{{topic}}"
+        kafka = {{ bootstrap.servers = "{broker.bootstrap}" }}
+        """
+    )
+    (report,) = run_to_end(spark, mirror, tmp_path)
+    assert report.lag == 0
+    (record,) = records_of(broker, f"copy.{topic}")
+    assert (record.partition, record.key, record.value, record.headers) == (1, b"a", b"1", (("h", b"x"),))
+    assert record.timestamp_ms == 1_700_000_000_000
+    assert {each.lag for each in lags(mirror)} == {0}
+
+    count = load(
+        f"""
+        name = "{topic}-count"
+        [sources.log]
+        type = "log"
+        paths = "{broker.directory}"
+        topics = "copy.{topic}"
+        format = {{ kind = "string" }}
+        as_table = true
+        [[transforms]]
+        name = "counted"
+        sql = "SELECT _topic AS topic, count(*) AS records, max(text) AS last FROM log GROUP BY _topic"
+        [sink]
+        type = "files"
+        path = "counts"
+        file_format = "json"
+        """
+    )
+    assert run_to_end(spark, count, tmp_path) == []
+    (file,) = (tmp_path / "counts").glob("*.json")
+    assert json.loads(file.read_text()) == {"topic": f"copy.{topic}", "records": 1, "last": "1"}

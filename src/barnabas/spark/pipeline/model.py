@@ -53,7 +53,7 @@ class Format:
     column: str | None = entry(
         "Of strings and bytes: the column; `text` and `data` without it.", default=None
     )
-    registry: str | None = entry(
+    registry: Location | None = entry(
         "A Schema Registry, `http://host:port`, or a folder of `<id>.avsc`; values have its wire format then.",
         default=None,
     )
@@ -118,7 +118,7 @@ class LogSource:
 
     TYPE: ClassVar[str] = "log"
 
-    path: Location = entry("The log directory; several with commas between them.")
+    paths: tuple[Location, ...] = entry("The log directories.", check=bool, takes="paths")
     topics: tuple[str, ...] = entry("Only these topics.", default=())
     format: Format | None = entry("What values are; without it they stay bytes.", default=None)
     key_format: Literal["bytes", "string"] = entry("What keys are.", default="bytes")
@@ -223,7 +223,7 @@ class FileSink:
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
-    """A Delta table."""
+    """A Delta table, by `deltalake`: the batch and its number are one commit there."""
 
     TYPE: ClassVar[str] = "delta"
 
@@ -233,6 +233,7 @@ class DeltaSink:
     )
     keys: tuple[str, ...] = entry("Columns by which rows are the same.", default=())
     partition_by: tuple[str, ...] = entry("Columns that become folders, when the table is made.", default=())
+    storage_options: Settings = entry("For tables in object stores, as `deltalake` takes them.", default={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +287,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The file itself."""
+    """One pipeline is one file. `${NAME}` in a text is the environment's NAME, `${NAME:-other}` other without it."""
 
     name: str = entry(
         "The name of the pipeline, of its consumer group and of its transactions.",

@@ -29,7 +29,7 @@ def reader_options(source: Source) -> dict[str, str]:
         options["maxOffsetsPerTrigger"] = source.max_records
     elif isinstance(source, LogSource):
         options = {
-            "path": source.path,
+            "path": ",".join(source.paths),
             "topics": ",".join(source.topics) or None,
             "isolation": source.isolation,
             "includeHeaders": source.headers,

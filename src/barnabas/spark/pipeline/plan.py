@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.spark.pipeline.checkpoint import read_checkpoint
 from barnabas.spark.pipeline.group import PartitionLag, lags
-from barnabas.spark.pipeline.model import DatabaseSink, DatabaseSource, Pipeline, Sink, Source, TopicSource
+from barnabas.spark.pipeline.model import (
+    DatabaseSink,
+    DatabaseSource,
+    LogSource,
+    Pipeline,
+    Sink,
+    Source,
+    TopicSource,
+)
 from barnabas.spark.pipeline.run import PipelineRun
 from barnabas.spark.pipeline.sinks import guarantee_of
 
@@ -99,8 +107,9 @@ def describe_source(source: Source) -> str:
         return f"topic {what}{decoded} at {source.kafka['bootstrap.servers']} from {source.starting}"
     if isinstance(source, DatabaseSource):
         return f"{source.table or source.query} of {without_password(source.url)}"
-    kind = getattr(source, "file_format", source.TYPE)
-    return f"{kind} in {source.path}"
+    if isinstance(source, LogSource):
+        return f"log directories {', '.join(source.paths)}"
+    return f"{source.file_format} in {source.path}"
 
 
 def describe_sink(sink: Sink) -> str:

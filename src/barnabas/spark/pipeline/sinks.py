@@ -5,7 +5,6 @@ Files are left to Spark's own sink, which is exactly once by a log beside them, 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.spark.pipeline.model import (
@@ -68,10 +67,15 @@ def open_sink(pipeline: Pipeline, checkpoint: str, *, take_over: bool) -> BatchS
             take_over=take_over,
         )
     if isinstance(sink, DeltaSink):
-        delta: BatchSink = import_module("barnabas.spark.delta").DeltaSink(
-            sink.path, mode=sink.mode, keys=sink.keys, partition_by=sink.partition_by
+        from barnabas.spark import delta
+
+        return delta.DeltaSink(
+            sink.path,
+            mode=sink.mode,
+            keys=sink.keys,
+            partition_by=sink.partition_by,
+            storage_options=sink.storage_options,
         )
-        return delta
     if isinstance(sink, DatabaseSink):
         from barnabas.spark import databases
 

@@ -5,7 +5,7 @@
     DurationMs                a text such as 500ms, 10s, 5m, 1h30m
     Location                  a path, relative to the file's folder, or a URL
     Settings                  a table of settings, whose names may have dots with or without quotes
-    tuple[str, ...]           a list of texts; one text stands for a list of one
+    tuple[str, ...]           a list of texts (or of Locations); one text stands for a list of one
     tuple[Table, ...]         a list of tables
     Table                     a table
     A | B                     a table whose key `type` says which one
@@ -210,7 +210,7 @@ class TableReader:
         return self.table(hint, value, where)
 
     def _list(self, hint: Any, value: Value, where: str, takes: str) -> tuple[Any, ...] | None:
-        if hint is not str and not isinstance(value, list):
+        if hint not in (str, Location) and not isinstance(value, list):
             self._refuse(where, value, takes)
             return None
         items = value if isinstance(value, list) else [value]
