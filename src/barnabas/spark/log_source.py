@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 
 from barnabas.spark.log_source_files import SegmentGone
-from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption, parse_options
+from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption, check_stream, parse_options
 from barnabas.spark.log_source_plan import Piece, plan
 from barnabas.spark.log_source_rows import BatchRows, RecordRows, check_schema, spark_schema
 from barnabas.spark.topic_plan import Restriction
@@ -41,6 +47,14 @@ class LogDataSource(DataSource):
         check_schema(options, schema)
         kind = FilteringLogReader if _takes_filters() else LogReader
         return kind(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from barnabas.spark.log_source_stream import LogStreamReader
+
+        options = parse_options(self.options)
+        check_stream(options)
+        check_schema(options, schema)
+        return LogStreamReader(options, schema)
 
 
 class LogReader(DataSourceReader):

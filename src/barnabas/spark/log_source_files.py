@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -193,11 +193,22 @@ def open_segment(path: str, inode: int) -> File:
 def read_index(segment: SegmentFile, suffix: str, entry_bytes: int) -> Columns:
     """The entries of an index, without the zeros behind them that an index in use has; none if there is no file."""
     try:
-        data = DiskFileSystem().read_file(segment.sibling(suffix))
+        file = DiskFileSystem().open(segment.sibling(suffix), READ)
+        count = _used_entries(file, file.size_bytes() // entry_bytes, entry_bytes)
+        data = file.pread(count * entry_bytes, 0)
     except KafkaStorageError:
         return NO_ENTRIES
-    used_bytes = -(-len(data.rstrip(b"\0")) // entry_bytes) * entry_bytes
-    return split_columns(data[: min(used_bytes, len(data) - len(data) % entry_bytes)], entry_bytes)
+    return split_columns(data[: len(data) - len(data) % entry_bytes], entry_bytes)
+
+
+def _used_entries(file: File, count: int, entry_bytes: int) -> int:
+    """How many entries come before the zeros: of millions that are preallocated, a few are looked at."""
+    nothing = bytes(entry_bytes)
+    if count and file.pread(entry_bytes, (count - 1) * entry_bytes) != nothing:
+        return count
+    return bisect_left(
+        range(count), True, key=lambda slot: file.pread(entry_bytes, slot * entry_bytes) == nothing
+    )
 
 
 class OffsetIndexReader:

@@ -36,7 +36,7 @@ OPTIONS: Final = (
     "includeHeaders",
     "includeFile",
     "splitBytes",
-    "maxBytesPerTrigger",
+    "maxOffsetsPerTrigger",
 )
 _BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
 SELECTIONS: Final = ("topics", "topicPattern", "partitions")
@@ -113,7 +113,7 @@ class LogOptions:
     include_headers: bool = False
     include_file: bool = False
     split_bytes: int = SPLIT_BYTES
-    max_bytes_per_trigger: int | None = None
+    max_offsets_per_trigger: int | None = None
 
     def chooses(self, partition: TopicPartition) -> bool:
         """Whether the partition is asked for. Kafka's own topics are only if they are named."""
@@ -150,8 +150,13 @@ def parse_options(given: Mapping[str, str]) -> LogOptions:
         include_headers=_boolean(options, "includeHeaders", False),
         include_file=_boolean(options, "includeFile", False),
         split_bytes=_size_bytes(options, "splitBytes", SPLIT_BYTES_MIN) or SPLIT_BYTES,
-        max_bytes_per_trigger=_size_bytes(options, "maxBytesPerTrigger", 1),
+        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
     )
+
+
+def check_stream(options: LogOptions) -> None:
+    if options.ending.everywhere != LATEST or options.ending.each:
+        raise InvalidConfig(f"{options.ending.option} is given, and a stream has no end: leave it out")
 
 
 def _unknown(spelled: str) -> InvalidConfig:
@@ -257,6 +262,13 @@ def _natural(options: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
         raise InvalidConfig(f"{name}={text!r} is not allowed; it takes a whole number of milliseconds")
     return int(text)
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is not None and not (text.isascii() and text.isdigit() and 0 < int(text) <= INT64_MAX):
+        raise InvalidConfig(f"{name}={text!r} is not allowed; it takes a whole number from 1 on")
+    return None if text is None else int(text)
 
 
 def _size_bytes(options: Mapping[str, str], name: str, minimum_bytes: int) -> int | None:

@@ -23,7 +23,7 @@ from barnabas.spark.log_source_files import (
     open_segment,
 )
 from barnabas.spark.log_source_options import Bound, Isolation, LogOptions, OnCorruption
-from barnabas.spark.log_source_transactions import Aborted, Transactions, read_transactions
+from barnabas.spark.log_source_transactions import Aborted, TransactionReader, Transactions
 from barnabas.spark.topic_offsets import EARLIEST, INT64_MAX, LATEST
 from barnabas.spark.topic_plan import INT64_MIN, MICROSECONDS_IN_MILLISECOND, Restriction
 
@@ -68,31 +68,46 @@ class Range:
 
 def plan(options: LogOptions, restriction: Restriction) -> list[tuple[Piece, ...]]:
     """The pieces, put together for tasks."""
-    pieces: list[Piece] = []
-    for found in find_ranges(options, restriction):
-        pieces += cut(
-            found,
+    return split(options, find_ranges(options, restriction), _first_timestamp_ms(restriction))
+
+
+def split(
+    options: LogOptions, ranges: Iterable[Range], first_timestamp_ms: int | None = None
+) -> list[tuple[Piece, ...]]:
+    pieces = [
+        piece
+        for each in ranges
+        for piece in cut(
+            each,
             split_bytes=options.split_bytes,
-            first_timestamp_ms=_first_timestamp_ms(restriction),
+            first_timestamp_ms=first_timestamp_ms,
             fails_on_data_loss=options.fail_on_data_loss,
         )
+    ]
     return pack(pieces, options.split_bytes)
 
 
-def find_ranges(options: LogOptions, restriction: Restriction) -> Iterator[Range]:
+def transaction_reader(options: LogOptions) -> TransactionReader:
+    return TransactionReader(fails_on_corruption=options.on_corruption is OnCorruption.FAIL)
+
+
+def find_chosen(options: LogOptions) -> list[PartitionFiles]:
+    """The partitions that a query asks for; InvalidConfig if one that it names is not there."""
     partitions = find_partitions(options.paths, options.chooses)
     _check_chosen(options, partitions)
-    for files in partitions:
+    return partitions
+
+
+def find_ranges(options: LogOptions, restriction: Restriction) -> Iterator[Range]:
+    for files in find_chosen(options):
         if restriction.allows(files.partition):
             start_offset = max(
-                _resolve(files, options.starting), files.log_start_offset, restriction.offset.low
+                resolve(files, options.starting), files.log_start_offset, restriction.offset.low
             )
-            end_offset = min(_resolve(files, options.ending), max(restriction.offset.high, -1) + 1)
+            end_offset = min(resolve(files, options.ending), max(restriction.offset.high, -1) + 1)
             transactions = None
             if options.isolation is Isolation.READ_COMMITTED:
-                transactions = read_transactions(
-                    files, fails_on_corruption=options.on_corruption is OnCorruption.FAIL
-                )
+                transactions = transaction_reader(options).read(files)
                 if transactions.last_stable_offset is not None:
                     end_offset = min(end_offset, transactions.last_stable_offset)
             if start_offset < end_offset:
@@ -128,7 +143,7 @@ def _check_chosen(options: LogOptions, partitions: Iterable[PartitionFiles]) -> 
         )
 
 
-def _resolve(files: PartitionFiles, bound: Bound) -> int:
+def resolve(files: PartitionFiles, bound: Bound) -> int:
     value, is_time = bound.of(files.partition)
     if is_time:
         found = first_offset_at(files, value)

@@ -34,7 +34,7 @@ from barnabas.records.spans import RecordSpans, SpansBuilder
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import AbortedBatches
-from barnabas.spark.log_source_walk import Corruption, Found, PieceWalk
+from barnabas.spark.log_source_walk import Corruption, Found, walk_range
 from barnabas.spark.topic_arrow import COLUMN_TYPES, HEADERS, INT64_MAX, MICROSECONDS, RowMaker
 from barnabas.spark.topic_plan import Restriction
 
@@ -179,15 +179,13 @@ class RecordRows:
         aborted = AbortedBatches(piece.aborted)
         gathered: list[Found] = []
         builder = self._builder(piece)
-        for item in PieceWalk(piece):
+        for item in walk_range(piece):
             if isinstance(item, Corruption):
                 yield from self._rows(piece, builder, gathered)
                 builder, gathered = self._builder(piece), []
                 yield from self._corrupt(piece, item)
                 continue
             header = item.header
-            if header.base_offset >= piece.end_offset:
-                break
             if (
                 header.last_offset < piece.start_offset
                 or header.is_control
@@ -269,7 +267,7 @@ class BatchRows:
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         aborted = AbortedBatches(piece.aborted)
         rows: list[dict[str, Any]] = []
-        for item in PieceWalk(piece):
+        for item in walk_range(piece):
             header = item.header
             if header is None:
                 # Nothing here is a batch, so there is no row of it but one that tells so.
@@ -279,9 +277,8 @@ class BatchRows:
                 if self._on_corruption is OnCorruption.ROWS:
                     rows.append(_told(piece, item))
                 continue
-            if header.base_offset >= piece.end_offset and isinstance(item, Found):
-                break
-            if header.last_offset < piece.start_offset or aborted.has(header):
+            # A batch is where its base offset is, so that no two reads that follow one another both have it.
+            if header.base_offset < piece.start_offset or aborted.has(header):
                 continue
             rows.append(_batch_row(piece, header, item))
             if len(rows) >= BATCH_ROWS:

@@ -73,27 +73,52 @@ class AbortedBatches:
         return slot >= 0 and header.base_offset <= transactions[slot][1]
 
 
-def read_transactions(files: PartitionFiles, *, fails_on_corruption: bool) -> Transactions:
-    """Raises CorruptRecord where a batch cannot be read behind which a marker may be, unless that is allowed."""
-    start_offset, is_open = _newest_snapshot(files)
-    aborted: list[Aborted] = []
-    try:
-        for segment in files.segments:
-            if segment.base_offset < start_offset:
-                aborted += [each for each in _indexed(segment) if each.last_offset < start_offset]
-    except CorruptIndex:
-        # An index is made of the log, so the log can tell.
-        start_offset, is_open, aborted = files.segments[0].base_offset, {}, []
-    for header, data in _headers_from(files, start_offset, fails_on_corruption):
-        if not header.is_control:
-            is_open.setdefault(header.producer_id, header.base_offset)
-            continue
+class TransactionReader:
+    """Follows the transactions of a partition: what was read once is not read again when the log has grown.
+
+    Raises CorruptRecord where a batch cannot be read behind which a marker may be, unless that is allowed.
+    """
+
+    def __init__(self, *, fails_on_corruption: bool) -> None:
+        self._fails_on_corruption = fails_on_corruption
+        # Up to where transactions have been followed; -1 before the beginning.
+        self._next_offset = -1
+        self._open: dict[int, int] = {}
+        self._aborted: list[Aborted] = []
+
+    def read(self, files: PartitionFiles) -> Transactions:
+        """Those in the files as they are now."""
+        if self._next_offset < files.segments[0].base_offset:
+            self._begin(files)
+        for header, data in _headers_from(files, self._next_offset, self._fails_on_corruption):
+            self._next_offset = header.next_offset
+            if header.is_control:
+                self._end(header, data)
+            elif header.is_transactional:
+                self._open.setdefault(header.producer_id, header.base_offset)
+        return Transactions(
+            aborted=tuple(self._aborted), last_stable_offset=min(self._open.values(), default=None)
+        )
+
+    def _begin(self, files: PartitionFiles) -> None:
+        self._next_offset, self._open = _newest_snapshot(files)
+        self._aborted = []
+        try:
+            for segment in files.segments:
+                if segment.base_offset < self._next_offset:
+                    self._aborted += [
+                        each for each in _indexed(segment) if each.last_offset < self._next_offset
+                    ]
+        except CorruptIndex:
+            # An index is made of the log, so the log can tell.
+            self._next_offset, self._open, self._aborted = files.segments[0].base_offset, {}, []
+
+    def _end(self, header: BatchHeader, data: bytes) -> None:
         kind = _marker(header, data)
         if kind in ENDS:
-            first_offset = is_open.pop(header.producer_id, None)
+            first_offset = self._open.pop(header.producer_id, None)
             if first_offset is not None and kind is ControlRecordType.ABORT:
-                aborted.append(Aborted(header.producer_id, first_offset, header.base_offset))
-    return Transactions(aborted=tuple(aborted), last_stable_offset=min(is_open.values(), default=None))
+                self._aborted.append(Aborted(header.producer_id, first_offset, header.base_offset))
 
 
 def _newest_snapshot(files: PartitionFiles) -> tuple[int, dict[int, int]]:
@@ -124,7 +149,7 @@ def _indexed(segment: SegmentFile) -> Iterator[Aborted]:
 def _headers_from(
     files: PartitionFiles, offset: int, fails_on_corruption: bool
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The headers of transactional batches from an offset on, and the whole bytes of control batches."""
+    """The headers of batches from an offset on, and the whole bytes of control batches."""
     for segment in files.segments:
         if segment.end_base_offset is not None and segment.end_base_offset <= offset:
             continue
@@ -135,7 +160,7 @@ def _headers_from(
             try:
                 for at, header, _, _ in scan_headers(segment, file, position):
                     position = at + header.size_bytes
-                    if header.is_transactional and header.base_offset >= offset:
+                    if header.base_offset >= offset:
                         yield header, file.pread(header.size_bytes, at) if header.is_control else b""
                 break
             except CorruptRecord:

@@ -143,3 +143,16 @@ class PieceWalk:
             ):
                 return -1
         return min(found, piece.end_position)
+
+
+def walk_range(piece: Piece) -> Iterator[Found | Corruption]:
+    """The same up to the piece's end offset: what comes behind the last batch before it is not looked at."""
+    for item in PieceWalk(piece):
+        if isinstance(item, Found):
+            if item.header.base_offset >= piece.end_offset:
+                return
+            yield item
+            if item.header.next_offset >= piece.end_offset:
+                return
+        else:
+            yield item
