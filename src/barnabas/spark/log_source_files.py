@@ -23,9 +23,10 @@ from barnabas.log.segment_scan import ScannedEntry, scan
 from barnabas.log.sparse_index import Columns, split_columns
 from barnabas.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from barnabas.model import TopicPartition
-from barnabas.records.header import BatchHeader, CorruptRecord, parse_header
+from barnabas.records.header import BatchHeader, CorruptRecord, parse_header, verify_crc
 from barnabas.records.layout import HEADER_PROBE_BYTES
 from barnabas.records.reader import decode_batch
+from barnabas.records.record import Record
 
 NO_ENTRIES: Final = Columns(array("i"), array("i"))
 # How many entries of an index may be wrong in a row before the rest of it is not looked at.
@@ -307,13 +308,23 @@ def first_offset_at(files: PartitionFiles, time_ms: int) -> int | None:
         try:
             for at, header, _, _ in scan_headers(segment, file, position):
                 if header.max_timestamp >= time_ms and header.last_offset >= files.log_start_offset:
-                    for record in decode_batch(file.pread(header.size_bytes, at), 0):
+                    for record in _records(file, at, header):
                         if record.timestamp >= time_ms and record.offset >= files.log_start_offset:
                             return record.offset
-        except KafkaError:
+        except CorruptRecord:
             # Whoever reads this segment will be told; here the next one may have the record.
             continue
     return None
+
+
+def _records(file: File, position: int, header: BatchHeader) -> list[Record]:
+    """The records of a batch; none if it is damaged."""
+    data = file.pread(header.size_bytes, position)
+    try:
+        verify_crc(data, 0, header)
+        return decode_batch(data, 0, header=header)
+    except KafkaError:
+        return []
 
 
 def last_offset_before(files: PartitionFiles, segment: SegmentFile, time_ms: int) -> int:
