@@ -68,7 +68,7 @@ class Job:
     url: str = ""
     starting: str = "earliest"
     take_over: bool = False
-    transaction_timeout_ms: int = 60_000
+    transaction_timeout_ms: int = 600_000
     offsets_per_batch: int = 400
     point: str = ""
     action: str = KILL
