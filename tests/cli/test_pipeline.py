@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +149,9 @@ def test_status(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) 
     ]
     elsewhere = barnabas("pipeline", "status", file, "--checkpoint", tmp_path / "none")
     assert "status: has not run yet" in elsewhere.stdout
+    remote = barnabas("pipeline", "status", file, "--checkpoint", "hdfs://there/status")
+    assert "status: checkpoint: hdfs://there/status is not on this machine" in remote.stdout
+    assert "status-in" in remote.stdout
 
 
 def test_reset(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -> None:
@@ -245,6 +249,8 @@ def test_run_until_a_signal(file: Path, broker: Broker) -> None:
         env=os.environ,
         start_new_session=True,
     ) as process:
+        watchdog = threading.Timer(TIMEOUT_S, os.killpg, (process.pid, signal.SIGKILL))
+        watchdog.start()
         try:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -253,14 +259,17 @@ def test_run_until_a_signal(file: Path, broker: Broker) -> None:
                 events.append(json.loads(line))
                 if sum(event.get("rows", 0) for event in events) >= 10:
                     break
+            else:
+                pytest.fail(f"it ended by itself: {events}, {process.stderr.read()}")
             with urllib.request.urlopen(metrics_url, timeout=TIMEOUT_S) as answer:
                 metrics = answer.read().decode()
             # To all processes of the group, as a terminal and many a supervisor do it.
             os.killpg(process.pid, signal.SIGTERM)
             rest, errors = process.communicate(timeout=TIMEOUT_S)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        finally:
+            watchdog.cancel()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     events += [json.loads(line) for line in rest.splitlines()]
     assert (process.returncode, errors) == (0, "")
     assert [event["event"] for event in events if event["event"] != "batch"] == [

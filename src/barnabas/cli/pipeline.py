@@ -126,7 +126,7 @@ def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
     click.echo(f"{found['name']}: {found['checkpoint']}")
     for query in found["queries"]:
         if query["query_id"] is None:
-            click.echo(f"{query['query']}: has not run yet")
+            click.echo(f"{query['query']}: {query['told']}")
             continue
         done = query["committed_batch_id"]
         at_ms = query["planned_at_ms"]

@@ -25,6 +25,10 @@ _OFFSETS_VERSION: Final = "v1"
 _NO_OFFSET: Final = "-"
 
 
+class NotLocal(InvalidConfig):
+    """A checkpoint that lies where only Spark can look."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """How far a query has come."""
@@ -44,7 +48,7 @@ def local_path(location: str) -> Path:
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     if parts.scheme:
-        raise InvalidConfig(f"checkpoint: {location} is not on this machine, and is not looked into")
+        raise NotLocal(f"checkpoint: {location} is not on this machine, and is not looked into")
     return Path(location)
 
 
@@ -83,7 +87,7 @@ def is_fresh(location: str) -> bool:
     """Whether a query that begins there has no past; a place that cannot be looked into is taken to have one."""
     try:
         found = read_checkpoint(location)
-    except InvalidConfig:
+    except NotLocal:
         return False
     return found is None or found.planned_batch_id is None
 

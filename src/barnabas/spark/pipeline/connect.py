@@ -64,12 +64,9 @@ def _checks(pipeline: Pipeline) -> Iterator[Check]:
         yield _target("sink.topic", sink.topic, sink.kafka)
     letters = pipeline.dead_letters
     if letters is not None and letters.topic is not None:
-        kafka = sink.kafka if isinstance(sink, TopicSink) else pipeline.kafka
-        if BOOTSTRAP in kafka and reached.get(kafka[BOOTSTRAP], _FINE).error is None:
+        kafka = pipeline.letters_kafka
+        if reached[kafka[BOOTSTRAP]].error is None:
             yield _target("dead_letters.topic", letters.topic, kafka)
-
-
-_FINE: Final = Check(where="", what="", state="ok", told="")
 
 
 def _clusters(pipeline: Pipeline) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -77,6 +74,8 @@ def _clusters(pipeline: Pipeline) -> Iterator[tuple[str, Mapping[str, str]]]:
         yield f"sources.{name}", source.kafka
     if isinstance(pipeline.sink, TopicSink | MirrorSink):
         yield "sink", pipeline.sink.kafka
+    if pipeline.dead_letters is not None and pipeline.dead_letters.topic is not None:
+        yield "dead_letters", pipeline.letters_kafka
 
 
 def _reach(where: str, bootstrap: str) -> Check:

@@ -122,8 +122,9 @@ class FrameBuilder:
             problem = F.concat(F.lit("a record cannot be decoded: "), _origin(), F.lit(": "), error)
             decoded = decoded.where(F.when(error.isNull(), True).otherwise(F.raise_error(problem)))
         else:
-            # A table is read again for each batch: its letters would be sent again too.
-            if letters.topic is not None and not source.as_table:
+            # A table beside a stream is read again for each batch: its letters would be sent again too.
+            is_read_once = not source.as_table or not self.pipeline.is_streaming
+            if letters.topic is not None and is_read_once:
                 bad = letter_rows(decoded.where(error.isNotNull()), letters.topic, self.pipeline.name)
             decoded = decoded.where(error.isNull())
         return decoded.drop(ERROR, "_value", "_timestampType"), bad

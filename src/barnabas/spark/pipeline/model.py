@@ -305,7 +305,7 @@ class Pipeline:
     )
     trigger: str = entry(
         "How often a batch begins; `0s` is as soon as the last is done, `available-now` reads what there is and ends.",
-        default="0s",
+        default="500ms",
         takes='"available-now" or a duration such as "500ms" or "10s"',
     )
     checkpoint: Location | None = entry(
@@ -323,6 +323,13 @@ class Pipeline:
     @property
     def topic_sources(self) -> dict[str, TopicSource]:
         return {name: source for name, source in self.sources.items() if isinstance(source, TopicSource)}
+
+    @property
+    def letters_kafka(self) -> Settings:
+        """Where dead letters go beside a sink that is no topic: to the cluster that they came from, if they did."""
+        if isinstance(self.sink, TopicSink):
+            return self.sink.kafka
+        return next((source.kafka for source in self.topic_sources.values()), self.kafka)
 
     @property
     def is_streaming(self) -> bool:

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.spark.pipeline.checkpoint import read_checkpoint
+from barnabas.spark.pipeline.checkpoint import NotLocal, read_checkpoint
 from barnabas.spark.pipeline.group import PartitionLag, lags
 from barnabas.spark.pipeline.model import (
     DatabaseSink,
@@ -76,7 +76,10 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
 
 
 def _progress(checkpoint: str) -> str:
-    found = read_checkpoint(checkpoint)
+    try:
+        found = read_checkpoint(checkpoint)
+    except NotLocal:
+        return "not on this machine, and not looked into"
     if found is None or found.committed_batch_id is None:
         return "nothing has been done yet"
     repeats = found.planned_batch_id != found.committed_batch_id

@@ -54,6 +54,7 @@ class _Running:
     planned: Planned
     query: StreamingQuery
     last_batch_id: int = -1
+    last_timestamp: str = ""
 
 
 class PipelineRun:
@@ -102,13 +103,19 @@ class PipelineRun:
             )
         ]
         if letters is not None and not united:
+            assert pipeline.dead_letters is not None
             name = f"{pipeline.name}.{DEAD_LETTERS}"
             checkpoint = f"{pipeline.checkpoint}/{DEAD_LETTERS}"
             planned.append(
                 Planned(
                     name=name,
                     frame=letters,
-                    sink=topic_sink(pipeline, self._letters_sink(), group=name, checkpoint=checkpoint),
+                    sink=topic_sink(
+                        pipeline,
+                        TopicSink(topic=pipeline.dead_letters.topic, kafka=pipeline.letters_kafka),
+                        group=name,
+                        checkpoint=checkpoint,
+                    ),
                     checkpoint=checkpoint,
                     commits_progress=pipeline.guarantee == "at-least-once",
                 )
@@ -120,20 +127,17 @@ class PipelineRun:
         goes_on = any(each.starting == "committed" for each in self._pipeline.topic_sources.values())
         return goes_on and is_fresh(self._pipeline.checkpoint)
 
-    def _letters_sink(self) -> TopicSink:
-        """Letters stay in the cluster that they came from, whatever the sink is."""
-        assert self._pipeline.dead_letters is not None
-        kafka = next((each.kafka for each in self._pipeline.topic_sources.values()), self._pipeline.kafka)
-        return TopicSink(topic=self._pipeline.dead_letters.topic, kafka=kafka)
-
     def start(self) -> None:
         try:
             planned = self.planned(self.frames())
-            if not self._pipeline.is_streaming:
-                self._write_once(planned[0])
-                return
             for each in planned:
-                self._running.append(_Running(each, self._start(each)))
+                if self._pipeline.is_streaming:
+                    self._running.append(_Running(each, self._start(each)))
+                else:
+                    self._write_once(each)
+        except KafkaError:
+            self.stop()
+            raise
         except Exception as error:
             self.stop()
             raise told(error) from error
@@ -268,8 +272,9 @@ def _batch_of(query: StreamingQuery) -> int:
 
 def _new_progress(running: _Running) -> Iterator[dict[str, Any]]:
     last = running.query.lastProgress
-    if last is None or int(_as_dict(last)["batchId"]) <= running.last_batch_id:
+    if last is None or (timestamp := str(_as_dict(last)["timestamp"])) == running.last_timestamp:
         return
+    running.last_timestamp = timestamp
     for progress in running.query.recentProgress:
         found = _as_dict(progress)
         # Spark also tells of triggers that found nothing, with the number of the batch to come.

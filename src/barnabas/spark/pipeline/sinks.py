@@ -94,7 +94,7 @@ def topic_sink(
     take_over: bool = False,
 ) -> BatchSink:
     """For rows of a topic, and for dead letters where the rows themselves go elsewhere."""
-    if pipeline.guarantee == "at-least-once":
+    if pipeline.guarantee == "at-least-once" or not pipeline.is_streaming:
         from barnabas.spark.sink import TopicSink as AtLeastOnce
 
         return AtLeastOnce(sink.kafka, topic=sink.topic)

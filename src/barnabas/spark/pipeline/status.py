@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, local_path, read_checkpoint
+from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, NotLocal, local_path, read_checkpoint
 from barnabas.spark.pipeline.connect import require_connected
 from barnabas.spark.pipeline.group import lags
 from barnabas.spark.pipeline.model import Pipeline
@@ -17,10 +17,13 @@ def status_of(pipeline: Pipeline, checkpoint: str | None = None) -> dict[str, An
     """Rows for a person or a script."""
     location = located(checkpoint, Path()) if checkpoint else pipeline.checkpoint
     assert location is not None
-    queries = [_query_row(pipeline.name, location)]
-    letters = f"{location}/{DEAD_LETTERS}"
-    if local_path(letters).exists():
-        queries.append(_query_row(f"{pipeline.name}.{DEAD_LETTERS}", letters))
+    try:
+        queries = [_query_row(pipeline.name, location)]
+        letters = f"{location}/{DEAD_LETTERS}"
+        if local_path(letters).exists():
+            queries.append(_query_row(f"{pipeline.name}.{DEAD_LETTERS}", letters))
+    except NotLocal as error:
+        queries = [{"query": pipeline.name, "query_id": None, "told": str(error)}]
     require_connected(pipeline)
     partitions = [
         {
@@ -47,5 +50,5 @@ def status_of(pipeline: Pipeline, checkpoint: str | None = None) -> dict[str, An
 def _query_row(name: str, location: str) -> dict[str, Any]:
     found = read_checkpoint(location)
     if found is None:
-        return {"query": name, "query_id": None}
+        return {"query": name, "query_id": None, "told": "has not run yet"}
     return {"query": name, **dataclasses.asdict(found)}
