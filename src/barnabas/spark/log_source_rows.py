@@ -34,7 +34,7 @@ from barnabas.records.spans import RecordSpans, SpansBuilder
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import AbortedBatches
-from barnabas.spark.log_source_walk import Corruption, Found, walk_range
+from barnabas.spark.log_source_walk import CHUNK_BYTES, Corruption, Found, walk_range
 from barnabas.spark.topic_arrow import COLUMN_TYPES, HEADERS, INT64_MAX, MICROSECONDS, RowMaker
 from barnabas.spark.topic_plan import Restriction
 
@@ -61,8 +61,9 @@ BATCH_TYPES: Final[Mapping[str, DataType]] = {
     **PLACE_TYPES,
     **ERROR_TYPES,
 }
-# Handed to Spark at once. Larger batches are no faster, and leave the processor's cache.
-COLUMNS_BYTES: Final = 1 << 20
+# Handed to Spark at once: what a chunk of a file holds, or so much of compressed batches. More is no faster, and leaves
+# the processor's cache.
+COLUMNS_BYTES: Final = 2 * CHUNK_BYTES
 NOTHING: Final = pa.py_buffer(b"")
 FOURTHS_MIN: Final = 16_384
 
