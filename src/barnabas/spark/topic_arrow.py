@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 
 from barnabas.errors import InvalidConfig
 from barnabas.records.columns import BinaryColumn, RecordColumns
+from barnabas.spark.worker_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from barnabas.model import TopicPartition
@@ -89,6 +90,8 @@ class RowMaker:
     """Makes record batches of one schema."""
 
     def __init__(self, schema: StructType) -> None:
+        # Whoever makes rows makes many, of blocks of the same sizes.
+        keep_freed_memory()
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         # What is the same in every row is made once, as long as it was ever needed, for one partition at a time.
         self._repeated: dict[str, pa.Array] = {}

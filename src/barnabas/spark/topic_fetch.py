@@ -54,8 +54,8 @@ from barnabas.spark.topic_plan import OffsetRange
 
 log = logging.getLogger(__name__)
 
-# A task reads one partition; more at once does not stay in the processor's caches until it is read.
-FETCH_BYTES: Final = 2 * 1024 * 1024
+# A task reads one partition; more at once costs memory and gives nothing.
+FETCH_BYTES: Final = 4 * 1024 * 1024
 SETTINGS: Final[Mapping[str, str]] = {
     "fetch.max.bytes": str(FETCH_BYTES),
     "max.partition.fetch.bytes": str(FETCH_BYTES),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.fetched import Fetched
 
 # Columns are handed on when so much is gathered; a fetch may hold many times that in compressed records.
-COLUMNS_BYTES: Final = 1024 * 1024
+COLUMNS_BYTES: Final = 4 * 1024 * 1024
 PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
