@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from barnabas.cli.pipeline_run import LiveDisplay
 from barnabas.client.admin_results import CommittedOffset
 from barnabas.model import TopicPartition
 from barnabas.testing import Broker, free_port
@@ -230,6 +233,30 @@ def test_help_and_validate_do_without_spark(file: Path) -> None:
             check=True,
         )
         assert done.stderr == "[]\n"
+
+
+def test_what_a_terminal_shows() -> None:
+    output = io.StringIO()
+    batch = {
+        "query": "revenue",
+        "batch_id": 7,
+        "rows": 12_000,
+        "batch_ms": 800,
+        "rows_per_second": 15_000.0,
+        "lag": 42,
+        "state_rows": 0,
+    }
+    with LiveDisplay(Console(file=output, width=100)) as display:
+        display({"event": "started", "pipeline": "revenue"})
+        display({"event": "batch", **batch})
+        display({"event": "batch", **batch, "batch_id": 8, "lag": None})
+        display({"event": "stopping"})
+        display({"event": "stopped", "pipeline": "revenue", "reason": "signal"})
+    assert [line.split() for line in output.getvalue().splitlines()] == [
+        ["revenue", "has", "stopped", "(signal)"],
+        ["query", "batch", "rows", "rows/s", "batch", "time", "lag", "state", "rows", "all", "rows"],
+        ["revenue", "8", "12,000", "15,000", "0.8", "s", "-", "-", "24,000"],
+    ]
 
 
 @pytest.mark.slow

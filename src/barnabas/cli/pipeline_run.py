@@ -25,6 +25,8 @@ from barnabas.cli.pipeline_session import (
 if TYPE_CHECKING:
     from types import FrameType
 
+    from rich.console import Console
+
     from barnabas.spark.pipeline.progress import BatchReport
     from barnabas.spark.pipeline.run import PipelineRun
 
@@ -203,18 +205,18 @@ def _display(*, as_json: bool) -> Iterator[Show]:
 
         yield show
         return
-    with _LiveDisplay() as display:
+    with LiveDisplay() as display:
         yield display
 
 
-class _LiveDisplay:
+class LiveDisplay:
     """A table that is drawn anew with each batch: what the last one was like, and all of them together."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(highlight=False), auto_refresh=False, transient=False)
+        self._live = Live(console=console or Console(highlight=False), auto_refresh=False)
         self._batches: dict[str, dict[str, Any]] = {}
         self._rows: dict[str, int] = {}
         self._state = "Spark is starting"

@@ -64,12 +64,10 @@ def run_to_end(spark: SparkSession, pipeline: Pipeline, folder: Path) -> list[Ba
     return reports
 
 
-def send(broker: Broker, topic: str, values: list[Any], **columns: Any) -> None:
+def send(broker: Broker, topic: str, values: list[Any]) -> None:
     with broker.producer() as producer:
         producer.send_many(
-            topic,
-            [each if isinstance(each, bytes) else json.dumps(each).encode() for each in values],
-            **columns,
+            topic, [each if isinstance(each, bytes) else json.dumps(each).encode() for each in values]
         )
 
 
@@ -95,11 +93,12 @@ COPY = """
     format = {{ kind = "json", schema = "customer STRING, amount BIGINT" }}
     [[transforms]]
     name = "shouted"
-    sql = "SELECT upper(customer) AS customer, amount * 2 AS amount, _offset FROM orders WHERE amount > 0"
+    sql = "SELECT upper(customer) AS customer, amount * 2 AS amount, _timestamp FROM orders WHERE amount > 0"
     [sink]
     type = "topic"
     topic = "{topic}-out"
     key = "customer"
+    timestamp = "_timestamp"
     format = {{ kind = "json" }}
     [dead_letters]
     topic = "{topic}-bad"
@@ -112,8 +111,10 @@ def test_exactly_once_with_dead_letters(
     """Two runs and a reset: each record is there as often as it should be, and bad ones with their origin."""
     broker.create_topics({topic: 2, f"{topic}-out": 2, f"{topic}-bad": 1})
     pipeline = load(COPY.format(topic=topic))
-    send(broker, topic, [{"customer": "ann", "amount": number} for number in range(10)])
     with broker.producer() as producer:
+        for number in range(10):
+            value = json.dumps({"customer": "ann", "amount": number}).encode()
+            producer.send(topic, value, timestamp_ms=1_700_000_000_000 + number)
         bad = producer.send(topic, b"{nope", key=b"k", headers=[("own", b"1")], partition=1).result()
 
     (first,) = run_to_end(spark, pipeline, tmp_path)
@@ -121,6 +122,7 @@ def test_exactly_once_with_dead_letters(
     assert Counter(each["amount"] for each in values_of(broker, f"{topic}-out")) == Counter(range(2, 20, 2))
     record = records_of(broker, f"{topic}-out")[0]
     assert record.key == b"ANN"
+    assert record.timestamp_ms == 1_700_000_000_000 + json.loads(record.value)["amount"] // 2
     assert json.loads(record.value).keys() == {"customer", "amount"}
     (letter,) = records_of(broker, f"{topic}-bad")
     assert (letter.key, letter.value) == (b"k", b"{nope")

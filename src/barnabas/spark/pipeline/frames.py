@@ -196,6 +196,10 @@ def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
             )
         return result.select(*(name for name in SINK_COLUMNS if name in result.columns))
     fields = [name for name in result.columns if not name.startswith(RECORD_PREFIX)]
+    if not fields:
+        raise InvalidConfig(
+            f"sink: a value is made of columns that do not begin with _, and there are {', '.join(result.columns)}"
+        )
     kept = {"value"}
     for name, column in (("key", sink.key), ("timestamp", sink.timestamp)):
         if column is None:
