@@ -30,7 +30,8 @@ from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import Offset
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import COMPRESSION_MASK, CompressionType
-from barnabas.records.spans import RecordSpans, SpansBuilder
+from barnabas.records.spans import SpansBuilder
+from barnabas.spark.gathered import Gathered
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import AbortedBatches
@@ -64,10 +65,6 @@ BATCH_TYPES: Final[Mapping[str, DataType]] = {
 # Handed to Spark at once: what a chunk of a file holds, or so much of compressed batches. More is no faster, and leaves
 # the processor's cache.
 COLUMNS_BYTES: Final = 2 * CHUNK_BYTES
-NOTHING: Final = pa.py_buffer(b"")
-FOURTHS_MIN: Final = 16_384
-
-_fourths: dict[int, pa.Array] = {}
 BATCH_ROWS: Final = 4_096
 
 
@@ -101,61 +98,6 @@ def check_schema(options: LogOptions, schema: StructType) -> None:
                 f"schema: column {field.name!r} is {kind.simpleString()}, nullable, and not"
                 f" {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
             )
-
-
-class GatheredColumn:
-    """A column in buffers of Arrow's."""
-
-    __slots__ = ("data", "null_count", "offsets", "validity")
-
-    def __init__(self, taken: pa.Array, validity: bytes | None, null_count: int) -> None:
-        _, self.offsets, data = taken.buffers()
-        self.data = NOTHING if data is None else data
-        self.validity = validity
-        self.null_count = null_count
-
-
-class Gathered:
-    """Columns as `RecordColumns` has them, of which Arrow has gathered keys and values."""
-
-    __slots__ = (
-        "header_names",
-        "header_offsets",
-        "header_values",
-        "keys",
-        "offsets",
-        "record_count",
-        "timestamp_types",
-        "timestamps",
-        "values",
-    )
-
-    def __init__(self, spans: RecordSpans) -> None:
-        count = self.record_count = spans.record_count
-        self.offsets = spans.offsets
-        self.timestamps = spans.timestamps
-        self.timestamp_types = spans.timestamp_types
-        self.header_offsets = spans.header_offsets
-        self.header_names = spans.header_names
-        self.header_values = spans.header_values
-        buffers = [None, pa.py_buffer(spans.bounds), pa.py_buffer(spans.data)]
-        everything = pa.Array.from_buffers(pa.binary(), max(4 * count - 1, 0), buffers, null_count=0)
-        self.keys = GatheredColumn(
-            everything.take(_each_fourth(0, count)), spans.key_validity, spans.key_null_count
-        )
-        self.values = GatheredColumn(
-            everything.take(_each_fourth(2, count)), spans.value_validity, spans.value_null_count
-        )
-
-
-def _each_fourth(first: int, count: int) -> pa.Array:
-    """0, 4, 8 … or 2, 6, 10 …, of an array that is made once."""
-    known = _fourths.get(first)
-    if known is None or len(known) < count:
-        numbers = array("i", range(first, first + 4 * max(count, FOURTHS_MIN), 4))
-        known = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
-        _fourths[first] = known
-    return known.slice(0, count)
 
 
 class RecordRows:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,10 +35,13 @@ from pyspark.sql.types import (
 
 from barnabas.errors import InvalidConfig
 from barnabas.records.columns import BinaryColumn, RecordColumns
+from barnabas.spark.gathered import Gathered, GatheredColumn
 from barnabas.spark.worker_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from barnabas.model import TopicPartition
+
+Columns: TypeAlias = RecordColumns | Gathered
 
 HEADERS_TYPE: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -94,12 +97,13 @@ class RowMaker:
         keep_freed_memory()
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         # What is the same in every row is made once, as long as it was ever needed, for one partition at a time.
+        self.with_headers: Final = HEADERS in schema.names
         self._repeated: dict[str, pa.Array] = {}
         self._repeated_for: TopicPartition | None = None
 
     def batches(
         self,
-        columns: RecordColumns,
+        columns: Columns,
         partition: TopicPartition,
         *,
         end_offset: int = INT64_MAX,
@@ -141,11 +145,11 @@ class RowMaker:
         return known.slice(0, count)
 
 
-def _fixed(kind: pa.DataType, columns: RecordColumns, data: bytes) -> pa.Array:
+def _fixed(kind: pa.DataType, columns: Columns, data: bytes) -> pa.Array:
     return pa.Array.from_buffers(kind, columns.record_count, [None, pa.py_buffer(data)], null_count=0)
 
 
-def _binary(kind: pa.DataType, column: BinaryColumn, length: int) -> pa.Array:
+def _binary(kind: pa.DataType, column: BinaryColumn | GatheredColumn, length: int) -> pa.Array:
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     return pa.Array.from_buffers(
         kind,
@@ -155,19 +159,19 @@ def _binary(kind: pa.DataType, column: BinaryColumn, length: int) -> pa.Array:
     )
 
 
-def _key(columns: RecordColumns) -> pa.Array:
+def _key(columns: Columns) -> pa.Array:
     return _binary(pa.binary(), columns.keys, columns.record_count)
 
 
-def _value(columns: RecordColumns) -> pa.Array:
+def _value(columns: Columns) -> pa.Array:
     return _binary(pa.binary(), columns.values, columns.record_count)
 
 
-def _offset(columns: RecordColumns) -> pa.Array:
+def _offset(columns: Columns) -> pa.Array:
     return _fixed(pa.int64(), columns, columns.offsets)
 
 
-def _timestamp(columns: RecordColumns) -> pa.Array:
+def _timestamp(columns: Columns) -> pa.Array:
     milliseconds = _fixed(MILLISECONDS, columns, columns.timestamps)
     try:
         return milliseconds.cast(MICROSECONDS)
@@ -178,11 +182,11 @@ def _timestamp(columns: RecordColumns) -> pa.Array:
         return pc.if_else(fits, milliseconds, pa.scalar(None, MILLISECONDS)).cast(MICROSECONDS)
 
 
-def _timestamp_type(columns: RecordColumns) -> pa.Array:
+def _timestamp_type(columns: Columns) -> pa.Array:
     return _fixed(pa.int8(), columns, columns.timestamp_types).cast(pa.int32())
 
 
-def _headers(columns: RecordColumns) -> pa.Array:
+def _headers(columns: Columns) -> pa.Array:
     header_count = len(columns.header_names.offsets) // 4 - 1
     pairs = pa.StructArray.from_arrays(
         [
@@ -202,7 +206,7 @@ def _headers(columns: RecordColumns) -> pa.Array:
 
 
 _CONSTANTS: Final[Mapping[str, pa.DataType]] = {"topic": pa.string(), "partition": pa.int32()}
-_MAKERS: Final[Mapping[str, Callable[[RecordColumns], pa.Array]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Columns], pa.Array]]] = {
     "key": _key,
     "value": _value,
     "offset": _offset,

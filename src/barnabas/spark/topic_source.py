@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.model import Offset
-from barnabas.records.columns import ColumnsBuilder
+from barnabas.records.spans import SpansBuilder
+from barnabas.spark.gathered import Gathered
 from barnabas.spark.topic_arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topic_directory import TopicDirectory, report_data_loss
 from barnabas.spark.topic_fetch import client_of
@@ -189,13 +190,19 @@ def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange) -> Iterator[pa
     data = fetched.as_bytes()
     position = fetched.state.position
     assert position is not None
-    start_offset = Offset(position)
-    builder = ColumnsBuilder(start_offset=start_offset)
+
+    def new_builder() -> SpansBuilder:
+        return SpansBuilder(start_offset=Offset(position), with_headers=maker.with_headers)
+
+    builder = new_builder()
     while (header := fetched.next_batch(position)) is not None:
         if header.base_offset >= wanted.end_offset:
             break
         builder.append_batch(data, fetched.batch_position, header=header)
-        if builder.size_bytes >= COLUMNS_BYTES:
-            yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)
-            builder = ColumnsBuilder(start_offset=start_offset)
-    yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)
+        # What is not compressed is held as one.
+        if builder.size_bytes >= len(data) + COLUMNS_BYTES:
+            yield from maker.batches(
+                Gathered(builder.finish()), wanted.partition, end_offset=wanted.end_offset
+            )
+            builder = new_builder()
+    yield from maker.batches(Gathered(builder.finish()), wanted.partition, end_offset=wanted.end_offset)
