@@ -27,6 +27,7 @@ MESSAGE_LENGTH_MAX: Final = 2_000
 _SPARKS_PACKAGES: Final = ("pyspark", "py4j")
 _ENDS: Final = ("\n=== Streaming Query ===", "\n\nJVM stacktrace:", "\n\tat ", "\nDriver stacktrace:")
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_NO_GATEWAY: Final = "[JAVA_GATEWAY_EXITED]"
 _STATE_WORKER: Final = "TransformWithStateInPySpark driver worker exited unexpectedly"
 # The line behind the frames of a traceback: a dotted name that begins with no space, and what it says.
 _RAISED: Final = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
@@ -59,6 +60,8 @@ def told(error: BaseException) -> KafkaError:
 
 def failure_of(text: str, name: str = "") -> KafkaError:
     """The error that the text of one of Spark's errors tells of."""
+    if _NO_GATEWAY in text:
+        return SparkFailed("Java has ended before Spark was there; --debug shows what it said")
     if _STATE_WORKER in text and not has_protobuf():
         return SparkFailed("transformWithStateInPandas needs protobuf: pip install 'protobuf>=6.33.5'")
     cut = text

@@ -87,6 +87,11 @@ supported for streaming aggregations without watermark on streaming DataFrames/D
             SparkFailed,
             "Call From here to there:9000 failed",
         ),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
+            SparkFailed,
+            "Java has ended before Spark was there; --debug shows what it said",
+        ),
         ("", SparkFailed, "Nameless"),
     ],
 )

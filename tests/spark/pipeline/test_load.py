@@ -314,6 +314,9 @@ def test_what_is_no_toml(pipeline_file: Write, tmp_path: Path) -> None:
     assert faults_of(tmp_path / "bytes.toml")[0].startswith("this is no TOML: 'utf-8' codec can't decode")
     (tmp_path / "large.toml").write_bytes(b"#" * (1 << 21))
     assert faults_of(tmp_path / "large.toml") == ("the file has more than 1048576 bytes",)
+    (told,) = faults_of(pipeline_file("name = " + "[" * 50_000))
+    assert "nested too deeply" in told
+    assert faults_of(pipeline_file(f"{MINIMAL}\n[kafka]\n{'a.' * 30}b = 1"))[0].startswith("kafka.a.a.")
     with pytest.raises(FileNotFoundError):
         load_pipeline(tmp_path / "none.toml")
 

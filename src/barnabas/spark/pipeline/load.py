@@ -74,6 +74,8 @@ def _parsed(path: Path) -> dict[str, object]:
         return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidPipeline(path, [f"this is no TOML: {error}"]) from None
+    except RecursionError:
+        raise InvalidPipeline(path, ["this is no pipeline: it is nested too deeply"]) from None
 
 
 def _with_defaults(pipeline: Pipeline, path: Path, environment: Mapping[str, str]) -> Pipeline:

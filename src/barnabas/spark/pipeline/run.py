@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 120.0
+# Lag and the group's progress are beside the point when brokers do not answer: nobody waits for them.
+ASIDE_SETTINGS: Final = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 
 
@@ -217,7 +219,7 @@ class PipelineRun:
             }
             # Progress is kept in the checkpoint: a group that cannot be told is told with the next batch.
             with suppress(KafkaError):
-                commit_progress(source.kafka, group, theirs)
+                commit_progress({**source.kafka, **ASIDE_SETTINGS}, group, theirs)
 
     def error(self) -> KafkaError | None:
         """What a query has failed with."""
@@ -306,7 +308,8 @@ class LagMeter:
             theirs = [each for each in offsets if _reads(source, each)]
             try:
                 if index not in self._admins:
-                    self._admins[index] = Admin({"client.id": CLIENT_ID, **admin_settings(source.kafka)})
+                    settings = admin_settings({**source.kafka, **ASIDE_SETTINGS})
+                    self._admins[index] = Admin({"client.id": CLIENT_ID, **settings})
                 ends |= end_offsets(self._admins[index], theirs, source)
             except KafkaError:
                 return None

@@ -47,6 +47,7 @@ Settings = NewType("Settings", Mapping[str, str])
 
 FAULTS_MAX: Final = 50
 FILE_BYTES_MAX: Final = 1 << 20
+SETTING_WORDS_MAX: Final = 20
 TYPE_KEY: Final = "type"
 _SHOWN_LENGTH_MAX: Final = 80
 _VARIABLE: Final = re.compile(r"\$?\$\{([^}]*)\}")
@@ -229,16 +230,16 @@ class TableReader:
             return self._refuse(place, chosen, takes + nearest(str(chosen), list(names)))
         return self.table(names[chosen], value, where)
 
-    def _settings(self, value: Value, where: str) -> dict[str, str] | None:
+    def _settings(self, value: Value, where: str, depth: int = 1) -> dict[str, str] | None:
         """Names with dots come as tables in tables unless they are quoted: both are the same here."""
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or depth > SETTING_WORDS_MAX:
             self._refuse(where, value, "a table of settings")
             return None
         found: dict[str, str] = {}
         for name, each in value.items():
             place = _join(where, name)
             if isinstance(each, dict):
-                nested = self._settings(each, place) or {}
+                nested = self._settings(each, place, depth + 1) or {}
                 found |= {f"{name}.{below}": text for below, text in nested.items()}
             elif isinstance(each, bool):
                 found[name] = str(each).lower()
