@@ -23,7 +23,6 @@ from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption, ch
 from barnabas.spark.log_source_plan import Piece, plan
 from barnabas.spark.log_source_rows import BatchRows, RecordRows, check_schema, spark_schema
 from barnabas.spark.topic_plan import Restriction
-from barnabas.spark.topic_source import _takes_filters
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,6 +42,8 @@ class LogDataSource(DataSource):
         return spark_schema(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from barnabas.spark.topic_source import _takes_filters
+
         options = parse_options(self.options)
         check_schema(options, schema)
         kind = FilteringLogReader if _takes_filters() else LogReader
