@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from deltalake import DeltaTable
 from pyspark.sql import types as T  # noqa: N812
 
 from barnabas.errors import InvalidConfig, OutOfOrderSequenceNumber
+from barnabas.spark import register
 from barnabas.spark.delta import DeltaSink, DeltaWriter, check_columns
+from barnabas.spark.delta_source import DeltaDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,5 +166,48 @@ def test_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert [(row["id"], row["number"]) for row in found] == [(n, -1 if n == 7 else n + 50) for n in range(50)]
     assert float(found[3]["price"]) == 53 / 4
     assert found[3]["more"] == [("k", [53])]
+    register(spark)
+    table = spark.read.format("barnabas-delta").load(str(tmp_path))
+    assert table.selectExpr("sum(number)", "min(day)", "max(more['k'][0])").collect() == [
+        (sum(range(50, 100)) - 58, datetime.date(2024, 1, 1), 99)
+    ]
     with pytest.raises(InvalidConfig, match="column 'number' is bigint and the rows' is string"):
         sink.write_batch(rows.selectExpr("id", "'x' AS number", "day"), 2, "query")
+
+
+def read(path: Path, schema: T.StructType | None = None, **options: str) -> list[dict[str, Any]]:
+    """Reads as the workers do: from what was pickled."""
+    source = DeltaDataSource({"path": str(path), **options})
+    reader = source.reader(schema or source.schema())
+    reader, partitions = pickle.loads(pickle.dumps((reader, reader.partitions())))
+    found = [row for partition in partitions for batch in reader.read(partition) for row in batch.to_pylist()]
+    return sorted(found, key=str)
+
+
+def test_tables_are_read(tmp_path: Path) -> None:
+    columns = T.StructType([*SCHEMA.fields, T.StructField("day", T.DateType())])
+    table = DeltaSink(str(tmp_path), partition_by=["day"])
+    table._prepare(columns)
+    assert read(tmp_path) == []
+    days = [datetime.date(2024, 1, 1), None]
+    rows = pa.record_batch({"id": [1, 2], "name": ["a", None], "day": pa.array(days, pa.date32())})
+    list(writer(tmp_path, 0)([rows]))
+    list(writer(tmp_path, 1)([rows]))
+    assert read(tmp_path) == [
+        {"id": 1, "name": "a", "day": days[0]},
+        {"id": 1, "name": "a", "day": days[0]},
+        {"id": 2, "name": None, "day": None},
+        {"id": 2, "name": None, "day": None},
+    ]
+    assert len(read(tmp_path, version="1")) == 2
+    assert read(tmp_path, T.StructType(columns.fields[:1]), version="1") == [{"id": 1}, {"id": 2}]
+    for options, told in (
+        ({"path": str(tmp_path / "none")}, "is not a Delta table"),
+        ({"path": "x", "version": "new"}, "'new' is not a number"),
+        ({"path": "x", "verison": "1"}, "option verison: there is no such option"),
+        ({}, "option path is missing"),
+    ):
+        with pytest.raises(InvalidConfig, match=told):
+            DeltaDataSource(options).schema()
+    with pytest.raises(InvalidConfig, match="there is no column 'x'; there are id, name, day"):
+        read(tmp_path, T.StructType([T.StructField("x", T.LongType())]))

@@ -31,7 +31,7 @@ RESULT: Final = pa.schema([pa.field("written", pa.int64())])
 ORDER: Final = "_barnabas_order"
 
 
-def _deltalake() -> Any:
+def deltalake_package() -> Any:
     try:
         import deltalake
     except ImportError as missing:
@@ -63,7 +63,7 @@ class DeltaWriter:
         source = iter(batches)
         # What is checked and what is written to is one version of the table: whatever is committed in between is
         # found to conflict if it carries the same identifier.
-        table = _deltalake().DeltaTable(self._path, storage_options=self._storage_options)
+        table = deltalake_package().DeltaTable(self._path, storage_options=self._storage_options)
         written = 0
         if self._is_new(table):
             written = self._write(table, source)
@@ -85,7 +85,7 @@ class DeltaWriter:
         )
 
     def _write(self, table: DeltaTable, source: Iterator[pa.RecordBatch]) -> int:
-        deltalake = _deltalake()
+        deltalake = deltalake_package()
         properties = deltalake.CommitProperties(
             app_transactions=[deltalake.Transaction(app_id=self._query_id, version=self._batch_id)]
         )
@@ -111,7 +111,7 @@ class DeltaWriter:
 
     def commit(self, table: DeltaTable, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
         if not self._keys:
-            _deltalake().write_deltalake(table, rows, mode="append", commit_properties=properties)
+            deltalake_package().write_deltalake(table, rows, mode="append", commit_properties=properties)
             return
         same = " AND ".join(f"old.{_quoted(key)} = new.{_quoted(key)}" for key in self._keys)
         merge = table.merge(rows, same, source_alias="new", target_alias="old", commit_properties=properties)
@@ -202,7 +202,7 @@ class DeltaSink:
                 raise InvalidConfig(
                     f"{option}: the rows have no column {missing[0]!r}, but {', '.join(schema.fieldNames())}"
                 )
-        deltalake = _deltalake()
+        deltalake = deltalake_package()
         try:
             if not deltalake.DeltaTable.is_deltatable(self._path, self._storage_options):
                 deltalake.DeltaTable.create(

@@ -92,8 +92,7 @@ def _decode_json(frame: DataFrame, value: Column, spec: FormatSpec) -> Decoded:
     staged = frame.withColumn(DECODED, _once(formats_json.parsed(text, columns)))
     found = F.col(DECODED)
     error = F.coalesce(header_error, formats_json.error_of(text, found, columns))
-    row = found.getField(formats_json.VALUE)
-    return staged, {name: row.getField(name) for name in columns.fieldNames()}, error
+    return staged, {name: found.getField(name) for name in columns.fieldNames()}, error
 
 
 def _decode_avro(frame: DataFrame, value: Column, spec: FormatSpec) -> Decoded:

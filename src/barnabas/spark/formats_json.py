@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 DEPTH_MAX: Final = 64
 SHOWN_CHARACTERS_MAX: Final = 100
-CORRUPT: Final = "_corrupt"
-VALUE: Final = "v"
-END: Final = "e"
+CORRUPT: Final = "_barnabas_corrupt"
+# One object behind another; or a text that says so within an object, which is rare enough to be looked at twice.
+TWO_OBJECTS: Final = r"\}\s*\{"
 
 SCALARS: Final[dict[str, T.DataType]] = {
     "string": T.StringType(),
@@ -110,40 +110,39 @@ def _resolve(reference: str, root: dict[str, Any], where: str) -> Any:
 
 
 def parsed(text: Column, columns: T.StructType) -> Column:
-    """A struct of the value, of the end behind it, and of `_corrupt`, which is null if all of it fits the types."""
-    schema = T.StructType(
-        [
-            T.StructField(VALUE, columns),
-            T.StructField(END, T.ByteType()),
-            T.StructField(CORRUPT, T.StringType()),
-        ]
-    )
-    return F.from_json(_wrapped(text), schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+    """A struct of the columns and of one more, which is null if the value fits the types."""
+    schema = T.StructType([*columns.fields, T.StructField(CORRUPT, T.StringType())])
+    return F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
 
 
-def _wrapped(text: Column) -> Column:
-    """The value as a member of an object, another member behind it: Spark does not look at what follows an object."""
-    return F.concat(F.lit(f'{{"{VALUE}":'), text, F.lit(f',"{END}":0}}'))
+def _is_one_value(text: Column) -> Column:
+    """Whether the text is JSON, and one value: as a member of an object it lets the member behind it be found."""
+    return F.get_json_object(F.concat(F.lit('{"v":'), text, F.lit(',"e":0}')), "$.e").isNotNull()
 
 
-def error_of(text: Column, found: Column, columns: T.StructType) -> Column:
+def _may_be_more(text: Column) -> Column:
+    """Spark does not look at what follows an object. What looks as if something did is looked at again."""
+    return ~F.endswith(text, F.lit("}")) | text.rlike(TWO_OBJECTS)
+
+
+def error_of(text: Column, row: Column, columns: T.StructType) -> Column:
     """What is wrong with a value and where, null if nothing is. Only bad values pay for finding out."""
-    row = found.getField(VALUE)
     valid = F.is_valid_utf8(text)
     missing = list(_missing(row, columns, "$", DEPTH_MAX))
-    corrupt = found.getField(CORRUPT).isNotNull()
-    bad = ~valid | row.isNull() | found.getField(END).isNull() | corrupt
+    corrupt = row.getField(CORRUPT).isNotNull()
+    bad = row.isNull() | corrupt | ~valid | (_may_be_more(text) & ~_is_one_value(text))
     for is_missing, _ in missing:
         bad = bad | is_missing
     mismatches = F.flatten(F.array(*_mismatches(text, row, columns, "$", "$", DEPTH_MAX)))
     absences = (F.when(~corrupt & is_missing, F.lit(told)) for is_missing, told in missing)
     told = F.concat_ws("; ", mismatches, *absences)
     shown = F.substring(text, 1, SHOWN_CHARACTERS_MAX)
+    is_object = F.startswith(F.ltrim(text, F.lit(" \t\r\n")), F.lit("{"))
     diagnosis = (
         F.when(text.isNull(), F.lit("there is no value (null)"))
         .when(~valid, F.lit("not UTF-8"))
-        .when(F.get_json_object(_wrapped(text), f"$.{END}").isNull(), F.concat(F.lit("not JSON: "), shown))
-        .when(row.isNull(), F.concat(F.lit("not a JSON object: "), shown))
+        .when(~_is_one_value(text), F.concat(F.lit("not JSON: "), shown))
+        .when(~is_object, F.concat(F.lit("not a JSON object: "), shown))
         .when(told != "", told)
         .otherwise(F.concat(F.lit("not a value of the schema: "), shown))
     )

@@ -17,6 +17,7 @@ DATA_SOURCES: Final[Mapping[str, str]] = {
     "barnabas": "barnabas.spark.topic_source:TopicDataSource",
     "barnabas-log": "barnabas.spark.log_source:LogDataSource",
     "barnabas-database": "barnabas.spark.databases_source:DatabaseDataSource",
+    "barnabas-delta": "barnabas.spark.delta_source:DeltaDataSource",
 }
 
 
