@@ -536,7 +536,7 @@ def test_a_marker_that_cannot_be_read_does_not_hide_records_in_silence(tmp_path:
         ({"topics": ","}, "topics names no topic"),
         ({"topics": "absent"}, "topics=absent: not in"),
         ({"topicPattern": "("}, "no regular expression"),
-        ({"topicPattern": "absent"}, "matches no topic"),
+        ({"topicPattern": "absent"}, "no topic that topicPattern matches"),
         ({"partitions": "[0]"}, "it takes JSON such as"),
         ({"partitions": '{"numbers":[7]}'}, "partitions names numbers-7"),
         ({"startingOffsets": "first"}, "it takes earliest, latest or JSON"),

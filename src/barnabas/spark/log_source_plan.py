@@ -138,8 +138,11 @@ def _check_chosen(options: LogOptions, partitions: Iterable[PartitionFiles]) -> 
                 f" {','.join(options.paths)}"
             )
     if not found:
+        what = (
+            "topics but Kafka's own" if options.topic_pattern is None else "topic that topicPattern matches"
+        )
         raise InvalidConfig(
-            f"topicPattern={options.topic_pattern!r} matches no topic in {','.join(options.paths)}"
+            f"path={','.join(options.paths)} has no {what}: choose others by topics or topicPattern"
         )
 
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OPTIONS: Final = ("rename", "groups", "exactly_once", "replication_factor", "transaction_timeout_ms")
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 TASK_COLUMN: Final = "__task"
 GROUP_SYNC_INTERVAL_MS: Final = 10_000
@@ -135,42 +134,6 @@ class MirrorSink:
             take_over=take_over,
         )
         self._plain: Final = None if exactly_once else TopicSink(target_options)
-
-    @classmethod
-    def from_options(
-        cls,
-        source_options: Mapping[str, str],
-        target_options: Mapping[str, str],
-        options: Mapping[str, str],
-        *,
-        checkpoint: str,
-        name: str,
-        take_over: bool = False,
-    ) -> MirrorSink:
-        """The same, with what OPTIONS names as text, as a file has it."""
-        for option in options:
-            if option not in OPTIONS:
-                raise InvalidConfig(f"a mirror has no option {option!r}; there are {', '.join(OPTIONS)}")
-        factor = options.get("replication_factor", str(BROKER_DEFAULT))
-        timeout_ms = options.get("transaction_timeout_ms")
-        for text in (factor, timeout_ms or "0"):
-            if not re.fullmatch(r"-1|[0-9]{1,9}", text):
-                raise InvalidConfig(f"{text!r} is not allowed for a mirror; it takes a whole number")
-        exactly_once = options.get("exactly_once", "true")
-        if exactly_once not in ("true", "false"):
-            raise InvalidConfig(f"exactly_once={exactly_once!r} is not allowed; it takes true or false")
-        return cls(
-            source_options,
-            target_options,
-            checkpoint=checkpoint,
-            name=name,
-            rename=options.get("rename", "{topic}"),
-            groups=options.get("groups"),
-            exactly_once=exactly_once == "true",
-            replication_factor=int(factor),
-            transaction_timeout_ms=None if timeout_ms is None else int(timeout_ms),
-            take_over=take_over,
-        )
 
     @property
     def offset_map_topic(self) -> str:
