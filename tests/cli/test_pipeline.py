@@ -288,7 +288,8 @@ def test_run_until_a_signal(file: Path, broker: Broker) -> None:
                     break
             else:
                 pytest.fail(f"it ended by itself: {events}, {process.stderr.read()}")
-            with urllib.request.urlopen(metrics_url, timeout=TIMEOUT_S) as answer:
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(metrics_url, timeout=TIMEOUT_S) as answer:
                 metrics = answer.read().decode()
             # To all processes of the group, as a terminal and many a supervisor do it.
             os.killpg(process.pid, signal.SIGTERM)

@@ -139,6 +139,10 @@ def test_exactly_once_with_dead_letters(
     assert {each.lag for each in lags(pipeline)} == {0}
 
     send(broker, topic, [{"customer": "bob", "amount": 50}])
+    plan = plan_of(spark, pipeline, tmp_path)
+    assert sum(each["end_offset"] - each["from_offset"] for each in plan["sources"][0]["offsets"]) == 1
+    assert plan["progress"] == "batch 0 is done"
+    assert "1 records of 2 partitions to read" in plan_text(plan)
     (second,) = run_to_end(spark, pipeline, tmp_path)
     assert second.batch_id == 1
     assert Counter(each["amount"] for each in values_of(broker, f"{topic}-out")) == Counter(

@@ -26,9 +26,7 @@ def is_findable(reference: str, folder: Path) -> bool:
 def load_function(reference: str, folder: Path) -> Callable[..., Any]:
     """The function. What lies beside the file travels to Spark's workers by value, as they cannot import it."""
     module_name, _, name = reference.partition(":")
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
+    _look_in(folder, module_name.partition(".")[0])
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
@@ -39,11 +37,29 @@ def load_function(reference: str, folder: Path) -> Callable[..., Any]:
     if not callable(function):
         known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise InvalidConfig(
-            f"{reference}: {module.__file__} has no function {name}; it has {', '.join(known)}"
+            f"{reference}: {module.__file__} has no function {name}; it has {', '.join(known) or 'none'}"
         )
     top = sys.modules[module_name.partition(".")[0]]
-    if module.__file__ is not None and Path(module.__file__).is_relative_to(folder):
+    if module.__file__ is not None and Path(module.__file__).is_relative_to(folder.absolute()):
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(top)  # type: ignore[no-untyped-call]
+        _folders[top.__name__] = folder.absolute()
     return function  # type: ignore[no-any-return]
+
+
+# Where modules were loaded from that lay beside a pipeline's file.
+_folders: dict[str, Path] = {}
+
+
+def _look_in(folder: Path, top: str) -> None:
+    """Modules beside the file come first; one of the same name beside another file is another one."""
+    path = str(folder.absolute())
+    if path in sys.path:
+        sys.path.remove(path)
+    sys.path.insert(0, path)
+    importlib.invalidate_caches()
+    if _folders.get(top) not in (None, folder.absolute()):
+        for name in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+            del sys.modules[name]
+        del _folders[top]

@@ -35,8 +35,11 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
     frames = run.frames()
     queries = run.planned(frames)
     assert pipeline.checkpoint is not None
-    behind = {
-        name: [each for each in lags(pipeline) if each.source == name] for name in pipeline.topic_sources
+    known = lags(pipeline)
+    offsets = {
+        name: _offsets(source, [each for each in known if each.source == name])
+        for name, source in pipeline.topic_sources.items()
+        if not source.as_table
     }
     return {
         "name": pipeline.name,
@@ -49,8 +52,7 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
                 "name": name,
                 "reads": describe_source(source),
                 "as": "table" if source.as_table else "stream",
-                "partitions": len(behind[name]) if name in behind else None,
-                "records": _to_read(source, behind.get(name, [])),
+                "offsets": offsets.get(name),
                 "columns": columns_of(frames.views[name]),
             }
             for name, source in pipeline.sources.items()
@@ -88,15 +90,18 @@ def _progress(checkpoint: str) -> str:
     )
 
 
-def _to_read(source: Source, behind: list[PartitionLag]) -> int | None:
-    """How many records the next run finds: all that there are, or those behind the committed offsets."""
-    if not isinstance(source, TopicSource) or source.as_table:
-        return None
-    if all(each.committed_offset is None for each in behind):
-        return (
-            0 if source.starting == "latest" else sum(each.end_offset - each.first_offset for each in behind)
-        )
-    return sum(each.end_offset - each.first_offset if each.lag is None else each.lag for each in behind)
+def _offsets(source: TopicSource, behind: list[PartitionLag]) -> list[dict[str, Any]]:
+    """Where the next run begins in each partition, and where the partition ends now."""
+    at_first = [each.end_offset if source.starting == "latest" else each.first_offset for each in behind]
+    return [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "from_offset": first if each.committed_offset is None else each.committed_offset,
+            "end_offset": each.end_offset,
+        }
+        for each, first in zip(behind, at_first, strict=True)
+    ]
 
 
 def columns_of(frame: DataFrame) -> dict[str, str]:
@@ -153,7 +158,9 @@ def plan_text(plan: dict[str, Any]) -> str:
         f"  checkpoint  {plan['checkpoint']}: {plan['progress']}",
     ]
     for source in plan["sources"]:
-        found = "" if source["records"] is None else f", {source['records']:,} records to read"
+        offsets = source["offsets"]
+        to_read = sum(max(0, each["end_offset"] - each["from_offset"]) for each in offsets or ())
+        found = "" if offsets is None else f", {to_read:,} records of {len(offsets)} partitions to read"
         lines += [f"{source['as']} {source['name']}", f"  reads       {source['reads']}{found}"]
         lines.append(f"  columns     {_columns_text(source['columns'])}")
     for step in plan["transforms"]:
