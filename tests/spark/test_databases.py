@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,12 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 
 from barnabas.errors import (
+    ConcurrentTransactions,
     InvalidConfig,
     InvalidRecord,
     NetworkException,
     OutOfOrderSequenceNumber,
+    PolicyViolation,
     ResourceNotFound,
 )
 from barnabas.spark.databases import BatchWriter, DatabaseSink
@@ -390,6 +393,46 @@ def test_errors_of_postgresql_hide_the_password(postgres: str) -> None:
         connected(parse_url(postgres)) as connection,
     ):
         rows_of(connection, "SELECT * FROM nowhere_at_all")
+
+
+@pytest.mark.slow
+def test_role_that_may_only_insert(postgres: str) -> None:
+    prepared(DatabaseSink(postgres, "given"))
+    run(
+        postgres,
+        "CREATE ROLE clerk LOGIN PASSWORD 'clerk'",
+        "GRANT INSERT ON given TO clerk",
+        "GRANT SELECT, INSERT, UPDATE ON barnabas_batches TO clerk",
+    )
+    clerk = postgres.replace(f"barnabas:{PASSWORD}", "clerk:clerk")
+    sink = prepared(DatabaseSink(clerk, "given"))
+    assert written(writer(sink, 0)(batches((1, "a")))) == 1
+    with pytest.raises(PolicyViolation, match="permission denied"):
+        prepared(DatabaseSink(clerk, "mine"))
+
+
+@pytest.mark.slow
+def test_many_create_the_same_table(postgres: str) -> None:
+    """PostgreSQL lets all but one fail that create a table at once, IF NOT EXISTS or not."""
+    sinks = [DatabaseSink(postgres, "wanted_by_many", mode="upsert", keys=["id"]) for _ in range(8)]
+    with ThreadPoolExecutor(len(sinks)) as pool:
+        found = list(pool.map(lambda sink: sink._prepare(SCHEMA), sinks))
+    assert found == [["bigint", "text"]] * len(sinks)
+
+
+@pytest.mark.slow
+def test_lock_that_is_held_too_long(database_url: str) -> None:
+    sink = prepared(DatabaseSink(database_url, "t"))
+    blocked = writer(sink, 0)
+    blocked._lock_timeout_s = 1
+
+    def holding() -> Iterator[pa.RecordBatch]:
+        yield from batches((1, "a"))
+        with pytest.raises(ConcurrentTransactions, match="lock"):
+            list(blocked(batches((1, "a"))))
+        yield from batches((2, "b"))
+
+    assert written(writer(sink, 0)(holding())) == 2
 
 
 def test_created_tables_have_their_keys() -> None:

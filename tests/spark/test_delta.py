@@ -35,7 +35,14 @@ def prepared(path: Path, **options: Any) -> DeltaSink:
 
 
 def writer(path: Path, batch_id: int, keys: tuple[str, ...] = (), query_id: str = "q") -> DeltaWriter:
-    made = DeltaWriter(path=str(path), keys=keys, batch_id=batch_id, query_id=query_id, storage_options={})
+    made = DeltaWriter(
+        path=str(path),
+        keys=keys,
+        updated=["id", "name"],
+        batch_id=batch_id,
+        query_id=query_id,
+        storage_options={},
+    )
     found: DeltaWriter = pickle.loads(pickle.dumps(made))
     return found
 
@@ -68,6 +75,22 @@ def test_batch_is_written_once(tmp_path: Path) -> None:
         list(writer(tmp_path, 1)(batches((9, "z"))))
     assert written(writer(tmp_path, 0, query_id="other")(batches((4, "d")))) == 1
     assert content(tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+def test_upsert_of_keys_alone_and_of_odd_names(tmp_path: Path) -> None:
+    columns = T.StructType([T.StructField(name, T.LongType()) for name in ("a b", "Ünï", "x.y")])
+    DeltaSink(str(tmp_path), mode="upsert", keys=["a b"])._prepare(columns)
+    for batch_id, (updated, value) in enumerate([(["Ünï", "x.y"], 1), (["x.y"], 2), (["a b"], 3)]):
+        made = DeltaWriter(
+            path=str(tmp_path),
+            keys=["a b"],
+            updated=updated,
+            batch_id=batch_id,
+            query_id="q",
+            storage_options={},
+        )
+        list(made([pa.record_batch({"a b": [7], "Ünï": [value], "x.y": [value]})]))
+    assert content(tmp_path) == [(7, 1, 2)]
 
 
 def test_upsert(tmp_path: Path) -> None:
@@ -165,6 +188,7 @@ def test_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     found = sorted(DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
     assert [(row["id"], row["number"]) for row in found] == [(n, -1 if n == 7 else n + 50) for n in range(50)]
     assert float(found[3]["price"]) == 53 / 4
+    assert float(found[7]["price"]) == 57 / 4, "what the rows do not have is kept"
     assert found[3]["more"] == [("k", [53])]
     register(spark)
     table = spark.read.format("barnabas-delta").load(str(tmp_path))

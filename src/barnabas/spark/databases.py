@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 MARKERS: Final = "barnabas_batches"
 STAGED: Final = "barnabas_staged"
+MARKER_COLUMNS: Final = (
+    "query_id text, target text, batch_id bigint, applied_at text, PRIMARY KEY (query_id, target)"
+)
 NO_BATCH: Final = -1
 CREATE_ATTEMPTS_MAX: Final = 3
 RESULT: Final = pa.schema([pa.field("written", pa.int64())])
@@ -247,11 +250,18 @@ class DatabaseSink:
             raise InvalidConfig(
                 f"keys: the rows have no column {missing[0]!r}, but {', '.join(schema.fieldNames())}"
             )
-        marker_columns = (
-            "query_id text, target text, batch_id bigint, applied_at text, PRIMARY KEY (query_id, target)"
+        markers = table.sibling(MARKERS)
+        wanted = (
+            (markers, f"CREATE TABLE IF NOT EXISTS {markers.quoted} ({MARKER_COLUMNS})"),
+            (table, create_statement(table, schema, self._keys, database.kind)),
         )
-        markers = f"CREATE TABLE IF NOT EXISTS {table.sibling(MARKERS).quoted} ({marker_columns})"
-        self._create([markers, create_statement(table, schema, self._keys, database.kind)])
+        with connected(database, lock_timeout_s=self._lock_timeout_s) as connection:
+            # Whoever may only insert is not even allowed to create what exists.
+            statements = [
+                statement for name, statement in wanted if not table_columns(connection, database, name)
+            ]
+        if statements:
+            self._create(statements)
         with connected(database, lock_timeout_s=self._lock_timeout_s) as connection:
             found = table_columns(connection, database, table)
             check_columns(table, found, schema, database.kind)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from barnabas.errors import (
+    ConcurrentTransactions,
     InvalidConfig,
     InvalidRecord,
     KafkaError,
@@ -32,12 +33,13 @@ ERROR_OF_SQLSTATE: Final[dict[str, type[KafkaError]]] = {
     "22": InvalidRecord,
     "23": InvalidRecord,
     "28": PolicyViolation,
+    "40": ConcurrentTransactions,
     "3D": ResourceNotFound,
     "3F": ResourceNotFound,
     "42": InvalidConfig,
     "42501": PolicyViolation,
     "42P01": ResourceNotFound,
-    "55P03": NetworkException,
+    "55P03": ConcurrentTransactions,
     "57": NetworkException,
 }
 
@@ -173,8 +175,10 @@ def _translated(error: Exception, database: Database) -> KafkaError:
     text = " ".join(re.sub(r"\.? *SQLSTATE: \w+\s*\Z", "", text).split())
     kind: type[KafkaError] = UnknownServerError
     # SQLite has no SQLSTATE.
-    if "Failed to connect" in text or "database is locked" in text:
+    if "Failed to connect" in text:
         kind = NetworkException
+    elif "database is locked" in text:
+        kind = ConcurrentTransactions
     elif "constraint failed" in text:
         kind = InvalidRecord
     for length in (5, 2):

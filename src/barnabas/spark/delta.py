@@ -49,12 +49,14 @@ class DeltaWriter:
         *,
         path: str,
         keys: Sequence[str],
+        updated: Sequence[str],
         batch_id: int,
         query_id: str,
         storage_options: Mapping[str, str],
     ) -> None:
         self._path = path
         self._keys = list(keys)
+        self._updated = list(updated)
         self._batch_id = batch_id
         self._query_id = query_id
         self._storage_options = dict(storage_options)
@@ -115,7 +117,10 @@ class DeltaWriter:
             return
         same = " AND ".join(f"old.{_quoted(key)} = new.{_quoted(key)}" for key in self._keys)
         merge = table.merge(rows, same, source_alias="new", target_alias="old", commit_properties=properties)
-        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        merge = merge.when_not_matched_insert_all()
+        # Columns that the rows do not have keep what they are in rows that are replaced.
+        updates = {_quoted(name): f"new.{_quoted(name)}" for name in self._updated if name not in self._keys}
+        (merge.when_matched_update(updates) if updates else merge).execute()
 
 
 class Count:
@@ -176,6 +181,7 @@ class DeltaSink:
         writer = self.writer_class(
             path=self._path,
             keys=self._keys,
+            updated=frame.columns,
             batch_id=batch_id,
             query_id=query_id,
             storage_options=self._storage_options,
