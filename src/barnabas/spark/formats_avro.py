@@ -356,7 +356,11 @@ class AvroEncoder:
     def __call__(self, rows: pa.Array) -> pa.Array:
         schema = _for_values(self._schema)
         values: list[bytes] = []
-        for row in rows.to_pylist(maps_as_pydicts="strict"):
+        names = [field.name for field in rows.type]
+        # A column at a time becomes Python's faster than a row at a time.
+        columns = [column.to_pylist(maps_as_pydicts="strict") for column in rows.flatten()]
+        for fields in zip(*columns, strict=True):
+            row = dict(zip(names, fields, strict=True))
             body = io.BytesIO(self._header)
             body.seek(len(self._header))
             try:
