@@ -226,30 +226,50 @@ def test_bound_settles_by_and_by(table: str) -> None:
 
 
 @pytest.mark.slow
-def test_open_transactions_are_waited_for(postgres: str) -> None:
+@pytest.mark.parametrize("read_as", ["table", "partitions", "view", "query"])
+def test_open_transactions_are_waited_for(postgres: str, read_as: str) -> None:
     """A number that is taken and not committed holds the stream back, only until its transaction ends."""
+    name = f"numbered_{read_as}"
+    parts = read_as == "partitions"
     run(
         postgres,
-        "CREATE TABLE numbered (id bigserial, name text)",
-        "CREATE TABLE bystander (id bigint)",
-        "INSERT INTO numbered (name) VALUES ('first')",
+        f"CREATE TABLE {name} (id bigserial, name text)" + (" PARTITION BY RANGE (id)" if parts else ""),
+        f"CREATE TABLE {name}_part {f'PARTITION OF {name} DEFAULT' if parts else '(id bigint)'}",
+        f"CREATE VIEW {name}_view AS SELECT * FROM {name}",
+        f"INSERT INTO {name} (name) VALUES ('first')",
     )
+    # A writer may go straight to a part, which does not lock the whole.
+    into = f"INSERT INTO {name}{'_part' if parts else ''} (name) VALUES"
+    options = {"query": f"SELECT * FROM {name}"} if read_as == "query" else {"table": name}
+    if read_as == "view":
+        options["table"] += "_view"
     database = parse_url(postgres)
-    reader = stream(postgres, table="numbered", growingColumn="id")
+    reader = stream(postgres, None, growingColumn="id", **options)
     offset, ids = step(reader, reader.initialOffset())
     assert ids == [1]
     with connected(database) as slow, connected(database) as later, connected(database) as other:
-        execute(other, "INSERT INTO bystander VALUES (1)")
-        execute(slow, "INSERT INTO numbered (name) VALUES ('slow')")
-        run(postgres, "INSERT INTO numbered (name) VALUES ('quick')")
+        execute(other, "CREATE TEMP TABLE bystander (id bigint)")
+        execute(slow, f"{into} ('slow')")
+        run(postgres, f"{into} ('quick')")
         assert step(reader, offset) == (offset, []), "2 is not there yet, so 3 must wait"
-        execute(later, "INSERT INTO numbered (name) VALUES ('later')")
+        execute(later, f"{into} ('later')")
         slow.commit()
+        other.rollback()
         # Whoever came after the bound was read has higher numbers: it need not be waited for.
         offset, ids = step(reader, offset)
         assert ids == [2, 3]
         later.rollback()
     assert step(reader, offset) == (offset, [])
+
+
+@pytest.mark.slow
+def test_open_transaction_of_another_table_is_not_waited_for(postgres: str) -> None:
+    run(postgres, "CREATE TABLE looked_at (id bigint)", "CREATE TABLE bystander (id bigint)")
+    with connected(parse_url(postgres)) as other:
+        execute(other, "INSERT INTO bystander VALUES (1)")
+        run(postgres, "INSERT INTO looked_at VALUES (1)")
+        reader = stream(postgres, table="looked_at", growingColumn="id")
+        assert step(reader, reader.initialOffset())[1] == [1]
 
 
 @pytest.mark.slow

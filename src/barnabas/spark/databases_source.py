@@ -278,20 +278,22 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bound, self._candidate = candidate.value, None
 
     def _writers(self, connection: Connection) -> frozenset[str]:
-        """The transactions that have locked the table for writing; any table, if a query is read."""
+        """The transactions that have locked the table or a part of it for writing; any table, if it is no plain one."""
         options = self._options
         if options.database.kind == "sqlite":
             return frozenset()
-        relation = (
-            f"relation = to_regclass({literal(options.table.quoted)})"
-            if options.table is not None
-            else f"relation >= {FIRST_NORMAL_OID}"
-        )
+        condition = f"relation >= {FIRST_NORMAL_OID}"
+        if options.table is not None:
+            table = f"to_regclass({literal(options.table.quoted)})"
+            condition += (
+                f" AND (relation = {table} OR relation IN (SELECT relid FROM pg_partition_tree({table})) "
+                f"OR (SELECT relkind FROM pg_class WHERE oid = {table}) NOT IN ('r', 'p'))"
+            )
         found = rows_of(
             connection,
             "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-            f"AND {relation} AND granted AND mode IN ({WRITE_LOCKS})",
+            f"AND {condition} AND granted AND mode IN ({WRITE_LOCKS})",
         )
         return frozenset(str(writer) for (writer,) in found)
 
