@@ -345,7 +345,7 @@ def test_types_through_postgresql(postgres: str) -> None:
             "amount": pa.array([decimal.Decimal("-12.30")], pa.decimal128(12, 2)),
             "raw": pa.array([b"\x00\xff"]),
             "day": pa.array([moment.date()]),
-            "at": pa.array([moment], pa.timestamp("us", "UTC")),
+            "at": pa.array([moment], pa.timestamp("us", "Europe/Berlin")),
             "local": pa.array([moment.replace(tzinfo=None)], pa.timestamp("us")),
             "tags": pa.array([["a", None]], pa.list_(pa.string())),
             "more": pa.array(['{"x": 1}']),
@@ -393,6 +393,20 @@ def test_errors_of_postgresql_hide_the_password(postgres: str) -> None:
         connected(parse_url(postgres)) as connection,
     ):
         rows_of(connection, "SELECT * FROM nowhere_at_all")
+
+
+@pytest.mark.slow
+def test_upsert_by_a_key_of_another_type(postgres: str) -> None:
+    run(postgres, "CREATE TABLE by_uuid (id uuid PRIMARY KEY, name varchar(3), kept int DEFAULT 5)")
+    schema = T.StructType([T.StructField("id", T.StringType()), T.StructField("name", T.StringType())])
+    sink = prepared(DatabaseSink(postgres, "by_uuid", mode="upsert", keys=["id"]), schema)
+    key = "9f8d1f0e-7f4c-4c7e-9a39-4a3f5a3ab8a0"
+    rows = pa.record_batch({"id": [key, key.upper(), key], "name": ["a", "b", "c"]})
+    list(writer(sink, 0)([rows]))
+    with connected(parse_url(postgres)) as connection:
+        assert rows_of(connection, "SELECT id::text, name, kept FROM by_uuid") == [(key, "c", 5)]
+    with pytest.raises(InvalidRecord, match="invalid input syntax for type uuid"):
+        list(writer(sink, 1)([pa.record_batch({"id": ["x"], "name": ["a"]})]))
 
 
 @pytest.mark.slow
