@@ -112,9 +112,7 @@ def check_mirror(spark: SparkSession, source: str, target: str, topic: str, fold
     group = f"readers-of-{topic}"
     copy = f"copy.{topic}"
     with Admin(bootstrap_servers=source) as admin:
-        admin.create_topics(
-            [NewTopic(name=topic, partitions=PARTITIONS, configs={"retention.ms": "86400000000"})]
-        )
+        admin.create_topics([NewTopic(name=topic, partitions=PARTITIONS, configs={"retention.ms": "-1"})])
     write(source, topic, 400)
     checkpoint = folder / "checkpoint"
     options = {
@@ -133,7 +131,7 @@ def check_mirror(spark: SparkSession, source: str, target: str, topic: str, fold
         assert records(target, copy) == records(source, topic)
         with Admin(bootstrap_servers=target) as admin:
             resource = ConfigResource(ResourceType.TOPIC, copy)
-            assert admin.describe_configs(resource)[resource]["retention.ms"].value == "86400000000"
+            assert admin.describe_configs(resource)[resource]["retention.ms"].value == "-1"
         # Partitions are added here, and there; the reader has read a part.
         with Admin(bootstrap_servers=source) as admin:
             admin.create_partitions({topic: PARTITIONS + 1})
@@ -174,6 +172,29 @@ def test_topics_are_mirrored_with_their_groups(
     spark: SparkSession, broker: Broker, target: Broker, topic: str, tmp_path: Path
 ) -> None:
     check_mirror(spark, broker.bootstrap, target.bootstrap, topic, tmp_path)
+
+
+def test_a_mirror_without_transactions_keeps_order_and_offsets_too(
+    spark: SparkSession, broker: Broker, target: Broker, topic: str, tmp_path: Path
+) -> None:
+    barnabas.spark.register(spark)
+    broker.create_topics({topic: PARTITIONS})
+    write(broker.bootstrap, topic, 100)
+    with MirrorSink(
+        {"kafka.bootstrap.servers": broker.bootstrap},
+        {"kafka.bootstrap.servers": target.bootstrap},
+        checkpoint=str(tmp_path),
+        name=f"mirror-{topic}",
+        exactly_once=False,
+    ) as sink:
+        mirror(spark, broker.bootstrap, topic, sink, tmp_path)
+    assert records(target.bootstrap, topic) == records(broker.bootstrap, topic)
+    offset_map = load_offset_map({"bootstrap.servers": target.bootstrap}, f"mirror-{topic}.offset-map")
+    partition = TopicPartition(topic, 0)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        end = admin.list_offsets([partition])[partition].offset
+    assert end is not None
+    assert offset_map.translate(partition, end) == (partition, len(records(broker.bootstrap, topic)[0]))
 
 
 @pytest.mark.peer

@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from barnabas.client.admin import Admin
+from barnabas.client.admin_core import AdminErrors
 from barnabas.client.admin_results import (
     BROKER_DEFAULT,
     ConfigResource,
@@ -40,7 +41,13 @@ from barnabas.client.admin_results import (
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
 from barnabas.client.transaction_requests import SharedTransaction
-from barnabas.errors import InvalidConfig, KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.errors import (
+    GroupIdNotFound,
+    InvalidConfig,
+    KafkaError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from barnabas.model import TopicPartition
 from barnabas.spark.exactly_once import QUERY_ID_PROPERTY, TransactionalTopicSink
 from barnabas.spark.mirror_offsets import Copied, OffsetMap, parse_copied
@@ -136,6 +143,10 @@ class MirrorSink:
         self._plain: Final = None if exactly_once else TopicSink(target_options)
 
     @property
+    def mirrors_groups(self) -> bool:
+        return self._groups is not None
+
+    @property
     def offset_map_topic(self) -> str:
         return f"{self._name}.offset-map"
 
@@ -178,10 +189,11 @@ class MirrorSink:
             self._plain.write_batch(in_order(renamed, self._tasks(frame)), batch_id, query_id)
             with Producer(self._target) as producer:
                 batch.end(producer)
-        if self._map is not None:
+        if self._groups is not None:
+            offset_map = self.known_offsets()
             for each in batch.copied:
-                self._map.add(each)
-        self._sync_groups()
+                offset_map.add(each)
+            self._sync_groups(self._groups, offset_map)
 
     def close(self) -> None:
         self._sink.close()
@@ -262,16 +274,23 @@ class MirrorSink:
             if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and name not in OWN_SETTINGS
         }
 
-    def _sync_groups(self) -> None:
-        if self._groups is None or time.monotonic() < self._group_sync_due_s:
-            return
+    def known_offsets(self) -> OffsetMap:
+        """The map, read once; what is written to it from then on is added.
+
+        It is read when the transactional id is taken, and so all that was written before is decided.
+        """
         if self._map is None:
             self._map = load_offset_map(self._target, self.offset_map_topic)
+        return self._map
+
+    def _sync_groups(self, chosen: re.Pattern[str], offset_map: OffsetMap) -> None:
+        if time.monotonic() < self._group_sync_due_s:
+            return
         for listing in self._at_source().list_groups():
-            if self._groups.fullmatch(listing.group_id) and listing.group_id != self._name:
+            if chosen.fullmatch(listing.group_id) and listing.group_id != self._name:
                 try:
-                    self._sync_group(self._map, listing.group_id)
-                except KafkaError as error:
+                    self._sync_group(offset_map, listing.group_id)
+                except (KafkaError, AdminErrors) as error:
                     # It has members over there, or its coordinator is on its way: the next time will do.
                     log.warning("offsets of group %s are not mirrored now: %s", listing.group_id, error)
         self._group_sync_due_s = time.monotonic() + self._group_sync_interval_ms / 1000
@@ -280,7 +299,12 @@ class MirrorSink:
         here = self._at_source().list_group_offsets(group)
         found = [offset_map.translate(partition, committed.offset) for partition, committed in here.items()]
         translated = dict(each for each in found if each is not None)
-        there = self._at_target().list_group_offsets(group, list(translated)) if translated else {}
+        if not translated:
+            return
+        try:
+            there = self._at_target().list_group_offsets(group, list(translated))
+        except GroupIdNotFound:
+            there = {}
         ahead = {
             partition: offset
             for partition, offset in translated.items()
@@ -302,6 +326,8 @@ class MirroredBatch:
         self.copied: list[Copied] = []
 
     def begin(self) -> None:
+        if self._mirror.mirrors_groups:
+            self._mirror.known_offsets()
         self._target_starts = self._mirror.target_ends(self._ends)
 
     def end(self, producer: Producer) -> None:
