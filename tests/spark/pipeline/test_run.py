@@ -18,7 +18,7 @@ import pytest
 from barnabas.errors import InvalidConfig, KafkaError, OffsetOutOfRange
 from barnabas.model import TopicPartition
 from barnabas.spark.failures import SparkFailed, has_protobuf
-from barnabas.spark.pipeline.checkpoint import read_checkpoint
+from barnabas.spark.pipeline.checkpoint import read_checkpoint, remove_checkpoint
 from barnabas.spark.pipeline.group import lags
 from barnabas.spark.pipeline.load import load_pipeline
 from barnabas.spark.pipeline.plan import plan_of, plan_text
@@ -565,3 +565,46 @@ def test_a_mirror_and_its_log(
     assert run_to_end(spark, count, tmp_path) == []
     (file,) = (tmp_path / "counts").glob("*.json")
     assert json.loads(file.read_text()) == {"topic": f"copy.{topic}", "records": 1, "last": "1"}
+
+
+def test_a_deleted_checkpoint(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """What is in would be written again: that is refused, unless the file says to go on where the group stands."""
+    broker.create_topics({topic: 1, f"{topic}-out": 1, f"{topic}-bad": 1})
+    text = f"""
+        name = "{topic}"
+        output_mode = "update"
+        [sources.orders]
+        type = "topic"
+        topics = "{topic}"
+        starting = "STARTING"
+        format = {{ kind = "json", schema = "customer STRING" }}
+        [[transforms]]
+        name = "counted"
+        sql = "SELECT customer, count(*) AS orders FROM orders GROUP BY customer"
+        [sink]
+        type = "topic"
+        topic = "{topic}-out"
+        format = {{ kind = "json" }}
+        [dead_letters]
+        topic = "{topic}-bad"
+    """
+    pipeline = load(text.replace("STARTING", "earliest"))
+    send(broker, topic, [{"customer": "ann"}, b"nope"])
+    run_to_end(spark, pipeline, tmp_path)
+    assert pipeline.checkpoint is not None
+    remove_checkpoint(pipeline.checkpoint)
+    with pytest.raises(InvalidConfig) as caught:
+        run_to_end(spark, pipeline, tmp_path)
+    assert "the checkpoint was deleted" in str(caught.value)
+    assert "barnabas pipeline reset" in str(caught.value)
+
+    remove_checkpoint(pipeline.checkpoint)
+    send(broker, topic, [{"customer": "bob"}])
+    run_to_end(spark, load(text.replace("STARTING", "committed")), tmp_path)
+    assert values_of(broker, f"{topic}-out") == [
+        {"customer": "ann", "orders": 1},
+        {"customer": "bob", "orders": 1},
+    ]
+    assert len(records_of(broker, f"{topic}-bad")) == 1
