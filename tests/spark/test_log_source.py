@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -577,3 +578,41 @@ def test_options_take_sizes_with_units(tmp_path: Path) -> None:
     Writer(tmp_path).segment(200)
     assert len(Reading(tmp_path, splitBytes="4k").tasks) > len(Reading(tmp_path, splitBytes="1m").tasks)
     assert json.dumps(offsets(read_rows(tmp_path, splitBytes="8KB"))) == json.dumps(list(range(1000)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_damaged_no_record_is_invented(tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    log = CompactedLog()
+    for number in range(60):
+        producer = rng.randrange(-1, 3)
+        log.append(
+            (b"key-%d" % number, rng.randbytes(40)),
+            producer_id=producer,
+            transactional=producer >= 0,
+            compression=rng.choice(COMPRESSIONS),
+        )
+        if producer in log.transaction_of and rng.random() < 0.4:
+            log.end_transaction(producer, commits=rng.random() < 0.5)
+    log.log.flush()
+    save(log, tmp_path)
+    written = {(row.record.key, row.record.value) for row in log.written.values()}
+    for path in rng.sample(files := sorted(tmp_path.rglob("*.*")), k=min(3, len(files))):
+        if not path.is_file() or not path.stat().st_size:
+            continue
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        if rng.random() < 0.3:
+            del data[rng.randrange(len(data)) :]
+        if rng.random() < 0.3:
+            data += rng.randbytes(rng.randrange(200))
+        path.write_bytes(data)
+    for isolation in ("read_uncommitted", "read_committed"):
+        rows = read_rows(tmp_path, isolation=isolation, onCorruption="skip", splitBytes=4096)
+        assert {(row["key"], row["value"]) for row in rows} <= written
+        told = read_rows(tmp_path, isolation=isolation, onCorruption="rows", splitBytes=4096)
+        assert [row["offset"] for row in told if row["error"] is None] == offsets(rows)
+        with contextlib.suppress(CorruptMessage):
+            assert offsets(read_rows(tmp_path, isolation=isolation)) == offsets(rows)
+    read_rows(tmp_path, mode="batches", onCorruption="rows")
