@@ -83,8 +83,8 @@ def postgres_server() -> Iterator[str]:
     """The URL of a running server's database."""
     initdb, pg_ctl = find_program("initdb"), find_program("pg_ctl")
     user = other_user()
-    # Not below pytest's folder: another user could not enter it.
-    folder = Path(tempfile.mkdtemp(prefix="barnabas-postgres-"))
+    # Not below pytest's folder, and not where a variable says that may be root's own: another user must get there.
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-postgres-", dir=None if user is None else "/tmp"))
     try:
         folder.chmod(0o755)
         secret = folder / "password"

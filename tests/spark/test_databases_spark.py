@@ -28,7 +28,7 @@ def copy_what_is_new(rows: DataFrame, sink: DatabaseSink, checkpoint: Path) -> N
         .start()
     )
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         progress = str(query.lastProgress)
     finally:
         query.stop()
