@@ -153,7 +153,7 @@ def test_status(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) 
     elsewhere = barnabas("pipeline", "status", file, "--checkpoint", tmp_path / "none")
     assert "status: has not run yet" in elsewhere.stdout
     remote = barnabas("pipeline", "status", file, "--checkpoint", "hdfs://there/status")
-    assert "status: checkpoint: hdfs://there/status is not on this machine" in remote.stdout
+    assert "status: hdfs://there/status is not on this machine" in remote.stdout
     assert "status-in" in remote.stdout
 
 

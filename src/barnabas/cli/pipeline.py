@@ -204,15 +204,19 @@ def reset(
                 "name": declared.name,
                 "checkpoint": planned.checkpoint,
                 "checkpoint_exists": planned.checkpoint_exists,
+                "sink_log": planned.sink_log,
                 "groups": planned.groups,
                 "offsets": rows,
                 "executed": execute,
             }
         )
         return
-    click.echo(
-        f"checkpoint {planned.checkpoint}: {'removed' if planned.checkpoint_exists else 'there is none'}"
-    )
+    gone = "removed" if execute else "to be removed"
+    click.echo(f"checkpoint {planned.checkpoint}: {gone if planned.checkpoint_exists else 'there is none'}")
+    if planned.sink_log is not None:
+        click.echo(
+            f"log of the sink {planned.sink_log}: {gone}; files stay, and those to come are added to them"
+        )
     show(rows, RESETS, as_json=False, nothing="the group has no offsets")
     note("done" if execute else "nothing was changed: add --execute to do it")
 

@@ -10,7 +10,12 @@ import pytest
 
 from barnabas.errors import CorruptMessage, InvalidConfig
 from barnabas.model import TopicPartition
-from barnabas.spark.pipeline.checkpoint import is_fresh, local_path, read_checkpoint, remove_checkpoint
+from barnabas.spark.pipeline.checkpoint import (
+    is_fresh,
+    local_path,
+    read_checkpoint,
+    remove_checkpoint,
+)
 from barnabas.spark.pipeline.progress import PipelineMetrics, end_offsets_of, lag_of, report_of
 
 HEAD = '{"batchWatermarkMs":1794783380000,"batchTimestampMs":1794783390970,"conf":{"a":"b"}}'

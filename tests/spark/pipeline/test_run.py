@@ -142,7 +142,7 @@ def test_exactly_once_with_dead_letters(
     plan = plan_of(spark, pipeline, tmp_path)
     assert sum(each["end_offset"] - each["from_offset"] for each in plan["sources"][0]["offsets"]) == 1
     assert plan["progress"] == "batch 0 is done"
-    assert "1 records of 2 partitions to read" in plan_text(plan)
+    assert "to read: 1 of 2 partitions" in plan_text(plan)
     (second,) = run_to_end(spark, pipeline, tmp_path)
     assert second.batch_id == 1
     assert Counter(each["amount"] for each in values_of(broker, f"{topic}-out")) == Counter(
@@ -214,6 +214,17 @@ def test_topic_to_parquet(
             committed = admin.list_group_offsets(group)
             assert sum(each.offset for each in committed.values()) == 122
     assert read_checkpoint(f"{pipeline.checkpoint}/dead-letters") is not None
+
+    # Spark would leave out the first batches of another query without a word.
+    assert pipeline.checkpoint is not None
+    remove_checkpoint(pipeline.checkpoint)
+    with pytest.raises(InvalidConfig, match="has batches of another query"):
+        run_to_end(spark, pipeline, tmp_path)
+    planned = plan_reset(pipeline, None, None)
+    assert planned.groups == (topic, f"{topic}.dead-letters")
+    assert planned.sink_log == tmp_path / "out" / "_spark_metadata"
+    execute_reset(pipeline, planned)
+    assert not planned.sink_log.exists()
 
 
 def test_stream_table_join(

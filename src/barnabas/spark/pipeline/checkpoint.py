@@ -20,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 from barnabas.errors import CorruptMessage, InvalidConfig
 
 DEAD_LETTERS: Final = "dead-letters"
+# Where Spark's sink of files notes which batches a folder has. It leaves those out, whichever query they are of.
+SINK_LOG: Final = "_spark_metadata"
 _FILE_BYTES_MAX: Final = 64 << 20
 _OFFSETS_VERSION: Final = "v1"
 _NO_OFFSET: Final = "-"
@@ -48,7 +50,7 @@ def local_path(location: str) -> Path:
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     if parts.scheme:
-        raise NotLocal(f"checkpoint: {location} is not on this machine, and is not looked into")
+        raise NotLocal(f"{location} is not on this machine, and is not looked into")
     return Path(location)
 
 
@@ -93,7 +95,10 @@ def is_fresh(location: str) -> bool:
 
 
 def remove_checkpoint(location: str) -> None:
-    folder = local_path(location)
+    remove_folder(local_path(location))
+
+
+def remove_folder(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
 

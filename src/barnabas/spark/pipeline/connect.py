@@ -105,7 +105,12 @@ def _look_for(where: str, source: TopicSource) -> Check:
     except KafkaError as error:
         return _failed(where, what, error)
     topics = len({each.topic for each in partitions})
-    return Check(where=where, what=what, state="ok", told=f"{topics} topics, {len(partitions)} partitions")
+    return Check(
+        where=where,
+        what=what,
+        state="ok",
+        told=f"{_count(topics, 'topic')}, {_count(len(partitions), 'partition')}",
+    )
 
 
 def _require_topic(admin: Admin, where: str, topic: str) -> None:
@@ -129,10 +134,14 @@ def _target(where: str, topic: str, kafka: Mapping[str, str]) -> Check:
         return Check(where=where, what=what, state="missing", told=told)
     except KafkaError as error:
         return _failed(where, what, error)
-    return Check(where=where, what=what, state="ok", told=f"{len(described.partitions)} partitions")
+    return Check(where=where, what=what, state="ok", told=_count(len(described.partitions), "partition"))
 
 
 def _failed(where: str, what: str, error: KafkaError) -> Check:
     if isinstance(error, RequestTimedOut):
         error = NoBroker(f"{where}: {error}")
     return Check(where=where, what=what, state="failed", told=str(error), error=error)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

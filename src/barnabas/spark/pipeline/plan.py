@@ -160,7 +160,7 @@ def plan_text(plan: dict[str, Any]) -> str:
     for source in plan["sources"]:
         offsets = source["offsets"]
         to_read = sum(max(0, each["end_offset"] - each["from_offset"]) for each in offsets or ())
-        found = "" if offsets is None else f", {to_read:,} records of {len(offsets)} partitions to read"
+        found = "" if offsets is None else f", to read: {to_read:,} of {len(offsets)} partitions"
         lines += [f"{source['as']} {source['name']}", f"  reads       {source['reads']}{found}"]
         lines.append(f"  columns     {_columns_text(source['columns'])}")
     for step in plan["transforms"]:

@@ -9,10 +9,16 @@ from pathlib import Path
 from barnabas.client.admin_results import CommittedOffset
 from barnabas.errors import NonEmptyGroup
 from barnabas.model import TopicPartition
-from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, local_path, remove_checkpoint
+from barnabas.spark.pipeline.checkpoint import (
+    DEAD_LETTERS,
+    SINK_LOG,
+    local_path,
+    remove_checkpoint,
+    remove_folder,
+)
 from barnabas.spark.pipeline.connect import require_connected
 from barnabas.spark.pipeline.group import RESET, admin_of, committed_offsets, end_offsets, source_partitions
-from barnabas.spark.pipeline.model import Pipeline, TopicSink, TopicSource
+from barnabas.spark.pipeline.model import FileSink, Pipeline, TopicSink, TopicSource
 from barnabas.spark.pipeline.tables import located
 from barnabas.spark.topic_offsets import LATEST
 
@@ -23,6 +29,8 @@ class PlannedReset:
 
     checkpoint: str
     checkpoint_exists: bool
+    sink_log: Path | None
+    """What Spark's sink of files notes its batches in, if there is one: it would leave out those of a new query."""
     groups: tuple[str, ...]
     committed: Mapping[TopicPartition, int]
     offsets: Mapping[TopicPartition, int]
@@ -57,9 +65,11 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
                 offsets |= {
                     each: ends[each] if (at := found[each].offset) is None else at for each in partitions
                 }
+    log = local_path(pipeline.sink.path) / SINK_LOG if isinstance(pipeline.sink, FileSink) else None
     return PlannedReset(
         checkpoint=location,
         checkpoint_exists=local_path(location).exists(),
+        sink_log=log if log is not None and log.exists() else None,
         groups=tuple(sorted(groups)),
         committed=committed,
         offsets=offsets,
@@ -69,6 +79,8 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
 def execute_reset(pipeline: Pipeline, planned: PlannedReset) -> None:
     """The checkpoint goes first: a group without it is what a run that begins anew expects, the reverse is not."""
     remove_checkpoint(planned.checkpoint)
+    if planned.sink_log is not None:
+        remove_folder(planned.sink_log)
     for kafka in _clusters(pipeline):
         with admin_of(kafka) as admin:
             known = {each.group_id for each in admin.list_groups()}

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.admin import Admin
-from barnabas.errors import KafkaError
+from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.spark.failures import told
-from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, is_fresh
+from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, SINK_LOG, is_fresh
 from barnabas.spark.pipeline.frames import FrameBuilder, Frames, with_letters
 from barnabas.spark.pipeline.group import CLIENT_ID, end_offsets, starting_offsets
 from barnabas.spark.pipeline.model import AVAILABLE_NOW, FileSink, Pipeline, TopicSink, TopicSource
@@ -154,6 +154,7 @@ class PipelineRun:
         sink = self._pipeline.sink
         if planned.sink is None:
             assert isinstance(sink, FileSink)
+            self._require_own_folder(sink, planned.checkpoint)
             writer = writer.outputMode(self._pipeline.output_mode).format(sink.file_format)
             if sink.partition_by:
                 writer = writer.partitionBy(*sink.partition_by)
@@ -164,6 +165,17 @@ class PipelineRun:
             .outputMode(self._pipeline.output_mode if is_main else "append")
             .start()
         )
+
+    def _require_own_folder(self, sink: FileSink, checkpoint: str) -> None:
+        """Refuses a query that is new to a folder with a past: its first batches would be left out without a word."""
+        if _exists(self._spark, f"{sink.path}/{SINK_LOG}") and not _exists(
+            self._spark, f"{checkpoint}/offsets"
+        ):
+            raise InvalidConfig(
+                f"sink.path: {sink.path} has batches of another query, and Spark would leave out those of this one,"
+                f" whose checkpoint {checkpoint} is new: choose another folder, or remove {SINK_LOG} there (barnabas"
+                " pipeline reset does)"
+            )
 
     def _write_once(self, planned: Planned) -> None:
         """A pipeline of tables alone: there is one batch, and no stream that could go on."""
@@ -256,6 +268,13 @@ class PipelineRun:
             if close is not None:
                 close()
         self._lag.close()
+
+
+def _exists(spark: SparkSession, location: str) -> bool:
+    """Whether there is such a file or folder, wherever Spark keeps it."""
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    return bool(path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path))
 
 
 def _to_sink(writer: DataStreamWriter, sink: BatchSink) -> DataStreamWriter:
