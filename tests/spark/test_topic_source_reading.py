@@ -456,6 +456,46 @@ def test_a_stream_begins_where_it_is_told(broker: Broker, topic: str) -> None:
         made.stop()
 
 
+def test_a_stream_begins_once(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    made = stream(broker, topic)
+    start = made.initialOffset()
+    fill(broker, topic, [5])
+    assert made.initialOffset() == start == {topic: {"0": 10}}
+    made.stop()
+
+
+def test_a_first_batch_that_is_repeated_after_a_restart(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    group = f"group-of-{topic}"
+    first = stream(broker, topic, kafka__group__id=group)
+    start = first.initialOffset()
+    fill(broker, topic, [5])
+    end = first.latestOffset(start, ReadAllAvailable())
+    assert bounds(first.partitions(start, end)) == [(0, 10, 15)]
+    first.stop()
+    for more in (0, 3):
+        fill(broker, topic, [more])
+        # Spark asks for the beginning again, and the latest offset is another one now.
+        restarted = stream(broker, topic, kafka__group__id=group)
+        assert bounds(restarted.partitions(restarted.initialOffset(), end)) == [(0, 10, 15)]
+        restarted.stop()
+        unknown = stream(broker, topic)
+        with pytest.raises(
+            DataLost, match=r"the first batch .* With a kafka.group.id the beginning is known"
+        ):
+            unknown.partitions(unknown.initialOffset(), end)
+        unknown.stop()
+        lenient = stream(broker, topic, failOnDataLoss="false")
+        assert lenient.partitions(lenient.initialOffset(), end) == []
+        lenient.stop()
+    named = stream(broker, topic, startingOffsets=f'{{"{topic}":{{"0":10}}}}')
+    assert bounds(named.partitions(named.initialOffset(), end)) == [(0, 10, 15)]
+    named.stop()
+
+
 def test_a_trigger_reads_what_there_is_or_its_share(broker: Broker, topic: str) -> None:
     broker.create_topics({topic: 2})
     fill(broker, topic, [20, 10])

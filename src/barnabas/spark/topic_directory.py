@@ -36,13 +36,15 @@ class BrokerUnreachable(RequestTimedOut):
     """No broker has answered in time."""
 
 
-def report_data_loss(message: str, *, fail_on_data_loss: bool) -> None:
+def report_data_loss(
+    message: str,
+    *,
+    fail_on_data_loss: bool,
+    remedy: str = "Records that expire before they are read need a longer retention or a faster query",
+) -> None:
     """Raises DataLost, or only warns, as the option says."""
     if fail_on_data_loss:
-        raise DataLost(
-            f"{message}. Records that expire before they are read need a longer retention or a faster query; to go on"
-            " without them set failOnDataLoss=false"
-        )
+        raise DataLost(f"{message}. {remedy}; to go on without them set failOnDataLoss=false")
     log.warning("%s; the query goes on without what is gone, since failOnDataLoss=false", message)
 
 
@@ -155,6 +157,11 @@ class TopicDirectory:
         early = self.earliest(each for each, offset in given.items() if offset == EARLIEST)
         late = self.latest(each for each, offset in given.items() if offset == LATEST)
         return given | early | late
+
+    def committed(self, group: str) -> Offsets:
+        """What the group was told."""
+        listed = self._ask(lambda admin: admin.list_group_offsets(group))
+        return {partition: each.offset for partition, each in listed.items()}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Tells the group of progress."""

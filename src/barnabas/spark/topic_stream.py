@@ -47,6 +47,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids: dict[str, str] = {}
         # How far partitions were read whose topics were made anew since: from there they are read as new ones.
         self._outlived: Offsets = {}
+        self._initial: Offsets | None = None
+        self._has_looked = False
         self._latest: Offsets = {}
         self._is_available_now = False
         self._available_now: Offsets | None = None
@@ -54,10 +56,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_ns: int | None = None
 
     def initialOffset(self) -> Nested:
-        position = self._options.starting or Position(option="startingOffsets", everywhere=LATEST)
-        partitions = self._directory.partitions()
-        self._note_topics(partitions)
-        return nest(self._directory.resolve(position, partitions))
+        # Spark asks for it again when it plans the first batch, and the answer must not have moved meanwhile.
+        if self._initial is None:
+            partitions = self._directory.partitions()
+            self._note_topics(partitions)
+            self._initial = self._directory.resolve(self._starting, partitions)
+        return nest(self._initial)
+
+    @property
+    def _starting(self) -> Position:
+        return self._options.starting or Position(option="startingOffsets", everywhere=LATEST)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:
@@ -74,6 +82,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Whatever lies before has been processed: Spark asks for more only then. The last batch of a query that ends
         # by itself is told of in no other way.
         self._commit(starts)
+        self._has_looked = True
         if self._available_now is not None:
             ends = self._available_now
         else:
@@ -139,12 +148,40 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         starts, ends = self._valid(parse(start)), parse(end)
+        if not self._has_looked and starts == self._initial:
+            starts |= self._starts_of_first_batch(ends)
         ranges = [each for each in self._ranges(starts, ends) if each.size > 0]
         return split(
             ranges,
             min_partitions=self._options.min_partitions,
             max_records_per_partition=self._options.max_records_per_partition,
         )
+
+    def _starts_of_first_batch(self, ends: Offsets) -> Offsets:
+        """Where a first batch began that is repeated after a restart: the latest offsets of then, not of now.
+
+        Spark keeps only where a batch ends. The group, if there is one, was told of the beginning before that.
+        """
+        each = self._starting.each
+        moved = {
+            partition
+            for partition in ends
+            if (self._starting.everywhere if each is None else each.get(partition)) == LATEST
+        }
+        if self._starting.is_time or not moved:
+            return {}
+        group = self._options.group
+        told = {} if group is None else self._directory.committed(group)
+        if all(partition in told and told[partition] <= ends[partition] for partition in moved):
+            return {partition: told[partition] for partition in moved}
+        report_data_loss(
+            f"the first batch of the query was begun and not finished, and began at what were the latest offsets of"
+            f" {named(moved)} then",
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            remedy="With a kafka.group.id the beginning is known; without, name the offsets by startingOffsets as JSON,"
+            " or begin with a new checkpoint",
+        )
+        return {partition: ends[partition] for partition in moved}
 
     def _ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
         changed = [each for each, end in ends.items() if starts.get(each) != end]
