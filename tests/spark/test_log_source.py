@@ -546,7 +546,7 @@ def test_a_marker_that_cannot_be_read_does_not_hide_records_in_silence(tmp_path:
         ({"isolation": "serializable"}, "it takes read_uncommitted or read_committed"),
         ({"onCorruption": "ignore"}, "it takes fail or rows or skip"),
         ({"mode": "rows"}, "it takes records or batches"),
-        ({"splitBytes": "1"}, "it takes a size from 4096 on, such as 64m"),
+        ({"splitBytes": "1"}, "it takes a size from 4096 on, such as 128m"),
         ({"includeHeaders": "yes"}, "it takes true or false"),
     ],
 )

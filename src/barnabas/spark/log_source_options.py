@@ -50,7 +50,7 @@ HINTS: Final[Mapping[str, str]] = {
     "kafka.bootstrap.servers": "a log directory is read without a broker; format barnabas reads from one",
 }
 
-SPLIT_BYTES: Final = 64 << 20
+SPLIT_BYTES: Final = 128 << 20
 SPLIT_BYTES_MIN: Final = 4 << 10
 _UNITS: Final[Mapping[str, int]] = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -279,6 +279,6 @@ def _size_bytes(options: Mapping[str, str], name: str, minimum_bytes: int) -> in
     size_bytes = int(found[1]) * _UNITS[found[2].removesuffix("b")] if found is not None else -1
     if size_bytes < minimum_bytes:
         raise InvalidConfig(
-            f"{name}={text!r} is not allowed; it takes a size from {minimum_bytes} on, such as 64m"
+            f"{name}={text!r} is not allowed; it takes a size from {minimum_bytes} on, such as 128m"
         )
     return size_bytes
