@@ -154,8 +154,9 @@ class _Bench:
         for topic in ("in", "out"):
             server.create_topic(topic, PARTITIONS)
         reader = self._spark.readStream.format(OURS).option("kafka.bootstrap.servers", server.address)
-        frame = reader.option("subscribe", "in").load().select("key", "value")
-        writer = frame.writeStream.format(OURS).option("kafka.bootstrap.servers", server.address)
+        frame = reader.option("subscribe", "in").option("startingOffsets", "earliest").load()
+        writer = frame.select("key", "value").writeStream.format(OURS)
+        writer = writer.option("kafka.bootstrap.servers", server.address)
         writer = writer.option("topic", "out").option("checkpointLocation", str(self._folder / "stream"))
         query = writer.trigger(processingTime=f"{TRIGGER_MS} milliseconds").start()
         try:
