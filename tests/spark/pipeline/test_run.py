@@ -531,10 +531,11 @@ def test_a_mirror_and_its_log(
     spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
 ) -> None:
     """Copied under another name, then counted in the broker's own directory: a pipeline of a table is one batch."""
-    broker.create_topics({topic: 2})
+    broker.create_topics({topic: 2, f"{topic}-bad": 1})
     with broker.producer() as producer:
+        producer.send(topic, b"nope", partition=0)
         producer.send(
-            topic, b"1", key=b"a", headers=[("h", b"x")], partition=1, timestamp_ms=1_700_000_000_000
+            topic, b'{"n":1}', key=b"a", headers=[("h", b"x")], partition=1, timestamp_ms=1_700_000_000_000
         )
     mirror = load(
         f"""
@@ -550,8 +551,14 @@ def test_a_mirror_and_its_log(
     )
     (report,) = run_to_end(spark, mirror, tmp_path)
     assert report.lag == 0
-    (record,) = records_of(broker, f"copy.{topic}")
-    assert (record.partition, record.key, record.value, record.headers) == (1, b"a", b"1", (("h", b"x"),))
+    other, record = sorted(records_of(broker, f"copy.{topic}"), key=lambda each: each.partition)
+    assert (other.partition, other.value) == (0, b"nope")
+    assert (record.partition, record.key, record.value, record.headers) == (
+        1,
+        b"a",
+        b'{"n":1}',
+        (("h", b"x"),),
+    )
     assert record.timestamp_ms == 1_700_000_000_000
     assert {each.lag for each in lags(mirror)} == {0}
 
@@ -562,20 +569,27 @@ def test_a_mirror_and_its_log(
         type = "log"
         paths = "{broker.directory}"
         topics = "copy.{topic}"
-        format = {{ kind = "string" }}
+        format = {{ kind = "json", schema = "n BIGINT" }}
         as_table = true
         [[transforms]]
         name = "counted"
-        sql = "SELECT _topic AS topic, count(*) AS records, max(text) AS last FROM log GROUP BY _topic"
+        sql = "SELECT _topic AS topic, count(*) AS records, max(n) AS last FROM log GROUP BY _topic"
         [sink]
         type = "files"
         path = "counts"
         file_format = "json"
+        [dead_letters]
+        topic = "{topic}-bad"
         """
     )
     assert run_to_end(spark, count, tmp_path) == []
     (file,) = (tmp_path / "counts").glob("*.json")
-    assert json.loads(file.read_text()) == {"topic": f"copy.{topic}", "records": 1, "last": "1"}
+    assert json.loads(file.read_text()) == {"topic": f"copy.{topic}", "records": 1, "last": 1}
+    (letter,) = records_of(broker, f"{topic}-bad")
+    assert (letter.value, letter.headers[0]) == (
+        b"nope",
+        ("__barnabas.errors.topic", f"copy.{topic}".encode()),
+    )
 
 
 def test_a_deleted_checkpoint(

@@ -26,6 +26,8 @@ from barnabas.spark.pipeline.sinks import guarantee_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Expressions of Spark's can fill a page; who wants them whole has --json.
+LINE_LENGTH_MAX: Final = 200
 _PASSWORD: Final = re.compile(r"://([^:/@]*):[^@/]*@")
 
 
@@ -170,9 +172,13 @@ def plan_text(plan: dict[str, Any]) -> str:
     lines.append(f"  columns     {_columns_text(plan['sink']['columns'])}")
     for query in plan["queries"]:
         lines.append(f"Spark's plan of {query['name']}")
-        lines += [f"  {line}" for line in query["explain"].splitlines()]
+        lines += [f"  {_cut(line)}" for line in query["explain"].splitlines()]
     return "\n".join(lines)
 
 
 def _columns_text(columns: dict[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_LENGTH_MAX else f"{line[:LINE_LENGTH_MAX]}…"
