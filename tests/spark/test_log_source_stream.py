@@ -10,9 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from barnabas.errors import InvalidConfig
 from barnabas.spark.log_source import LogDataSource
+from barnabas.spark.log_source_files import find_partitions
 from barnabas.spark.log_source_options import parse_options
 from barnabas.spark.log_source_rows import spark_schema
 from barnabas.spark.log_source_stream import LogStreamReader
+from barnabas.spark.log_source_transactions import TransactionReader
 from tests.log.compacted import CompactedLog
 from tests.spark.test_log_source import Writer, save
 
@@ -106,6 +108,7 @@ def test_what_is_not_decided_is_not_read_yet(tmp_path: Path) -> None:
     log.end_transaction(2, commits=True)
     log.append((b"e", b"5"))
     save(log, tmp_path)
+    # The marker of what was aborted lies behind: it is still known.
     second = reader.latestOffset(first, ALL)
     assert second == {"compacted": {"0": 7}}
     assert (
@@ -133,3 +136,16 @@ def test_a_stream_has_no_end(tmp_path: Path) -> None:
     source = LogDataSource({"path": str(tmp_path), "endingTimestamp": "5"})
     with pytest.raises(InvalidConfig, match="endingTimestamp is given, and a stream has no end"):
         source.streamReader(source.schema())
+
+
+def test_transactions_that_a_stream_has_passed_are_forgotten(tmp_path: Path) -> None:
+    log = CompactedLog()
+    for _ in range(20):
+        log.append((b"a", b"1"), producer_id=1, transactional=True)
+        log.end_transaction(1, commits=False)
+    save(log, tmp_path)
+    reader = TransactionReader(fails_on_corruption=True)
+    (files,) = find_partitions([str(tmp_path)], lambda _: True)
+    assert len(reader.read(files).aborted) == 20
+    reader.forget_before(31)
+    assert [each.last_offset for each in reader.read(files).aborted] == [31, 33, 35, 37, 39]

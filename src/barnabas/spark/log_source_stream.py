@@ -62,6 +62,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Nested:
         starts = parse(start)
+        for partition, reader in self._followed.items():
+            reader.forget_before(starts.get(partition, 0))
         ends = self._available_now
         if ends is None:
             ends = {files.partition: self._end_of(files) for files in find_chosen(self._options)}

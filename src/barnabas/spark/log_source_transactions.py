@@ -100,6 +100,10 @@ class TransactionReader:
             aborted=tuple(self._aborted), last_stable_offset=min(self._open.values(), default=None)
         )
 
+    def forget_before(self, offset: int) -> None:
+        """Lets go of transactions that ended before the offset: a stream has read beyond them."""
+        self._aborted = [each for each in self._aborted if each.last_offset >= offset]
+
     def _begin(self, files: PartitionFiles) -> None:
         self._next_offset, self._open = _newest_snapshot(files)
         self._aborted = []
