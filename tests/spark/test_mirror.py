@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import barnabas.spark
 from barnabas.client.admin import Admin
-from barnabas.client.admin_results import ConfigResource, NewTopic, ResourceType
+from barnabas.client.admin_results import ConfigResource, IsolationLevel, NewTopic, ResourceType
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 3
+IS_SOAK = os.environ.get("BARNABAS_SOAK") == "1"
 WAIT_S = 120.0
 
 
@@ -65,15 +67,28 @@ def write(bootstrap: str, topic: str, count: int, start: int = 0, partitions: in
             )
 
 
+def decided_ends(bootstrap: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The ends of partitions, once no transaction is open there: Apache Kafka writes markers after it has answered."""
+    deadline_s = time.monotonic() + WAIT_S
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        while True:
+            ends = {each: listed.offset or 0 for each, listed in admin.list_offsets(partitions).items()}
+            stable = admin.list_offsets(partitions, isolation=IsolationLevel.READ_COMMITTED)
+            if ends == {each: listed.offset or 0 for each, listed in stable.items()}:
+                return ends
+            assert time.monotonic() < deadline_s, "a transaction stays open"
+            time.sleep(0.05)
+
+
 def records(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[int, list[tuple[Any, ...]]]:
     """What a consumer of committed records reads, by partition, in its order, without offsets."""
     chosen = [TopicPartition(topic, number) for number in range(partitions)]
+    ends = decided_ends(bootstrap, chosen)
     found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in range(partitions)}
     with Consumer(
         bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign(chosen)
-        ends = consumer.end_offsets(*chosen)
         deadline_s = time.monotonic() + WAIT_S
         while any(consumer.position(each) < ends[each] for each in chosen):
             assert time.monotonic() < deadline_s, "the consumer does not get to the end"
@@ -159,7 +174,7 @@ def remaining(bootstrap: str, partition: TopicPartition, offset: int) -> list[tu
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, offset)
-        end = consumer.end_offsets(partition)[partition]
+        end = decided_ends(bootstrap, [partition])[partition]
         found = []
         deadline_s = time.monotonic() + WAIT_S
         while consumer.position(partition) < end:
@@ -198,7 +213,17 @@ def test_a_mirror_without_transactions_keeps_order_and_offsets_too(
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("to_apache_kafka", [True, False], ids=["to Apache Kafka", "from Apache Kafka"])
+@pytest.mark.parametrize(
+    "to_apache_kafka",
+    [
+        pytest.param(True, id="to Apache Kafka"),
+        pytest.param(
+            False,
+            id="from Apache Kafka",
+            marks=pytest.mark.skipif(not IS_SOAK, reason="BARNABAS_SOAK=1 runs it the other way round too"),
+        ),
+    ],
+)
 def test_apache_kafka_is_mirrored_and_a_mirror(
     spark: SparkSession, broker: Broker, apache_kafka: str, topic: str, tmp_path: Path, to_apache_kafka: bool
 ) -> None:
