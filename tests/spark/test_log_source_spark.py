@@ -82,14 +82,15 @@ def test_a_live_brokers_directory_is_read_as_a_consumer_reads_it(
             expected = consume(broker, topic, 2, isolation)
             assert len(expected) == (2250 if isolation == "read_committed" else 3002)
             assert collected(frame) == expected
-        filtered = (
-            spark.read.format("barnabas-log")
-            .option("topics", topic)
-            .load(str(broker.directory))
-            .where("partition = 1 and offset >= 100 and offset < 700")
-        )
         everything = consume(broker, topic, 2, "read_uncommitted")
-        assert filtered.count() == sum(row[0] == 1 and 100 <= row[1] < 700 for row in everything)
+        some = sum(row[0] == 1 and 100 <= row[1] < 700 for row in everything)
+        of_topic = spark.read.format("barnabas-log").option("topics", topic)
+        condition = "partition = 1 and offset >= 100 and offset < 700"
+        pushed = of_topic.option("pushFilters", True).load(str(broker.directory)).where(condition)
+        assert pushed.count() == some
+        # A frame may be used again, with other filters, as any frame of Spark's.
+        frame = of_topic.option("pushFilters", False).load(str(broker.directory))
+        assert [frame.where(condition).count(), frame.count()] == [some, len(everything)]
         batches = spark.read.format("barnabas-log").option("mode", "batches").option("topics", topic)
         told = batches.load(str(broker.directory)).groupBy("isControl", "crcOk").sum("recordCount").collect()
         assert {(row[0], row[1]): row[2] for row in told} == {

@@ -22,6 +22,7 @@ from barnabas.spark.log_source_files import SegmentGone
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption, check_stream, parse_options
 from barnabas.spark.log_source_plan import Piece, plan
 from barnabas.spark.log_source_rows import BatchRows, RecordRows, check_schema, spark_schema
+from barnabas.spark.pushdown import takes_filters
 from barnabas.spark.topic_plan import Restriction
 
 if TYPE_CHECKING:
@@ -42,11 +43,9 @@ class LogDataSource(DataSource):
         return spark_schema(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from barnabas.spark.topic_source import _takes_filters
-
         options = parse_options(self.options)
         check_schema(options, schema)
-        kind = FilteringLogReader if _takes_filters() else LogReader
+        kind = FilteringLogReader if options.push_filters and takes_filters() else LogReader
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -35,6 +35,7 @@ OPTIONS: Final = (
     "mode",
     "includeHeaders",
     "includeFile",
+    "pushFilters",
     "splitBytes",
     "maxOffsetsPerTrigger",
 )
@@ -112,6 +113,7 @@ class LogOptions:
     mode: Mode = Mode.RECORDS
     include_headers: bool = False
     include_file: bool = False
+    push_filters: bool = False
     split_bytes: int = SPLIT_BYTES
     max_offsets_per_trigger: int | None = None
 
@@ -149,6 +151,7 @@ def parse_options(given: Mapping[str, str]) -> LogOptions:
         mode=_choice(options, "mode", Mode.RECORDS),
         include_headers=_boolean(options, "includeHeaders", False),
         include_file=_boolean(options, "includeFile", False),
+        push_filters=_boolean(options, "pushFilters", False),
         split_bytes=_size_bytes(options, "splitBytes", SPLIT_BYTES_MIN) or SPLIT_BYTES,
         max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
     )

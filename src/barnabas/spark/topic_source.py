@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from pyspark.sql.datasource import (
 from barnabas.model import Offset
 from barnabas.records.spans import SpansBuilder
 from barnabas.spark.gathered import Gathered
+from barnabas.spark.pushdown import takes_filters
 from barnabas.spark.topic_arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topic_directory import TopicDirectory, report_data_loss
 from barnabas.spark.topic_fetch import client_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 # Columns are handed on when so much is gathered; a fetch may hold many times that in compressed records.
 COLUMNS_BYTES: Final = 4 * 1024 * 1024
-PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class TopicDataSource(DataSource):
@@ -51,7 +50,7 @@ class TopicDataSource(DataSource):
         options = parse_options(self.options)
         check_batch(options)
         check_schema(schema)
-        kind = FilteringTopicReader if options.push_filters and _takes_filters() else TopicReader
+        kind = FilteringTopicReader if options.push_filters and takes_filters() else TopicReader
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -71,16 +70,6 @@ class TopicDataSource(DataSource):
         from barnabas.spark.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
-
-
-def _takes_filters() -> bool:
-    """Whether this process was started to push filters down.
-
-    PySpark refuses a reader with pushFilters where spark.sql.python.filterPushdown.enabled is off, and does not tell
-    whether it is; but only where it is on it starts this worker.
-    """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return PUSHDOWN_WORKER in sys.modules or (main is not None and main.name == PUSHDOWN_WORKER)
 
 
 class TopicReader(DataSourceReader):
@@ -167,11 +156,7 @@ class TopicReader(DataSourceReader):
 
 
 class FilteringTopicReader(TopicReader):
-    """The same, with a query's filters on topic, partition, offset and timestamp.
-
-    PySpark 4.2.0 keeps what is planned here for all later uses of the frame, whatever their filters are, and so even
-    for the other side of a join with itself: hence the option, for a frame that is used once.
-    """
+    """The same, with a query's filters on topic, partition, offset and timestamp."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return [each for each in filters if not self._restriction.push(each)]
