@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 import time
 from collections.abc import Iterator
@@ -42,6 +43,29 @@ def test_it_looks_for_as_long_as_it_is_told_and_then_waits(pair: tuple[socket.so
         assert selector.select(0.3) == []
         assert time.monotonic() - started_s >= 0.3
         assert time.process_time() - started_cpu_s < 0.2
+    finally:
+        selector.close()
+
+
+def test_it_sleeps_at_once_while_somebody_waits_to_write(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Looking for as long as it is told would take this test ten seconds of processor time."""
+    one, other = pair
+    one.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            one.send(bytes(65_536))
+    selector = BusyPollSelector(10_000_000)
+    try:
+        selector.register(one, selectors.EVENT_READ)
+        selector.modify(one, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        started_cpu_s = time.process_time()
+        assert selector.select(0.01) == []
+        assert time.process_time() - started_cpu_s < 5
+        # It waits for nobody any more, and looks again, until there is something to see.
+        selector.modify(one, selectors.EVENT_READ)
+        other.send(b"x")
+        assert [key.fileobj for key, _ in selector.select(WAIT_S)] == [one]
+        selector.unregister(one)
     finally:
         selector.close()
 

@@ -3,7 +3,8 @@
 A thread that sleeps has to be woken up, and a processor that has nothing else to do has to be woken up with it; on a
 virtual machine that takes several times as long as a small request. A client that waits for its answers one by one has
 its next request here sooner than that. So before the loop waits, it looks for a few microseconds whether something
-comes. A loop that has nothing to do sleeps as any other, a moment later.
+comes. A loop that has nothing to do sleeps as any other, a moment later. So does at once a loop with a connection that
+waits to write: that one will be told, and the longer it takes, the more can be written at once.
 """
 
 from __future__ import annotations
@@ -12,15 +13,35 @@ import asyncio
 import os
 import selectors
 import time
+from typing import Any
 
 
 class BusyPollSelector(selectors.DefaultSelector):
     def __init__(self, duration_us: int) -> None:
         super().__init__()
         self._duration_ns = duration_us * 1_000
+        self._writers: set[int] = set()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._noted(super().register(fileobj, events, data))
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._noted(super().modify(fileobj, events, data))
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._writers.discard(key.fd)
+        return key
+
+    def _noted(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
+        if key.events & selectors.EVENT_WRITE:
+            self._writers.add(key.fd)
+        else:
+            self._writers.discard(key.fd)
+        return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout <= 0:
+        if self._writers or (timeout is not None and timeout <= 0):
             return super().select(timeout)
         end_ns = time.monotonic_ns() + self._duration_ns
         while time.monotonic_ns() < end_ns:

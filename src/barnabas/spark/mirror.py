@@ -414,7 +414,7 @@ def in_order(frame: DataFrame, tasks: int) -> DataFrame:
     """The rows of a partition in one task, in the order of their offsets."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    task = F.pmod(F.hash(F.col("topic")) + F.col("partition"), F.lit(tasks))
+    task = F.pmod(F.hash("topic", "partition"), F.lit(tasks))
     return (
         frame.withColumn(TASK_COLUMN, task)
         .repartitionById(tasks, TASK_COLUMN)
