@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,13 @@ class HeldMarkers:
 
     def __init__(self, broker: RunningBroker) -> None:
         self._broker = broker
-        self._markers = broker.server.broker.markers
-        self._write = self._markers.write_markers
+        self._runtime = broker.server.broker.transactions
+        self._writer = self._runtime._markers
         self._held: list[Callable[[], None]] = []
-        self._markers.write_markers = self._hold  # type: ignore[method-assign]
+        self._runtime._markers = self
 
-    def _hold(self, *args: Any, **options: Any) -> None:
-        self._held.append(lambda: self._write(*args, **options))
+    def write_markers(self, *args: Any, **options: Any) -> None:
+        self._held.append(partial(self._writer.write_markers, *args, **options))
 
     @property
     def count(self) -> int:
@@ -72,7 +73,7 @@ class HeldMarkers:
 
     def let_go(self) -> None:
         async def write_all() -> None:
-            self._markers.write_markers = self._write  # type: ignore[method-assign]
+            self._runtime._markers = self._writer
             for write in self._held:
                 write()
 

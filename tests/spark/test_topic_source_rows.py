@@ -41,7 +41,7 @@ def test_the_schema_is_that_of_sparks_kafka_format() -> None:
 
 
 def test_rows_have_exactly_the_declared_arrow_schema() -> None:
-    columns = columns_of({"value": b"v", "headers": [("h", b"1"), ("n", None)]}, {"key": b"k"}, base_offset=7)
+    columns = columns_of({"value": b"v", "headers": (("h", b"1"), ("n", None))}, {"key": b"k"}, base_offset=7)
     (batch,) = RowMaker(FULL).batches(columns, PARTITION)
     assert batch.schema.equals(to_arrow_schema(FULL, timezone="UTC"))
     batch.validate(full=True)
