@@ -312,6 +312,22 @@ def test_a_transaction_is_shared_by_producers(server: Server) -> None:
     ]
 
 
+def test_an_abort_waits_for_partitions_that_are_being_added(server: Server) -> None:
+    """Partitions that are added behind the end of a transaction begin another, which nobody ends."""
+    topic = server.topic()
+    with transactional(server, topic) as producer:
+        for number in range(40):
+            producer.begin_transaction()
+            producer.send(topic, b"aborted")
+            # At another moment of the adding each time.
+            time.sleep(number / 20_000)
+            producer.abort_transaction()
+            producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"v")
+    assert committed(server, topic) == [[b"v"]]
+
+
 def test_a_shared_transaction_that_nobody_wrote_to_is_aborted(server: Server) -> None:
     topic = server.topic()
     with transactional(server, topic) as owner:

@@ -244,6 +244,7 @@ class TransactionManager(Idempotence):
     async def abort(self, timeout_ms: float, flushed: asyncio.Future[None] | asyncio.Task[None]) -> None:
         """Ends the transaction as if it had never been."""
         await self._flushed(flushed, timeout_ms, "aborting")
+        await self._added_what_is_under_way(timeout_ms)
         if not isinstance(self.error, InvalidProducerIdMapping):
             await self._end(timeout_ms, committed=False)
         if self._is_init_due_after_abort:
@@ -331,6 +332,16 @@ class TransactionManager(Idempotence):
             raise RequestTimedOut(
                 f"{what} the transaction: its records were not acknowledged within {timeout_ms:g} ms"
             ) from None
+
+    async def _added_what_is_under_way(self, timeout_ms: float) -> None:
+        """Waits for partitions that are being added: behind the end of this transaction they would begin another."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task], timeout=timeout_ms / 1000)
+            if not task.done():
+                raise RequestTimedOut(
+                    f"aborting the transaction: its partitions were not added within {timeout_ms:g} ms"
+                )
 
     async def _end(self, timeout_ms: float, *, committed: bool) -> None:
         if not self._is_started:
