@@ -292,7 +292,7 @@ class _RangeFetch:
             return None
         if answer.throttle_time_ms > 0:
             # A broker that slows us down may answer with nothing: that tells nothing of its log.
-            self._client.pause(answer.throttle_time_ms / 1000)
+            self._client.pause(min(answer.throttle_time_ms, self._poll_timeout_ms) / 1000)
             self._empty_answers = 0
             self._moved_s = self._client.now_s()
         data = answer.responses[0].partitions[0] if answer.responses else None
