@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 import statistics
-import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench import load
+from bench import limits, load
 from bench.beside import KAFKA, OURS, Figures, Measured, Row, measure_load, report, tell
 from bench.kafka import ApacheKafka, MeasuredBroker, java_consumer, java_producer
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
@@ -47,7 +45,7 @@ JAVA_RECORD_BYTES: Final = 100
 SETTLE_S: Final = 1.0
 
 FULL: Final = "Barnabas, full validation"
-LIMIT: Final = "sendfile"
+LIMIT: Final = "limit"
 
 BIG: Final = "produce, 64 KiB batches"
 SMALL: Final = "produce, 1 KB batches"
@@ -56,6 +54,7 @@ P99: Final = "produce one at a time, p99"
 FETCH: Final = "fetch from the page cache"
 CPU_IN: Final = "broker CPU, in"
 CPU_OUT: Final = "broker CPU, out"
+CPU_BOTH: Final = "broker CPU, in and out"
 TOGETHER: Final = f"{PAIRS} producers and {PAIRS} consumers"
 START: Final = "start to first answer"
 IDLE: Final = "memory, idle"
@@ -63,6 +62,12 @@ LOADED: Final = "memory, after load"
 JAVA_PRODUCER: Final = "Java's ProducerPerformance, 100 B"
 JAVA_CONSUMER: Final = "Java's console consumer, 100 B"
 
+LIMITS: Final = {
+    BIG: "receive, check, write and answer 64 KiB",
+    SMALL: "receive, check, write and answer 1 KB",
+    FETCH: "sendfile over loopback",
+    CPU_BOTH: "processor time of both",
+}
 
 ROWS: Final = (
     Row(title=BIG, unit="MB/s", figures=(BIG,), ratio_min=2.5),
@@ -74,7 +79,7 @@ ROWS: Final = (
     Row(title=FETCH, unit="MB/s", figures=(FETCH,), ratio_min=1.0),
     Row(title=CPU_IN, unit="s/GB", figures=(CPU_IN,), digits=2),
     Row(title=CPU_OUT, unit="s/GB", figures=(CPU_OUT,), digits=2),
-    Row(title="broker CPU, in and out", unit="s/GB", figures=(CPU_IN, CPU_OUT), digits=2, ratio_max=0.45),
+    Row(title=CPU_BOTH, unit="s/GB", figures=(CPU_IN, CPU_OUT), digits=2, ratio_max=0.45),
     Row(title=TOGETHER, unit="MB/s", figures=(TOGETHER,), ratio_min=1.5),
     # A start that is 7 times as soon takes a seventh of the time.
     Row(title=START, unit="s", figures=(START,), digits=2, value_max=0.3, ratio_max=1 / 7),
@@ -103,15 +108,13 @@ def run() -> bool:
         _measure_memory(IDLE, kafka, ours, figures)
         for contender, broker in turns:
             _warm(contender, broker)
-        with _sendfile_alone(folder) as limit_port:
-            for number in range(ROUNDS):
-                tell(f"round {number + 1} of {ROUNDS}")
-                for measure, contenders in LOADS:
-                    for contender, broker in turns if number % 2 == 0 else reversed(turns):
-                        if contender in contenders:
-                            measure(contender, broker, SECONDS, figures)
-                limit = measure_load(lambda: load.fetch_for(limit_port, "limit", FETCH_BYTES, SECONDS))
-                figures.add(FETCH, LIMIT, limit.per_second / 1e6, limit.load_cores)
+        for number in range(ROUNDS):
+            tell(f"round {number + 1} of {ROUNDS}")
+            for measure, contenders in LOADS:
+                for contender, broker in turns if number % 2 == 0 else reversed(turns):
+                    if contender in contenders:
+                        measure(contender, broker, SECONDS, figures)
+            _measure_limits(folder, SECONDS, figures)
         _measure_memory(LOADED, kafka, ours, figures)
         for contender, broker in turns[:2]:
             _measure_java(contender, broker, figures)
@@ -120,11 +123,14 @@ def run() -> bool:
 
 def _report(figures: Figures) -> bool:
     all_met = report(f"One broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
-    fetched = next(row for row in ROWS if row.title == FETCH)
-    limit, kafka_fetch, our_fetch = (median(figures.of(fetched, who)) for who in (LIMIT, KAFKA, OURS))
+    print("Servers that do nothing else, in Python and with one thread, and what of it the brokers reach:")
+    for row in ROWS:
+        if row.title in LIMITS:
+            limit, kafka, ours = (median(figures.of(row, who)) for who in (LIMIT, KAFKA, OURS))
+            print(
+                f"  {LIMITS[row.title]}: {row.show(limit)}; Kafka {kafka / limit:.0%}, ours {ours / limit:.0%} of it"
+            )
     print(
-        f"sendfile alone moves {limit:,.0f} MB/s over loopback: Kafka's fetch has {kafka_fetch / limit:.0%} of it,"
-        f" ours {our_fetch / limit:.0%}.\n"
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. CPU is the broker's user and system time\n"
         "for a GB of 64 KiB batches taken in, for a GB fetched, and for both. The load's cores are what sending and\n"
         "receiving took beside Kafka and beside us. Java's consumer has an assigned partition and counts Java's start."
@@ -242,36 +248,22 @@ def _take_part(role: str, port: int, topic: str, partition: int, batch: bytes, s
     return measure_load(lambda: load.consume_for(port, topic, partition, CONSUMER_BYTES, seconds))
 
 
-@contextmanager
-def _sendfile_alone(folder: Path) -> Iterator[int]:
-    """A port where any fetch is answered with the same bytes of a file, and nothing else is done."""
-    path = folder / "limit"
-    path.write_bytes(os.urandom(FETCH_BYTES))
-    request_bytes = len(load.fetch_frame("limit", 0, FETCH_BYTES))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = multiprocessing.get_context("fork").Process(
-            target=_send_file, args=(listener, path, request_bytes), daemon=True
+def _measure_limits(folder: Path, seconds: float, figures: Figures) -> None:
+    big, small = load.batch_of(BIG_BYTES), load.batch_of(SMALL_BYTES)
+    with limits.append_alone(folder, big) as limit:
+        done = measure_load(lambda: load.produce_for(limit.port, "limit", big, seconds) * len(big), limit.pid)
+        figures.add(BIG, LIMIT, done.per_second / 1e6)
+        figures.add(CPU_IN, LIMIT, done.broker_cpu_s / done.amount * 1e9)
+    with limits.append_alone(folder, small) as limit:
+        figures.add(
+            SMALL,
+            LIMIT,
+            measure_load(lambda: load.produce_for(limit.port, "limit", small, seconds)).per_second,
         )
-        serving.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            serving.kill()
-            serving.join()
-
-
-def _send_file(listener: socket.socket, path: Path, request_bytes: int) -> None:
-    """Serves one connection after the other until the process is ended."""
-    request = bytearray(request_bytes)
-    with path.open("rb") as file:
-        while True:
-            connected, _ = listener.accept()
-            with connected:
-                while connected.recv_into(request, request_bytes, socket.MSG_WAITALL) == request_bytes:
-                    connected.send(struct.pack(">i", FETCH_BYTES), socket.MSG_MORE)
-                    sent = 0
-                    while sent < FETCH_BYTES:
-                        sent += os.sendfile(connected.fileno(), file.fileno(), sent, FETCH_BYTES - sent)
+    with limits.sendfile_alone(folder, FETCH_BYTES) as limit:
+        done = measure_load(lambda: load.fetch_for(limit.port, "limit", FETCH_BYTES, seconds), limit.pid)
+        figures.add(FETCH, LIMIT, done.per_second / 1e6)
+        figures.add(CPU_OUT, LIMIT, done.broker_cpu_s / done.amount * 1e9)
 
 
 def _measure_java(contender: str, broker: MeasuredBroker, figures: Figures) -> None:

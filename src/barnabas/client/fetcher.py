@@ -285,7 +285,8 @@ class Fetcher:
             if answer.throttle_time_ms > 0:
                 self._muted_until_s[node] = self._loop.time() + answer.throttle_time_ms / 1000
             self._take(node, under_way, answer)
-        self.wake()
+        # At once, and not in the loop's next turn: whoever was woken by what came waits for the interpreter meanwhile.
+        self._send()
 
     def _take(self, node: int, under_way: _UnderWay, answer: FetchResponse) -> None:
         is_queued = False

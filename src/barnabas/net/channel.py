@@ -1,6 +1,8 @@
 """What a connection writes to and reads from: a plain socket here, and the place where TLS comes in.
 
-Every call does at once what can be done without waiting and raises BlockingIOError where that is nothing.
+Every call does at once what can be done without waiting. Where that is nothing, sending raises BlockingIOError;
+receiving, which comes to its end after every request, tells so by what it returns: an exception would cost as much as
+a third of a request.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Final, Protocol
 from barnabas.protocol.frames import FrameReader
 
 MAX_PARTS_AT_ONCE: Final = 64
+NOTHING_YET: Final = -1
 
 # Plain numbers: what enumerations are put together with costs more than the call that they are for.
 _NO_SIGNAL: Final = int(socket.MSG_NOSIGNAL)
@@ -26,10 +29,10 @@ class Channel(Protocol):
         """The descriptor whose readiness the event loop watches."""
 
     def receive_into(self, buffer: memoryview) -> int:
-        """How many bytes came; 0 is the end of the stream."""
+        """How many bytes came; 0 is the end of the stream, NOTHING_YET if there are none."""
 
-    def receive(self, max_bytes: int) -> bytes:
-        """What came, in memory of its own; nothing is the end of the stream."""
+    def receive(self, max_bytes: int) -> bytes | None:
+        """What came, in memory of its own; empty at the end of the stream, None if there is nothing yet."""
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
@@ -51,10 +54,16 @@ class PlainChannel:
         return self._descriptor
 
     def receive_into(self, buffer: memoryview) -> int:
-        return self._socket.recv_into(buffer)
+        try:
+            return self._socket.recv_into(buffer)
+        except BlockingIOError:
+            return NOTHING_YET
 
-    def receive(self, max_bytes: int) -> bytes:
-        return self._socket.recv(max_bytes)
+    def receive(self, max_bytes: int) -> bytes | None:
+        try:
+            return self._socket.recv(max_bytes)
+        except BlockingIOError:
+            return None
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         flags = _MORE_FOLLOWS if more_follows else _NO_SIGNAL
@@ -70,15 +79,17 @@ class PlainChannel:
 
 
 def receive_frames(channel: Channel, reader: FrameReader, frames: deque[bytes]) -> int:
-    """One read, which adds the frames that it completes. How many bytes came; 0 is the end of the stream."""
+    """One read, which adds the frames that it completes. How many bytes came; 0 and NOTHING_YET as for a channel."""
     missing_bytes = reader.missing_bytes
     if missing_bytes:
         data = channel.receive(missing_bytes)
+        if data is None:
+            return NOTHING_YET
         count = len(data)
         if count:
             frames.extend(reader.take(data))
     else:
         count = channel.receive_into(reader.next_buffer())
-        if count:
+        if count > 0:
             frames.extend(reader.received(count))
     return count

@@ -227,14 +227,10 @@ class Connection:
 
     def _receive(self) -> bool:
         """One read; False if nothing is there, or the stream has ended."""
-        try:
-            count = receive_frames(self._channel, self._reader, self._frames)
-        except BlockingIOError:
-            return False
+        count = receive_frames(self._channel, self._reader, self._frames)
         if count == 0:
             self._close_after_replies("it ended within a request" if self._reader.in_frame else None)
-            return False
-        return True
+        return count > 0
 
     def _flush(self) -> bool:
         """True if everything is written; otherwise whoever is waited for will call again."""

@@ -211,20 +211,18 @@ class Requester:
             self.close(NetworkException(f"the connection to {self.peer} was lost: {system_error}"))
 
     def _receive(self) -> bool:
-        """One read; False if there was nothing more to read."""
+        """One read; whether more is expected at once, which is the rest of an answer that has begun to come."""
         frames = self._frames
-        try:
-            count = receive_frames(self._channel, self._reader, frames)
-        except BlockingIOError:
-            return False
-        if count == 0:
-            self.close(NetworkException(f"{self.peer} closed the connection"))
+        count = receive_frames(self._channel, self._reader, frames)
+        if count <= 0:
+            if count == 0:
+                self.close(NetworkException(f"{self.peer} closed the connection"))
             return False
         while frames:
             self._answer(frames.popleft())
         if self._reader.error is not None:
             raise self._reader.error
-        return True
+        return self._reader.in_frame
 
     def _answer(self, frame: bytes) -> None:
         if not self._waiting:

@@ -1,0 +1,115 @@
+"""What this machine and this language allow: servers that do one thing each, beside which a broker can be seen.
+
+One answers any fetch with the same bytes by `sendfile`. The other appends: it receives a request, checks the checksum
+of its batch, sets the offset, writes it and answers, and has no event loop, no parsing and no state.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from barnabas.primitives.crc32c import crc32c
+from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.protocol.requests import encode_response
+from bench import load
+
+# Of a batch: what its checksum covers, and where that stands.
+CRC_POSITION: Final = 17
+CHECKED_POSITION: Final = 21
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A server in a process of its own."""
+
+    port: int
+    pid: int
+
+
+@contextmanager
+def sendfile_alone(folder: Path, answer_bytes: int) -> Iterator[Limit]:
+    """Any fetch of that many bytes is answered with those of a file, and nothing else is done."""
+    path = folder / "limit-fetch"
+    path.write_bytes(os.urandom(answer_bytes))
+    request_bytes = len(load.fetch_frame("limit", 0, answer_bytes))
+
+    def serve(connected: socket.socket) -> None:
+        request = bytearray(request_bytes)
+        with path.open("rb") as file:
+            while connected.recv_into(request, request_bytes, socket.MSG_WAITALL) == request_bytes:
+                connected.send(struct.pack(">i", answer_bytes), socket.MSG_MORE)
+                sent = 0
+                while sent < answer_bytes:
+                    sent += os.sendfile(connected.fileno(), file.fileno(), sent, answer_bytes - sent)
+
+    with _serving(serve) as limit:
+        yield limit
+
+
+@contextmanager
+def append_alone(folder: Path, batch: bytes) -> Iterator[Limit]:
+    """Each request with that batch is appended to a file, which is begun anew for each connection."""
+    path = folder / f"limit-produce-{len(batch)}"
+    request_bytes = len(load.produce_frame("limit", batch))
+    at = load.produce_frame("limit", batch).index(batch)
+    answer = _produced()
+
+    def serve(connected: socket.socket) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        request = bytearray(request_bytes)
+        records = memoryview(request)[at : at + len(batch)]
+        checked = records[CHECKED_POSITION:]
+        with path.open("wb", buffering=0) as file:
+            position = 0
+            while connected.recv_into(request, request_bytes, socket.MSG_WAITALL) == request_bytes:
+                assert crc32c(checked) == struct.unpack_from(">I", records, CRC_POSITION)[0]
+                struct.pack_into(">q", records, 0, position)
+                position += os.pwrite(file.fileno(), records, position)
+                connected.send(answer)
+        path.write_bytes(b"")
+
+    with _serving(serve) as limit:
+        yield limit
+
+
+def _produced() -> bytes:
+    partitions = [PartitionProduceResponse(index=0, base_offset=0)]
+    body = ProduceResponse(responses=[TopicProduceResponse(name="limit", partition_responses=partitions)])
+    answer = encode_response(api_for_name("Produce"), load.PRODUCE_VERSION, 1, body)
+    return struct.pack(">i", len(answer)) + answer
+
+
+@contextmanager
+def _serving(serve: Callable[[socket.socket], None]) -> Iterator[Limit]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = multiprocessing.get_context("fork").Process(
+            target=_serve_all, args=(listener, serve), daemon=True
+        )
+        process.start()
+        assert process.pid is not None
+        try:
+            yield Limit(port=listener.getsockname()[1], pid=process.pid)
+        finally:
+            process.kill()
+            process.join()
+
+
+def _serve_all(listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """One connection after the other, until the process is ended."""
+    while True:
+        connected, _ = listener.accept()
+        with connected:
+            serve(connected)
