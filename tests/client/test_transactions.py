@@ -171,12 +171,12 @@ def test_a_record_that_fails_fails_the_transaction(server: Server) -> None:
 
 def test_close_aborts_an_open_transaction(server: Server) -> None:
     topic = server.topic()
-    producer = transactional(server, topic)
+    # No time-out of the broker's ends it instead.
+    producer = transactional(server, topic, transaction_timeout_ms=600_000)
     producer.begin_transaction()
     producer.send(topic, b"v").result(WAIT_S)
     producer.close()
-    with transactional(server, topic) as next_one, next_one.transaction():
-        next_one.send(topic, b"w")
+    server.produce(topic, [b"w"])
     assert committed(server, topic) == [[b"w"]]
 
 

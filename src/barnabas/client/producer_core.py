@@ -326,7 +326,9 @@ class ProducerCore:
             flushed.cancel()
 
     async def abort_transaction(self, timeout_ms: float) -> None:
-        transactions = self._transactional("abort_transaction")
+        await self._abort(self._transactional("abort_transaction"), timeout_ms)
+
+    async def _abort(self, transactions: TransactionManager, timeout_ms: float) -> None:
         assert self.sender is not None
         transactions.begin_abort()
         self.sender.give_up_all(TransactionMisuse("the transaction was aborted"), only_unsent=True)
@@ -352,7 +354,7 @@ class ProducerCore:
                         TransactionState.ABORTABLE_ERROR,
                         TransactionState.ABORTING,
                     ):
-                        await self.abort_transaction(timeout_ms)
+                        await self._abort(transactions, timeout_ms)
                 else:
                     await self.flushed()
         except (TimeoutError, KafkaError):
