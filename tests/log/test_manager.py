@@ -99,6 +99,29 @@ def test_log_beyond_help_is_named_and_the_others_open(caplog: pytest.LogCaptureF
     assert ".kafka_cleanshutdown" not in names(logs)
 
 
+def test_log_beyond_help_is_not_made_again_elsewhere() -> None:
+    logs = ManagedLogs(["/disk1", "/disk2"])
+    logs.create("a-0", "one", directory="/disk1")
+    logs.create("b-0", "two", directory="/disk1")
+    logs.manager.close()
+    intact = logs.fs.read_file("/disk1/a-0/00000000000000000000.log")
+    logs.fs.write_atomically("/disk1/a-0/partition.metadata", b"version: 0\ntopic_id: nonsense\n")
+    logs.start()
+    for is_new in (False, True):
+        with pytest.raises(KafkaStorageError, match="/disk1/a-0 could not be opened"):
+            logs.manager.get_or_create(A0, None, is_new=is_new)
+    assert "a-0" not in names(logs, "/disk2")
+    assert logs.fs.read_file("/disk1/a-0/00000000000000000000.log") == intact
+    # Whoever deletes the topic gets rid of it, and may make it again.
+    logs.manager.delete(A0)
+    assert "a-0" not in names(logs, "/disk1")
+    logs.create("a-0", "new")
+    logs.pass_ms(logs.settings.file_delete_delay_ms)
+    assert not [name for name in names(logs, "/disk1") if name.endswith("-delete")]
+    logs.restart()
+    assert values(logs.log("a-0")) == ["new"]
+
+
 def test_topic_id() -> None:
     logs = ManagedLogs()
     topic_id, other_id = bytes(15) + b"\1", bytes(15) + b"\2"

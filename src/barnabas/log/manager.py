@@ -89,6 +89,8 @@ class LogManager:
         self._by_path = {directory.path: directory for directory in self.directories}
         # Directories of which not every log could be opened are not marked as cleanly stopped.
         self._incomplete: set[str] = set()
+        # Where the logs lie that could not be opened: they are neither opened otherwise nor made again elsewhere.
+        self._unopened: dict[TopicPartition, str] = {}
         self.cleaner = CleanerManager(clock, self._logs_with_directories)
         self._is_closed = False
         # Partitions of which there is a log that waits for its deletion.
@@ -147,6 +149,7 @@ class LogManager:
             return
         if not loaded.is_complete:
             self._incomplete.add(directory.path)
+        self._unopened.update(loaded.unopened)
         for path in loaded.deleted:
             self._marked.add(names.parse_partition_dir(os.path.basename(path)).partition)
         if self.settings.removes_deleted:
@@ -251,6 +254,11 @@ class LogManager:
             if topic_id is not None:
                 existing.assign_topic_id(topic_id)
             return existing
+        if partition in self._unopened:
+            raise KafkaStorageError(
+                f"{self._unopened[partition]} could not be opened when the broker was started, and holds the records"
+                f" of {partition}"
+            )
         if not is_new:
             self._check_not_offline(partition)
         choices = self._emptiest_first() if directory is None else [self.directory(directory)]
@@ -355,7 +363,8 @@ class LogManager:
                 try:
                     log = registry.pop(partition, None)
                     if log is None:
-                        self._check_not_offline(partition)
+                        if is_future or not self._delete_unopened(partition):
+                            self._check_not_offline(partition)
                         continue
                     directory = self.directory_of(log)
                     name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
@@ -372,6 +381,25 @@ class LogManager:
                     failure = error
         if failure is not None:
             raise failure
+
+    def _delete_unopened(self, partition: TopicPartition) -> bool:
+        """Marks a log for deletion that could not be opened; false if the partition has none."""
+        path = self._unopened.get(partition)
+        if path is None:
+            return False
+        directory = self._by_path[os.path.dirname(path)]
+        if directory.is_offline:
+            return False
+        name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+        try:
+            self._fs.rename(path, directory.file(name))
+            self._fs.sync_dir(directory.path)
+        except StorageFailure as failure:
+            directory.fail(failure)
+            raise
+        del self._unopened[partition]
+        self._remove_later([(directory.file(name), None)])
+        return True
 
     def _check_not_offline(self, partition: TopicPartition) -> None:
         offline = [directory.path for directory in self.directories if directory.is_offline]

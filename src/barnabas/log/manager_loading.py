@@ -65,6 +65,8 @@ class LoadedDirectory:
     future: list[PartitionLog] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     """Paths of partitions that are to be removed."""
+    unopened: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions whose log is beyond help, and where it lies."""
     is_complete: bool = True
 
 
@@ -183,6 +185,8 @@ class _Loading:
         except KafkaError as error:
             logger.error("%s cannot be opened and is left alone: %s", self._directory.file(name), error)
             self._loaded.is_complete = False
+            if not parsed.mark:
+                self._loaded.unopened[partition] = self._directory.file(name)
         with self._lock:
             self._loaded_logs += 1
             self._remaining_segments.pop(name, None)
