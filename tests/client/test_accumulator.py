@@ -8,7 +8,7 @@ import pytest
 from librt.threading import Lock
 
 from barnabas.client.accumulator import Accumulator, TopicQueue
-from barnabas.client.batches import PartitionQueue, ProducerBatch, record_bound_bytes
+from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
 from barnabas.client.buffer_pool import BufferPool, Waiter
 from barnabas.client.futures import SendFuture, SendManyFuture
 from barnabas.client.idempotence import EPOCH_MAX, Idempotence
@@ -97,11 +97,27 @@ def test_many_values_stop_where_there_is_no_room() -> None:
     topic = records.set_topic("t", [True])
     values: list[bytes | None] = [bytes(100)] * 100
     future = SendManyFuture()
-    position = records.append_values(topic, None, values, 0, 1, future)
+    position = records.append_values(topic, None, values, 0, 1, future, 0)
     assert 0 < position < 100
     assert len(future) == position
     assert records.pool.available_bytes >= 0
-    assert records.append_values(topic, None, values, position, 1, future) == position
+    assert records.append_values(topic, None, values, position, 1, future, 0) == position
+
+
+def test_many_values_use_the_room_that_was_waited_for_though_others_wait() -> None:
+    records = accumulator(buffer_bytes=10_000)
+    topic = records.set_topic("t", [True])
+    bound = record_bound_bytes(None, bytes(5_000), ()) + BATCH_OVERHEAD_BYTES
+    first, second = Waiter(bound, lambda: None), Waiter(bound, lambda: None)
+    records.pool.wait(first)
+    records.pool.wait(second)
+    assert (first.is_granted, second.is_granted) == (True, False)
+    future = SendManyFuture()
+    values: list[bytes | None] = [bytes(5_000), bytes(1)]
+    assert records.append_values(topic, None, values, 0, 1, future, bound) == 1, "what is left is for others"
+    [batch] = records.incomplete
+    assert records.pool.available_bytes == 10_000 - batch.charged_bytes
+    assert records.append_values(topic, None, values, 1, 1, future, 0) == 1
 
 
 def test_records_without_a_key_change_partitions_by_the_batch() -> None:

@@ -283,6 +283,46 @@ def test_memory_is_bounded_and_waits_for_room(broker: BrokerProcess, topic: str)
     assert read_values(broker, topic) == [sent]
 
 
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_many_from_several_threads_take_turns_where_only_one_has_room(
+    broker: BrokerProcess, topic: str, key: bytes | None
+) -> None:
+    made(broker, topic)
+    records = [(key, bytes(60_000))] * 3 if key else [bytes(60_000)] * 3
+    with Producer(bootstrap_servers=broker.address, buffer_memory=100_000) as producer:
+        known(producer, topic)
+        threads = [
+            threading.Thread(target=producer.send_many, args=(topic, records), daemon=True) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+        producer.flush(WAIT_S)
+        assert producer._core.accumulator.pool.available_bytes == 100_000
+    assert len(read_values(broker, topic)[0]) == 9
+
+
+def test_a_partitioner_that_fails_keeps_no_memory(broker: BrokerProcess, topic: str) -> None:
+    made(broker, topic)
+    calls = []
+
+    def partition(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        calls.append(value)
+        if len(calls) == 3:
+            raise ZeroDivisionError
+        return 0
+
+    with Producer(
+        bootstrap_servers=broker.address, buffer_memory=100_000, partitioner_class=partition
+    ) as producer:
+        with pytest.raises(ZeroDivisionError):
+            producer.send_many(topic, [bytes(60_000)] * 2)
+        producer.flush(WAIT_S)
+        assert producer._core.accumulator.pool.available_bytes == 100_000
+
+
 def test_a_broker_that_is_gone_fills_memory_and_raises(broker: BrokerProcess, topic: str) -> None:
     with Producer(bootstrap_servers=broker.address, buffer_memory=100_000, max_block_ms=50) as producer:
         known(producer, made(broker, topic))
@@ -577,6 +617,7 @@ def test_asyncio_waits_for_room(broker: BrokerProcess, topic: str) -> None:
             for number in range(500):
                 await producer.send(topic, b"%04d" % number + bytes(1_000))
             await producer.send_many(topic, [bytes(1_000)] * 500)
+            await asyncio.gather(*(producer.send_many(topic, [bytes(40_000)] * 2) for _ in range(3)))
 
     asyncio.run(run())
-    assert len(read_values(broker, topic)[0]) == 1_000
+    assert len(read_values(broker, topic)[0]) == 1_006

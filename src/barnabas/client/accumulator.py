@@ -169,23 +169,30 @@ class Accumulator:
         start: i64,
         timestamp_ms: i64,
         future: SendManyFuture,
+        reserved_bytes: i64,
     ) -> i64:
         """Adds values without keys from `start` on, one batch after the other; where it stopped for want of room.
 
-        They go to the chosen partition, or as they come.
+        They go to the chosen partition, or as they come. `reserved_bytes` were waited for, and are given back: the
+        first value has room, whoever else waits.
         """
         end: i64 = len(values)
         position = start
         pool = self.pool
         self.lock.acquire()
         try:
-            while position < end and not pool.is_exhausted:
+            pool.available_bytes += reserved_bytes
+            while position < end:
+                room = pool.available_bytes - BATCH_OVERHEAD_BYTES
+                if pool.is_exhausted:
+                    # Others wait for what is left.
+                    room = reserved_bytes - BATCH_OVERHEAD_BYTES
+                reserved_bytes = 0
                 queue = topic.sticky if chosen is None else chosen
                 value = values[position]
                 bound: i64 = RECORD_OVERHEAD_BYTES
                 if value is not None:
                     bound += len(value)
-                room = pool.available_bytes - BATCH_OVERHEAD_BYTES
                 if bound > room:
                     break
                 batch = queue.open

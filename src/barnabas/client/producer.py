@@ -134,7 +134,8 @@ class Producer:
         if highest is not None and highest >= len(topic_queue.partitions):
             self._learn_partition(topic_queue, highest)
         appender = ManyAppender(core, topic_queue, partition, timestamp_ms, made)
-        while not appender.append():
+        reserved_bytes: i64 = 0
+        while not appender.append(reserved_bytes):
             reserved_bytes = appender.next_bound_bytes()
             try:
                 self._wait_for_room(reserved_bytes)
@@ -142,7 +143,6 @@ class Producer:
                 raise BufferExhausted(
                     f"{error}; {appender.future.count} of {len(made.values)} were taken"
                 ) from None
-            self._give_back(reserved_bytes)
         return appender.future
 
     def flush(self, timeout: float | None = None) -> None:
@@ -333,14 +333,6 @@ class Producer:
         if core.refusal is not None:
             core.refuse()
         raise BufferExhausted(core.no_room(size_bytes))
-
-    def _give_back(self, size_bytes: i64) -> None:
-        lock = self._core.accumulator.lock
-        lock.acquire()
-        try:
-            self._core.accumulator.pool.available_bytes += size_bytes
-        finally:
-            lock.release()
 
 
 class Transaction:

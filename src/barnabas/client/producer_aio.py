@@ -118,10 +118,10 @@ class AsyncProducer:
         if highest is not None and highest >= len(topic_queue.partitions):
             await self._learn_partition(topic_queue, highest)
         appender = ManyAppender(core, topic_queue, partition, timestamp_ms, made)
-        while not appender.append():
+        reserved_bytes = 0
+        while not appender.append(reserved_bytes):
             reserved_bytes = appender.next_bound_bytes()
             await self._wait_for_room(reserved_bytes)
-            core.accumulator.pool.available_bytes += reserved_bytes
         return appender.future
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the blocking one has it

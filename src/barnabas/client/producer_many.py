@@ -38,7 +38,16 @@ class ManyRecords:
 
 
 class ManyAppender:
-    __slots__ = ("_chosen", "_core", "_position", "_records", "_timestamp_ms", "_topic", "future")
+    __slots__ = (
+        "_chosen",
+        "_core",
+        "_position",
+        "_records",
+        "_reserved_bytes",
+        "_timestamp_ms",
+        "_topic",
+        "future",
+    )
 
     def __init__(
         self,
@@ -60,6 +69,7 @@ class ManyAppender:
             refuse_timestamp(self._timestamp_ms)
         self._records = records
         self._position: i64 = 0
+        self._reserved_bytes: i64 = 0
 
     def next_bound_bytes(self) -> int:
         """What has to be waited for before the next call can go on; 0 if all records are in."""
@@ -76,8 +86,26 @@ class ManyAppender:
             + BATCH_OVERHEAD_BYTES
         )
 
-    def append(self) -> bool:
-        """Adds what there is room for; True if that was all."""
+    def append(self, reserved_bytes: i64) -> bool:
+        """Adds what there is room for; True if that was all. The next record has the room that was waited for."""
+        self._reserved_bytes = reserved_bytes
+        try:
+            return self._append()
+        finally:
+            if self._reserved_bytes:
+                lock = self._core.accumulator.lock
+                lock.acquire()
+                try:
+                    self._core.accumulator.pool.free(self._take_reserved())
+                finally:
+                    lock.release()
+
+    def _take_reserved(self) -> i64:
+        reserved_bytes = self._reserved_bytes
+        self._reserved_bytes = 0
+        return reserved_bytes
+
+    def _append(self) -> bool:
         core = self._core
         records = self._records
         if core.is_closed:
@@ -90,7 +118,13 @@ class ManyAppender:
             and (core.partitioner is None or self._chosen is not None)
         ):
             self._position = core.accumulator.append_values(
-                self._topic, self._chosen, records.values, self._position, self._timestamp_ms, self.future
+                self._topic,
+                self._chosen,
+                records.values,
+                self._position,
+                self._timestamp_ms,
+                self.future,
+                self._take_reserved(),
             )
         else:
             self._append_one_by_one()
@@ -130,7 +164,11 @@ class ManyAppender:
             index: i64 = 0
             accumulator.lock.acquire()
             try:
-                if pool.has_room(bound + BATCH_OVERHEAD_BYTES):
+                has_room = pool.has_room(bound + BATCH_OVERHEAD_BYTES)
+                if self._reserved_bytes:
+                    pool.available_bytes += self._take_reserved()
+                    has_room = True
+                if has_room:
                     batch = accumulator.append(topic, queue, timestamp, key, value, headers, bound)
                     index = batch.record_count - 1
             finally:
