@@ -402,10 +402,33 @@ def test_a_closed_producer_says_so(broker: BrokerProcess, topic: str) -> None:
     producer.close()
     assert future.result(0).offset == 0
     producer.close()
+    producer.flush()
     with pytest.raises(ClientClosed, match="closed"):
         producer.send(topic, b"v")
     with pytest.raises(ClientClosed, match="closed"):
         producer.send_many(topic, [b"v"])
+
+
+def test_who_waits_while_another_thread_closes_is_told_so() -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    raised: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            producer.send("unknown", b"v")
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    deadline_s = time.monotonic() + WAIT_S
+    while "unknown" not in producer._core.cluster.tracked:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    producer.close(0)
+    thread.join(WAIT_S)
+    assert [type(error) for error in raised] == [ClientClosed]
+    assert "while this call was under way" in str(raised[0])
 
 
 def test_close_in_a_callback_and_without_time(broker: BrokerProcess, topic: str) -> None:

@@ -10,6 +10,7 @@ raises is told in `admin_core`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
@@ -20,6 +21,7 @@ from barnabas.client.admin_configs import ConfigsAdmin
 from barnabas.client.admin_groups import GroupsAdmin
 from barnabas.client.admin_topics import TopicsAdmin
 from barnabas.client.admin_transactions import TransactionsAdmin
+from barnabas.client.failures import ClientClosed
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.settings import AdminSettings
 from barnabas.errors import InvalidRequest
@@ -79,7 +81,9 @@ class Admin:
 
     def close(self) -> None:
         if not self._thread.is_closed:
-            self._thread.call(self._client.close())
+            # Another thread may be faster.
+            with contextlib.suppress(ClientClosed):
+                self._thread.call(self._client.close())
             self._thread.close()
 
     def _call(self, work: Coroutine[Any, Any, R]) -> R:

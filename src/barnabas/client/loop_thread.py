@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from barnabas.client.failures import ClientClosed
 from barnabas.errors import RequestTimedOut
 
 T = TypeVar("T")
@@ -35,12 +36,19 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, T], timeout_ms: float | None = None) -> T:
         """Runs a coroutine on the loop and waits for what it returns or raises.
 
-        After the time-out it is cancelled and RequestTimedOut raised. A KeyboardInterrupt cancels it too.
+        After the time-out it is cancelled and RequestTimedOut raised. A KeyboardInterrupt cancels it too. ClientClosed
+        is raised if the thread has ended or ends meanwhile.
         """
         assert not self.is_current(), "this thread cannot wait for itself"
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:
+            work.close()
+            raise ClientClosed("the client is closed: make another one") from None
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1000)
+        except concurrent.futures.CancelledError:
+            raise ClientClosed("the client was closed while this call was under way") from None
         except concurrent.futures.TimeoutError:
             if future.done():
                 raise

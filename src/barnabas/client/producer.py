@@ -22,7 +22,7 @@ from mypy_extensions import i64, mypyc_attr
 from barnabas.client.accumulator import TopicQueue
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
 from barnabas.client.buffer_pool import Waiter
-from barnabas.client.failures import BufferExhausted, CalledInCallback, SerializationError
+from barnabas.client.failures import BufferExhausted, CalledInCallback, ClientClosed, SerializationError
 from barnabas.client.futures import OnDelivery, SendFuture, SendManyFuture, wait_for
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.producer_core import ProducerCore
@@ -151,6 +151,9 @@ class Producer:
         What has failed is not raised here: the futures tell.
         """
         self._check_thread("flush")
+        if self._background.is_closed:
+            # All is delivered or given up.
+            return
         deadline_s = None if timeout is None else monotonic() + timeout
         pending = self._core.begin_flush()
         try:
@@ -230,6 +233,9 @@ class Producer:
             return
         try:
             self._background.call(core.close_gracefully(timeout_ms), timeout_ms + CLOSE_GRACE_MS)
+        except ClientClosed:
+            # Another thread was faster.
+            pass
         finally:
             self._background.close()
 
