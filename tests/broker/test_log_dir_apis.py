@@ -13,6 +13,7 @@ import pytest
 
 from barnabas import errors
 from barnabas.log import names
+from barnabas.log.partition_log import PartitionLog
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -89,6 +90,13 @@ def move(client: RawClient, at: TopicPartition, path: str, *, version: int = 2) 
     [topic] = client.ask("AlterReplicaLogDirs", version, request).results
     [answer] = topic.partitions
     assert (topic.topic_name, answer.partition_index) == at
+    error_code: int = answer.error_code
+    return error_code
+
+
+def delete(client: RawClient, topic: str) -> int:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=30_000)
+    [answer] = client.ask("DeleteTopics", 6, request).responses
     error_code: int = answer.error_code
     return error_code
 
@@ -339,6 +347,55 @@ def test_a_directory_that_has_failed(tmp_path: Path) -> None:
         assert move(client, lost, directories[0]) == errors.KafkaStorageError.code
         assert move(client, kept, directories[1]) == errors.KafkaStorageError.code
         assert produce(client, "t", batch(b"x"), partition=kept.partition).error_code == 0
+
+
+def test_a_directory_that_fails_while_a_topic_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    with two_directories(directories) as broker, broker.client() as client:
+        manager = broker.server.broker.log_manager
+        get_or_create = manager.get_or_create
+
+        def then_fail(at: TopicPartition, *arguments: Any, **options: Any) -> PartitionLog:
+            made = get_or_create(at, *arguments, **options)
+            if at.partition == 3:
+                manager.directory(directories[1]).fail(errors.KafkaStorageError("gone"))
+            return made
+
+        monkeypatch.setattr(manager, "get_or_create", then_fail)
+        create_topic(client, "t", partitions=4)
+        answers = [produce(client, "t", batch(b"x"), partition=index).error_code for index in range(4)]
+        assert sorted(answers) == [0, 0, errors.KafkaStorageError.code, errors.KafkaStorageError.code]
+        # Nobody waits for what did not come about.
+        assert delete(client, "t") == errors.KafkaStorageError.code
+        create_topic(client, "u")
+        assert produce(client, "u", batch(b"x")).error_code == 0
+
+
+def test_a_deletion_waits_for_a_directory_that_is_offline(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    directories = [str(first), str(second)]
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "t", partitions=2)
+        manager = broker.server.broker.log_manager
+
+        async def fail() -> None:
+            manager.directory(directories[1]).fail(errors.KafkaStorageError("gone"))
+
+        broker.call(fail)
+        assert delete(client, "t") == errors.KafkaStorageError.code
+    second.rename(tmp_path / "aside")
+    second.write_text("no directory")
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "u")
+        assert produce(client, "u", batch(b"x")).error_code == 0
+    second.unlink()
+    (tmp_path / "aside").rename(second)
+    with two_directories(directories) as broker, broker.client() as client:
+        assert list(broker.server.broker.image.topics) == ["u"]
+        create_topic(client, "t")
+        assert fetch(client, "t", 0).high_watermark == 0
 
 
 def test_a_copy_does_not_keep_what_a_crash_has_taken_from_its_original(tmp_path: Path) -> None:

@@ -129,10 +129,8 @@ class ReplicaManager:
                 # A partition may have gone while its log was being made.
                 if self._partitions.get(partition.topic_partition) is not partition:
                     continue
-                if opened is None:
+                if opened is None or not _begin_use(partition, opened):
                     partition.take_offline()
-                else:
-                    partition.open(opened)
             waiter.set_result(None)
 
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -196,6 +194,16 @@ def _open_logs(partitions: list[Partition], open_log: OpenLog) -> list[Partition
             log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
             logs.append(None)
     return logs
+
+
+def _begin_use(partition: Partition, opened: PartitionLog) -> bool:
+    """False if the directory has failed since the log was opened, perhaps by what was opened after it."""
+    try:
+        partition.open(opened)
+    except KafkaError as error:
+        log.error("the log of %s cannot be used: %s", partition.topic_partition, error)
+        return False
+    return True
 
 
 def changed_topics(before: MetadataImage, after: MetadataImage) -> tuple[list[TopicImage], list[TopicImage]]:

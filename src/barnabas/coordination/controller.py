@@ -184,10 +184,16 @@ class Controller:
         return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), charge))
 
     async def resume_deletions(self) -> None:
-        """Finishes deletions that were begun before; to be called once logs can be deleted."""
+        """Finishes deletions that were begun before; to be called once logs can be deleted.
+
+        What cannot be deleted now, as it may be in a log directory that is offline, is left to the next start.
+        """
 
         async def finish_all() -> None:
-            await self._finish_deletion(list(self._deleting.values()))
+            try:
+                await self._finish_deletion(list(self._deleting.values()))
+            except KafkaStorageError as error:
+                log.error("topics %s cannot be deleted yet: %s", ", ".join(self._deleting), error)
 
         await self._exclusively(finish_all())
 
