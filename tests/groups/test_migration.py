@@ -314,6 +314,17 @@ def test_a_static_member_among_others_changes_its_protocol() -> None:
     assert len(shell.coordinator.describe_consumer_group(GROUP).members) == 1
 
 
+def test_a_static_member_is_not_replaced_by_one_that_makes_no_sense() -> None:
+    shell = new_shell()
+    beat(shell, "a", instance_id="i")
+    beat(shell, "b")
+    refused = shell.joined(shell.join(instance_id="i", protocols={"x": b"\x00"}))
+    assert refused.error_code == UnknownServerError.code
+    # It is still there, and goes when it is not heard of.
+    shell.advance_ms(shell.settings.consumer_session_timeout_ms)
+    assert shell.coordinator.describe_consumer_group(GROUP).members == []
+
+
 def test_bad_requests_of_classic_members() -> None:
     shell = new_shell(consumer_max_size=2)
     beat(shell, "a")

@@ -134,6 +134,15 @@ def test_bad_expressions(shell: Shell, regex: str) -> None:
     assert shell.coordinator.list_groups() == []
 
 
+def test_a_bad_expression_does_not_keep_a_static_member_that_is_away(shell: Shell) -> None:
+    beat(shell, "a", instance_id="i", topics=("ta",))
+    beat(shell, "a", -2, instance_id="i")
+    refused = beat(shell, "b", instance_id="i", regex="(")
+    assert refused.error_code == InvalidRegularExpression.code
+    shell.advance_ms(shell.settings.consumer_session_timeout_ms)
+    assert shell.coordinator.describe_consumer_group(GROUP).members == []
+
+
 def test_an_expression_that_is_slow_elsewhere(shell: Shell) -> None:
     shell.set_topics(image_of({"a" * 200: 1}))
     assert beat(shell, "a", regex="(a+)+b").error_code == NONE

@@ -102,8 +102,8 @@ class ClassicMembers:
         is_downgrade = existing is not None and can_downgrade(
             group, [existing], self._settings, is_replaced=True
         )
-        before = self._member_before(work, group, member_id, instance_id, is_unknown=is_unknown)
         subscription = _subscription(protocols)
+        before = self._member_before(work, group, member_id, instance_id, is_unknown=is_unknown)
         member = replace(
             before,
             instance_id=instance_id,

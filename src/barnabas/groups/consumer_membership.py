@@ -90,6 +90,8 @@ class ConsumerMembership:
             else:
                 response = self._heartbeat(work, caller, request)
         except KafkaError as error:
+            # Nobody has been replaced or has gone: the timers of those who were to run on.
+            work.decision.keep_timers()
             work.decision.reply(
                 caller, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
             )

@@ -108,6 +108,10 @@ class Decision:
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers[key] = None
 
+    def keep_timers(self) -> None:
+        """No timer is cancelled after all."""
+        self.timers = {key: delay_ms for key, delay_ms in self.timers.items() if delay_ms is not None}
+
     def append(self, records: list[GroupRecord], then: Then | None = None) -> None:
         assert self.then is None
         self.records.extend(records)
