@@ -142,6 +142,25 @@ def test_quotas_stand_where_kafka_has_them(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
+def test_what_the_store_has_refused_stands_in_nobodys_way(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        controller = cluster.controller
+        ann, bob = ("ann", None, None), ("bob", None, None)
+        # A node's path has a greatest length.
+        endless = ("ann", "c" * 5_000, None)
+        with pytest.raises(UnknownServerError, match="a path has at most"):
+            await controller.alter_quotas(
+                {endless: limits({"consumer_byte_rate": 1.0}), bob: limits({"consumer_byte_rate": 1.0})}
+            )
+        assert controller.image.client_quotas == {}
+        quotas = {each: {"consumer_byte_rate": 2.0} for each in (ann, bob, ("ann", "client", None))}
+        results = await controller.alter_quotas({each: limits(values) for each, values in quotas.items()})
+        assert set(results.values()) == {None}
+        assert (await cluster.restart()).image.client_quotas == quotas
+
+    run(scenario, tmp_path)
+
+
 def test_the_credentials_of_a_user_stay_beside_its_quotas(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         node = b'{"version":1,"config":{"SCRAM-SHA-256":"salt","producer_byte_rate":"1"}}'

@@ -308,6 +308,9 @@ class Controller:
                 await self._store.multi([Check(CONTROLLER_EPOCH, self._claim.epoch_version), *batch])
             except StoreError as error:
                 log.error("a change of the cluster could not be stored: %s", error)
+                # Nodes that have not come about are made by whoever needs them next.
+                unmade = [each.path for each in chain(batch, remaining) if isinstance(each, Create)]
+                self._config_paths.difference_update(unmade)
                 raise _as_kafka_error(error) from error
 
     def _publish(self, image: MetadataImage) -> None:
