@@ -13,6 +13,7 @@ from barnabas.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionTyp
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, values
 from tests.broker.running import RunningBroker
+from tests.broker.transaction_requests import delete_records, offset_for_time
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -168,6 +169,28 @@ def test_internal_topics_are_written_to_by_the_broker_alone(broker: RunningBroke
     assert produce(client, "__consumer_offsets", batch(b"a")).error_code == errors.InvalidTopicException.code
     with broker.client("__admin_client") as admin:
         assert produce(admin, "__consumer_offsets", batch(b"a"), acks=1).error_code == 0
+
+
+def test_records_of_internal_topics_are_kept(client: RawClient) -> None:
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        answer = delete_records(client, topic, -1)
+        assert (answer.error_code, answer.low_watermark) == (errors.InvalidTopicException.code, -1)
+
+
+def test_an_empty_log_has_a_start_and_an_end(client: RawClient) -> None:
+    create_topic(client, "empty")
+
+    def offsets() -> list[int]:
+        special = {-1: 1, -2: 1, -4: 8, -5: 9, -6: 11}
+        return [
+            offset_for_time(client, "empty", timestamp, isolation_level=0, version=version)
+            for timestamp, version in special.items()
+        ]
+
+    assert offsets() == [0, 0, 0, -1, -1]
+    produce(client, "empty", batch(b"one", b"two"))
+    assert delete_records(client, "empty", -1).low_watermark == 2
+    assert offsets() == [2, 2, 2, -1, -1]
 
 
 def test_leader_epochs_are_checked(client: RawClient) -> None:

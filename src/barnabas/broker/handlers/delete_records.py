@@ -1,7 +1,7 @@
 """DeleteRecords, versions 0 to 2: lets go of the records before an offset; -1 stands for the high watermark.
 
 The answer waits until all replicas have followed, or `timeout_ms` is over. Topics whose cleanup policy does not
-include `delete` keep their records.
+include `delete` keep their records, and so do those that the broker writes for itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.partition import Partition
 from barnabas.broker.purgatory import DelayedOperation
-from barnabas.errors import KafkaError, PolicyViolation, RequestTimedOut
+from barnabas.coordination.image import INTERNAL_TOPICS
+from barnabas.errors import InvalidTopicException, KafkaError, PolicyViolation, RequestTimedOut
 from barnabas.protocol.messages.delete_records_request import DeleteRecordsRequest
 from barnabas.protocol.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -55,6 +56,8 @@ def handle(broker: Broker, exchange: Exchange, request: DeleteRecordsRequest) ->
             answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
             answers.partitions.append(answer)
             try:
+                if topic.name in INTERNAL_TOPICS:
+                    raise InvalidTopicException(f"records of {topic.name} are deleted by the broker alone")
                 partition = broker.replicas.partition(topic.name, asked.partition_index)
                 if not partition.leader_log().config.delete:
                     raise PolicyViolation(f"cleanup.policy of {topic.name} does not include delete")

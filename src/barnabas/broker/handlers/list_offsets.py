@@ -93,9 +93,10 @@ def _find(
             answer.leader_epoch = partition.leader_epoch
         return
     found = log.offset_for_timestamp(timestamp)
-    if found is None or (
-        found.offset >= end_offset and timestamp != EARLIEST_TIMESTAMP and found.offset >= 0
-    ):
+    if found is None:
+        return
+    # A log that is empty has a start all the same.
+    if found.offset >= end_offset and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return
     answer.timestamp = found.timestamp
     answer.offset = found.offset
