@@ -341,6 +341,16 @@ def test_a_topic_that_is_made_later_is_read(server: Server) -> None:
         assert values(read(consumer, 2)) == numbered(2)
 
 
+def test_a_partition_that_is_not_there_keeps_nobody_else_waiting(server: Server) -> None:
+    topic = server.topic()
+    server.produce(topic, numbered(3))
+    with server.consumer() as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        assert values(read(consumer, 3)) == numbered(3)
+        consumer.seek_to_beginning((topic, 0))
+        assert values(read(consumer, 3)) == numbered(3)
+
+
 @pytest.mark.slow
 def test_many_partitions_and_small_fetches(server: Server) -> None:
     topic = server.topic(8)

@@ -41,7 +41,7 @@ class ToldLookup(Lookup):
         super().__init__(settings, brokers, cluster)
         self.asked: list[object] = []
         self.ends_of_epochs: list[tuple[int, int] | KafkaError] = []
-        self.offsets: list[OffsetAndTimestamp | None] = []
+        self.offsets: list[OffsetAndTimestamp | KafkaError | None] = []
 
     async def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
         self.asked.append(epoch)
@@ -50,9 +50,9 @@ class ToldLookup(Lookup):
             raise answer
         return answer
 
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    async def offsets_once(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
         self.asked += timestamps.values()
         return {partition: self.offsets.pop(0) for partition in timestamps}
 
@@ -153,6 +153,22 @@ def test_without_one_the_policy_tells(
         await finding.wait()
         assert finding.state.position == position
         assert finding.lookup.asked == asked
+        await finding.positions.close()
+
+    on_a_loop(work)
+
+
+def test_one_that_has_no_leader_keeps_nobody_else_waiting() -> None:
+    async def work() -> None:
+        finding = Finding()
+        other = TopicPartition("t", 1)
+        finding.subscription.assign([T0, other])
+        finding.lookup.offsets = [NotLeaderOrFollower(), OffsetAndTimestamp(3, -1), OffsetAndTimestamp(5, -1)]
+        finding.positions.wake()
+        await finding.wait()
+        assert (finding.state.position, finding.subscription.state_of(other).position) == (None, 3)
+        await finding.wait()
+        assert (finding.state.position, finding.lookup.asked) == (5, [EARLIEST] * 3)
         await finding.positions.close()
 
     on_a_loop(work)

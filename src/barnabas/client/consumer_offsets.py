@@ -78,7 +78,7 @@ class Lookup:
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
         async def attempt() -> None:
-            answers = await self._ask_leaders(left, self._list_offsets)
+            answers = await self.offsets_once(left)
             failure: KafkaError | None = None
             for partition, answer in answers.items():
                 if isinstance(answer, KafkaError):
@@ -94,6 +94,12 @@ class Lookup:
             attempt, settings=self._settings, timeout_ms=timeout_ms, what=f"looking up offsets of {names}"
         )
         return {partition: found[partition] for partition in timestamps}
+
+    async def offsets_once(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
+        """The same asked once: what is known of some partitions does not wait for others, which have their errors."""
+        return await self._ask_leaders(timestamps, self._list_offsets)
 
     async def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
         """The largest epoch at or below the one given in the leader's log and the offset where it ends."""
@@ -266,11 +272,7 @@ class Positions:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            states = [
-                state
-                for state in self._subscription.partitions.values()
-                if state.position is None and not state.is_awaiting_callback and state.retry_s != math.inf
-            ]
+            states = self._lacking()
             if not states:
                 continue
             try:
@@ -290,33 +292,47 @@ class Positions:
                     chooser=self._random,
                 )
                 failures += 1
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(backoff_ms / 1000):
-                        await self._wanted.wait()
+                await self._back_off(backoff_ms, set(states))
                 self._wanted.set()
 
+    def _lacking(self) -> list[PartitionState]:
+        return [
+            state
+            for state in self._subscription.partitions.values()
+            if state.position is None and not state.is_awaiting_callback and state.retry_s != math.inf
+        ]
+
+    async def _back_off(self, backoff_ms: float, tried: set[PartitionState]) -> None:
+        """Waits, but not with a partition that has not been tried."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(backoff_ms / 1000):
+                while tried.issuperset(self._lacking()):
+                    self._wanted.clear()
+                    await self._wanted.wait()
+
     async def find(self, states: list[PartitionState]) -> None:
-        """Finds a position for each, or tells `on_failed`; raises what may pass."""
+        """Finds a position for each, or tells `on_failed`; raises why some have none, after the others have theirs."""
         await self._settle_committed([state for state in states if state.reset_timestamp is None])
         timestamps: dict[TopicPartition, int] = {}
         for state in states:
             if state.position is None and state.reset_timestamp is not None:
                 timestamps[state.partition] = state.reset_timestamp
+        failure: KafkaError | None = None
         if timestamps:
-            found = await self._lookup.offsets_for_times(timestamps, self._settings.default_api_timeout_ms)
+            found = await self._lookup.offsets_once(timestamps)
             # A time that no record has reached is the end of the log.
             late = [partition for partition, offset in found.items() if offset is None]
             if late:
-                found.update(
-                    await self._lookup.offsets_for_times(
-                        dict.fromkeys(late, LATEST), self._settings.default_api_timeout_ms
-                    )
-                )
+                found.update(await self._lookup.offsets_once(dict.fromkeys(late, LATEST)))
             for state in states:
                 offset = found.get(state.partition)
-                if state.position is None and offset is not None:
+                if isinstance(offset, KafkaError):
+                    failure = offset if failure is None or failure.retriable else failure
+                elif state.position is None and offset is not None:
                     state.settle(offset.offset, offset.leader_epoch)
         self._on_found()
+        if failure is not None:
+            raise failure
 
     async def _settle_committed(self, states: list[PartitionState]) -> None:
         if not states:
