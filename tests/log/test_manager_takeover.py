@@ -51,6 +51,22 @@ def test_a_crash_leaves_one_log_with_everything(seed: int) -> None:
     assert changes < CHANGES_MAX - 1
 
 
+def test_a_copy_that_was_whole_before_a_crash_follows_deletions_after_it() -> None:
+    logs = copied()
+    for log in logs.manager.logs():
+        log.flush()
+    logs.kill()
+    current, future = logs.log("a-0"), logs.manager.log(A0, is_future=True)
+    assert future is not None
+    current.update_high_watermark(current.log_end_offset)
+    current.delete_records(1)
+    assert logs.manager.copy_to_future(A0)
+    assert future.high_watermark == current.high_watermark == 2
+    future.advance_log_start_offset(current.log_start_offset)
+    assert logs.manager.replace_with_future(A0) is future
+    assert values(future) == ["two"]
+
+
 def test_a_copy_of_which_the_original_may_come_back_is_not_used() -> None:
     logs = copied()
     logs.fs.inject("/disk1", errno.EIO)

@@ -177,7 +177,7 @@ class LogDirMover:
             log.info("%s has moved to %s", at, moved.directory)
             moved.assign_epoch(leader_epoch, moved.log_end_offset)
             return moved
-        except KafkaStorageError as error:
+        except KafkaError as error:
             usable = self._manager.log(at)
             if usable is None:
                 raise

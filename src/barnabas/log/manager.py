@@ -315,7 +315,8 @@ class LogManager:
         result = source.read(future.log_end_offset, COPY_BYTES, Isolation.LOG_END, min_one_message=True)
         if result.records is not None:
             future.append_as_follower(result.records.read())
-            future.update_high_watermark(min(source.high_watermark, future.log_end_offset))
+        # Also where nothing was copied: a copy that a crash has left forgets how far it was.
+        future.advance_high_watermark(min(source.high_watermark, future.log_end_offset))
         return future.log_end_offset >= source.log_end_offset
 
     def replace_with_future(self, partition: TopicPartition) -> PartitionLog:
