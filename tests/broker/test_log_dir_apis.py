@@ -349,6 +349,21 @@ def test_a_directory_that_has_failed(tmp_path: Path) -> None:
         assert produce(client, "t", batch(b"x"), partition=kept.partition).error_code == 0
 
 
+def test_a_directory_whose_files_cannot_be_looked_at(tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    at = TopicPartition("t", 0)
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "t", segment_bytes="1048576")
+        for _ in range(3):
+            produce(client, "t", batch(b"x" * 900_000))
+        path = place(client, at)
+    with two_directories(directories) as broker, broker.client() as client:
+        os.remove(os.path.join(path, str(at), names.segment_file(0, names.LOG_SUFFIX)))
+        results = describe(client)
+        assert results[path].error_code == errors.KafkaStorageError.code
+        assert results[other(directories, path)].error_code == 0
+
+
 def test_a_directory_that_fails_while_a_topic_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,8 +65,13 @@ def _directory(
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in logs:
         at = log.topic_partition
-        topic = topics.setdefault(at.topic, DescribeLogDirsTopic(name=at.topic))
-        topic.partitions.append(_partition(manager, log))
+        try:
+            partition = _partition(manager, log)
+        except KafkaStorageError:
+            if any(each is log for each in manager.logs()):
+                return failed
+            continue  # It has been deleted meanwhile.
+        topics.setdefault(at.topic, DescribeLogDirsTopic(name=at.topic)).partitions.append(partition)
     return DescribeLogDirsResult(
         log_dir=directory.path,
         topics=list(topics.values()),
