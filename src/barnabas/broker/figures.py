@@ -120,13 +120,19 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
 
 
 def _of_each_log(broker: Broker, read: Callable[[PartitionLog], int]) -> list[tuple[dict[str, str], float]]:
-    return [
-        (
-            {"topic": log.topic_partition.topic, "partition": str(log.topic_partition.partition)},
-            read(log),
-        )
-        for log in broker.log_manager.logs()
-    ]
+    manager = broker.log_manager
+    readings: list[tuple[dict[str, str], float]] = []
+    for log in manager.logs():
+        at = log.topic_partition
+        labels = {"topic": at.topic, "partition": str(at.partition)}
+        if log is manager.log(at, is_future=True):
+            # A copy in another directory, which a partition has while it is moved.
+            labels["is_future"] = "true"
+        try:
+            readings.append((labels, read(log)))
+        except KafkaError:
+            continue  # Its files cannot be looked at: its disk is failing, or it has just been deleted.
+    return readings
 
 
 def _measure_lag(loop: asyncio.AbstractEventLoop, lag: Histogram) -> None:
