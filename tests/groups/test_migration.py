@@ -217,6 +217,36 @@ def test_a_migration_that_cannot_be_written_has_not_happened(fails: str) -> None
         assert shell.coordinator.describe_consumer_group(GROUP).group_state == "Empty"
 
 
+def test_a_static_member_keeps_its_session_if_a_migration_cannot_be_written() -> None:
+    shell = new_shell()
+    first = shell.join(instance_id="i", protocols=owning())
+    shell.advance_ms(0)
+    member_id = shell.joined(first).member_id
+    sync(shell, member_id, 1, {member_id: b""}, instance_id="i")
+    shell.append_error = NotEnoughReplicas()
+    assert beat(shell, "new", instance_id="i").error_code == CoordinatorNotAvailable.code
+    shell.append_error = None
+    assert state(shell) == "Stable"
+    shell.advance_ms(10_000)
+    assert state(shell) == "Empty"
+
+
+def test_timers_of_a_group_that_was_taken_over_do_not_reach_the_next_of_its_name() -> None:
+    shell = new_shell()
+    [first] = classic_group(shell, ALL)
+    # The others are waited for, for a minute.
+    shell.join(first, protocols=owning(), rebalance_timeout_ms=60_000)
+    beat(shell, "new")
+    leave(shell, (first, None))
+    beat(shell, "new", -1)
+    shell.advance_ms(50_000)
+    member_id = shell.joined(shell.join(protocols=owning(), session_timeout_ms=60_000)).member_id
+    shell.advance_ms(30_000)
+    assert (types(shell), state(shell)) == ({GROUP: "classic"}, "Empty")
+    shell.join(member_id, protocols=owning())
+    assert state(shell) == "PreparingRebalance"
+
+
 @pytest.mark.parametrize(
     ("settings", "protocols"),
     [

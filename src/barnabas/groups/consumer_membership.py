@@ -316,6 +316,12 @@ class ConsumerMembership:
         group = self._groups.consumer.get(group_id)
         if group is not None:
             self._start_timers(decision.set_timer_if_absent, group)
+        classic = self._groups.classic.get(group_id)
+        if classic is not None:
+            # It was to become a consumer group, in which a static member was to be replaced.
+            for member in classic.members.values():
+                key = session_timer(classic, member.member_id)
+                decision.set_timer_if_absent(key, member.session_timeout_ms)
 
     def loaded(self, decision: Decision) -> None:
         for group in self._groups.consumer.values():

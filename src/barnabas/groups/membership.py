@@ -453,6 +453,9 @@ class Membership:
         group = self._groups.classic.get(key.group_id)
         if group is None:
             return decision
+        if group.state is GroupState.EMPTY and key.kind is not TimerKind.SESSION:
+            # It is about a group of the same name, which has become a consumer group since and has gone.
+            return decision
         if key.kind is TimerKind.JOIN:
             self._rebalance.join_expired(decision, group, now_ms)
         elif key.kind is TimerKind.SYNC:
