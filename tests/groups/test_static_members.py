@@ -177,6 +177,22 @@ def test_a_group_waits_while_all_its_static_members_are_away() -> None:
     assert shell.joined(back).generation_id == generation_id + 1
 
 
+def test_a_rebalance_that_takes_no_time_is_not_tried_without_a_pause() -> None:
+    shell = Shell()
+    first = shell.join(instance_id=INSTANCE, session_timeout_ms=60_000)
+    shell.advance_ms(3_000)
+    leader = shell.joined(first).member_id
+    sync(shell, leader, 1, {leader: b"all"}, instance_id=INSTANCE)
+    shell.join(leader, instance_id=INSTANCE, session_timeout_ms=60_000, rebalance_timeout_ms=0)
+    sync(shell, leader, 2, {leader: b"all"}, instance_id=INSTANCE)
+    follower, _ = join_new(shell, rebalance_timeout_ms=0)
+    leave(shell, (follower, None))
+    shell.advance_ms(30_000)
+    assert state(shell) == "PreparingRebalance"
+    shell.advance_ms(30_000)
+    assert state(shell) == "Empty"
+
+
 def test_static_members_leave_by_their_instance() -> None:
     shell = Shell()
     stable_static(shell)

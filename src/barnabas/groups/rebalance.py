@@ -18,6 +18,8 @@ from barnabas.protocol.messages.join_group_response import JoinGroupResponse, Jo
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 
 _FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
+# Members may say that a rebalance takes no time at all: the broker would look for a leader without a pause.
+_LEADERLESS_WAIT_MIN_MS: Final = 100
 
 
 def session_timer(group: ClassicGroup, member_id: str) -> TimerKey:
@@ -171,7 +173,7 @@ class Rebalance:
                 remove_member(decision, group, member)
         if not group.elect_joined_leader() and group.members:
             # Static members alone are left, and none of them is here: until one comes or their sessions end.
-            decision.set_timer(join_timer(group), group.rebalance_timeout_ms)
+            decision.set_timer(join_timer(group), max(group.rebalance_timeout_ms, _LEADERLESS_WAIT_MIN_MS))
             return
         group.start_next_generation(now_ms)
         self._counts.classic_rebalances += 1
