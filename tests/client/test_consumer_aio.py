@@ -168,3 +168,60 @@ def test_a_poll_may_be_cancelled(server: Server) -> None:
             assert values(await read(consumer, 1)) == [b"1"]
 
     on_a_loop(work)
+
+
+def test_a_poll_under_way_ends_when_another_task_closes(server: Server) -> None:
+    topic = server.topic()
+    server.produce(topic, numbered(10))
+    group = f"group-of-{topic}"
+
+    async def work() -> None:
+        consumer = consumer_of(server, group_id=group)
+        consumer.subscribe([topic])
+        has_all = asyncio.Event()
+
+        async def follow() -> None:
+            async for record in consumer:
+                if record.offset == 9:
+                    has_all.set()
+
+        following = asyncio.create_task(follow())
+        await has_all.wait()
+        assert consumer._core.handover.is_polling
+        await consumer.close()
+        with pytest.raises(ClientClosed, match="while a poll was under way"):
+            await following
+
+    on_a_loop(work)
+    assert server.admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset == 10
+
+
+def test_a_listener_that_is_cancelled_is_called_again(server: Server) -> None:
+    topic = server.topic()
+    server.produce(topic, numbered(10))
+
+    class Seeking(barnabas.RebalanceListener):
+        def __init__(self, consumer: barnabas.aio.Consumer) -> None:
+            self.consumer = consumer
+            self.calls = 0
+            self.is_called = asyncio.Event()
+
+        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            self.calls += 1
+            self.is_called.set()
+            if self.calls == 1:
+                await asyncio.get_running_loop().create_future()
+            self.consumer.seek(partitions[0], 7)
+
+    async def work() -> None:
+        async with consumer_of(server, group_id=f"group-of-{topic}") as consumer:
+            listener = Seeking(consumer)
+            consumer.subscribe([topic], listener=listener)
+            poll = asyncio.create_task(consumer.poll(WAIT_S * 1000))
+            await listener.is_called.wait()
+            poll.cancel()
+            await asyncio.wait([poll])
+            assert values(await read(consumer, 3)) == numbered(3, 7)
+            assert listener.calls == 2
+
+    on_a_loop(work)

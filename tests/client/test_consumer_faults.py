@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
+from barnabas.errors import RequestTimedOut
 from barnabas.model import TopicPartition
 from tests.broker.requests import create_topic
 from tests.client.consumer_servers import consumer_settings, numbered, read, values
@@ -230,6 +231,62 @@ def test_a_broker_that_does_not_answer(proxied: BrokerProcess, proxy: Proxy) -> 
         with barnabas.Producer(bootstrap_servers=proxied.address) as producer:
             producer.send("t", b"after", partition=0).result(WAIT_S)
         assert values(read(consumer, 1)) == [b"after"]
+
+
+def test_what_could_not_be_committed_meanwhile_is_committed_later(
+    proxied: BrokerProcess, proxy: Proxy
+) -> None:
+    fill(proxied, 1, 10)
+    partition = TopicPartition("t", 0)
+    with consumer_of(proxy.address, group_id="g", auto_commit_interval_ms=0) as consumer:
+        consumer.assign([partition])
+        assert consumer.committed(partition) == {partition: None}
+        taken = 0
+        while not taken:
+            taken = len(consumer.poll(100, max_records=1))
+        proxy.hold()
+        while taken < 10:
+            taken += len(consumer.poll(100, max_records=1))
+        consumer.poll(0)
+        proxy.release()
+        deadline_s = time.monotonic() + WAIT_S
+        while (found := consumer.committed(partition)[partition]) is None or found.offset < 10:
+            assert time.monotonic() < deadline_s, found
+            consumer.poll(0)
+
+
+def test_commit_and_close_take_no_longer_than_they_may(proxied: BrokerProcess, proxy: Proxy) -> None:
+    fill(proxied, 1, 10)
+    partition = TopicPartition("t", 0)
+    hour_ms = 3_600_000
+    consumer = consumer_of(
+        proxy.address,
+        group_id="g",
+        auto_commit_interval_ms=0,
+        default_api_timeout_ms=hour_ms,
+        request_timeout_ms=hour_ms,
+    )
+    consumer.assign([partition])
+    assert consumer.committed(partition) == {partition: None}
+    read(consumer, 10)
+    proxy.hold()
+    # This begins a commit that is not answered.
+    consumer.poll(0)
+    raised: list[BaseException] = []
+
+    def end() -> None:
+        for call in (consumer.commit, consumer.close):
+            try:
+                call(timeout_ms=200)
+            except Exception as error:
+                raised.append(error)
+
+    ending = threading.Thread(target=end, daemon=True)
+    ending.start()
+    ending.join(WAIT_S)
+    assert not ending.is_alive()
+    assert [type(error) for error in raised] == [RequestTimedOut, RequestTimedOut]
+    proxy.release()
 
 
 def test_a_topic_that_is_made_anew(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from barnabas.client.subscription import (
     OffsetAndTimestamp,
     as_partition,
 )
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, RequestTimedOut
 from barnabas.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -132,14 +132,7 @@ class Consumer(ConsumerFront):
         wanted = self._offsets(offsets)
         future = self._submit(self._core.commit(wanted, self._settings.default_api_timeout_ms))
 
-        def done(ended: concurrent.futures.Future[None]) -> None:
-            error = None if ended.cancelled() else ended.exception()
-            if error is None:
-                self._callbacks.append(lambda: self._tell_interceptors(wanted))
-            if callback is not None and (error is None or isinstance(error, KafkaError)):
-                self._callbacks.append(lambda: callback(wanted, error))
-
-        future.add_done_callback(done)
+        future.add_done_callback(lambda ended: self._note_commit(ended, wanted, callback))
         return future
 
     def committed(
@@ -212,14 +205,17 @@ class Consumer(ConsumerFront):
         """Commits (with enable.auto.commit), leaves the group and ends the thread."""
         if self._is_closed:
             return
+        deadline_s = time.monotonic() + timeout_ms / 1000
         try:
-            if not self._core.handover.is_polling:
-                self._give_up(timeout_ms)
-            self._is_closed = True
-            self._thread.call(self._close(), timeout_ms)
+            try:
+                if not self._core.handover.is_polling:
+                    self._give_up(timeout_ms)
+            finally:
+                # What a listener raises does not keep the group from being left.
+                self._is_closed = True
+                self._thread.call(self._close(deadline_s - time.monotonic(), timeout_ms))
             self._run_callbacks()
         finally:
-            self._is_closed = True
             self._thread.close()
             self._close_interceptors()
 
@@ -231,9 +227,15 @@ class Consumer(ConsumerFront):
     ) -> None:
         self.close()
 
-    async def _close(self) -> None:
-        await self._core.leave(is_closing=True)
-        await self._core.close()
+    async def _close(self, left_s: float, timeout_ms: float) -> None:
+        try:
+            async with asyncio.timeout(left_s):
+                await self._core.finish_commits()
+                await self._core.leave(is_closing=True)
+        except TimeoutError:
+            raise RequestTimedOut(f"the consumer was not closed in order within {timeout_ms:g} ms") from None
+        finally:
+            await self._core.close()
 
     def _poll(self, take: Callable[[], T], timeout_ms: float) -> T | None:
         """What there is to take, as soon as there is; meanwhile partitions may come and go."""
@@ -244,6 +246,8 @@ class Consumer(ConsumerFront):
             while True:
                 if handover.rebalances:
                     self._serve_rebalances()
+                    if self._is_closed:
+                        return None
                 if handover.failures:
                     self._raise_failure()
                 taken = take()
@@ -268,8 +272,14 @@ class Consumer(ConsumerFront):
                 listener = self._prepare(rebalance)
                 if listener is not None:
                     listener(list(rebalance.partitions))
-            finally:
+            except Exception:
                 self._finish(rebalance)
+                raise
+            except BaseException:
+                # Whoever is interrupted has not done it: the next poll does.
+                handover.rebalances.appendleft(rebalance)
+                raise
+            self._finish(rebalance)
 
     def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
         """What goes to another member is committed first, if commits are automatic; else that is the caller's."""

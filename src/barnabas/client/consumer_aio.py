@@ -22,7 +22,8 @@ from barnabas.client.consumer_core import ConsumerCore
 from barnabas.client.consumer_front import POLL_TIMEOUT_MS, ConsumerFront, Offsets, OnCommit
 from barnabas.client.consumer_intake import ColumnRun, RawBatch
 from barnabas.client.consumer_record import ConsumerRecord
-from barnabas.client.group_handover import Change
+from barnabas.client.failures import ClientClosed
+from barnabas.client.group_handover import Change, Rebalance
 from barnabas.client.reset_policy import EARLIEST, LATEST
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import OffsetAndMetadata, OffsetAndTimestamp, as_partition
@@ -45,6 +46,8 @@ class AsyncConsumer(ConsumerFront):
         self._loop = asyncio.get_running_loop()
         self._signal = asyncio.Event()
         self._commits: set[asyncio.Task[None]] = set()
+        self._is_serving = False
+        self._is_closing = False
         self._attach(ConsumerCore(self._settings, self._subscription, self._signal.set))
 
     async def poll(
@@ -107,15 +110,8 @@ class AsyncConsumer(ConsumerFront):
         task = self._loop.create_task(self._core.commit(wanted, self._settings.default_api_timeout_ms))
         self._commits.add(task)
 
-        def done(ended: asyncio.Task[None]) -> None:
-            self._commits.discard(ended)
-            error = None if ended.cancelled() else ended.exception()
-            if error is None:
-                self._callbacks.append(lambda: self._tell_interceptors(wanted))
-            if callback is not None and (error is None or isinstance(error, KafkaError)):
-                self._callbacks.append(lambda: callback(wanted, error))
-
-        task.add_done_callback(done)
+        task.add_done_callback(self._commits.discard)
+        task.add_done_callback(lambda ended: self._note_commit(ended, wanted, callback))
         return task
 
     async def committed(
@@ -189,19 +185,25 @@ class AsyncConsumer(ConsumerFront):
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commits (with enable.auto.commit) and leaves the group."""
-        if self._is_closed:
+        if self._is_closed or self._is_closing:
             return
+        self._is_closing = True
+        # Another task may wait in a poll: it is told.
+        self._signal.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                if not self._core.handover.is_polling:
-                    await self._give_up(timeout_ms)
-                self._is_closed = True
-                await asyncio.gather(*self._commits, return_exceptions=True)
-                await self._core.leave(is_closing=True)
+                try:
+                    if not self._is_serving:
+                        await self._give_up(timeout_ms)
+                finally:
+                    # What a listener raises does not keep the group from being left.
+                    self._is_closed = True
+                    await asyncio.gather(*self._commits, return_exceptions=True)
+                    await self._core.finish_commits()
+                    await self._core.leave(is_closing=True)
         except TimeoutError:
             raise RequestTimedOut(f"the consumer was not closed in order within {timeout_ms:g} ms") from None
         finally:
-            self._is_closed = True
             await self._core.close()
             self._run_callbacks()
             self._close_interceptors()
@@ -225,8 +227,12 @@ class AsyncConsumer(ConsumerFront):
             await asyncio.sleep(0)
             while True:
                 self._signal.clear()
+                if self._is_closing:
+                    raise ClientClosed("this consumer was closed while a poll was under way")
                 if handover.rebalances:
                     await self._serve_rebalances()
+                    if self._is_closing:
+                        return None
                 if handover.failures:
                     self._raise_failure()
                 taken = take()
@@ -245,18 +251,31 @@ class AsyncConsumer(ConsumerFront):
 
     async def _serve_rebalances(self) -> None:
         handover = self._core.handover
-        while handover.rebalances:
-            rebalance = handover.rebalances.popleft()
-            try:
-                if rebalance.change is Change.REVOKED:
-                    await self._commit_before(rebalance.partitions, self._settings.default_api_timeout_ms)
-                listener = self._prepare(rebalance)
-                if listener is not None:
-                    called = listener(list(rebalance.partitions))
-                    if inspect.isawaitable(called):
-                        await called
-            finally:
+        self._is_serving = True
+        try:
+            while handover.rebalances:
+                rebalance = handover.rebalances.popleft()
+                try:
+                    await self._serve(rebalance)
+                except Exception:
+                    self._finish(rebalance)
+                    raise
+                except BaseException:
+                    # A poll that is cancelled here has not done it: the next one does.
+                    handover.rebalances.appendleft(rebalance)
+                    raise
                 self._finish(rebalance)
+        finally:
+            self._is_serving = False
+
+    async def _serve(self, rebalance: Rebalance) -> None:
+        if rebalance.change is Change.REVOKED:
+            await self._commit_before(rebalance.partitions, self._settings.default_api_timeout_ms)
+        listener = self._prepare(rebalance)
+        if listener is not None:
+            called = listener(list(rebalance.partitions))
+            if inspect.isawaitable(called):
+                await called
 
     async def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
         """What goes to another member is committed first, if commits are automatic; else that is the caller's."""

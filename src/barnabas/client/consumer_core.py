@@ -30,7 +30,7 @@ from barnabas.client.subscription import (
     Subscription,
 )
 from barnabas.clock import Clock, SystemClock
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, RequestTimedOut
 from barnabas.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -142,8 +142,25 @@ class ConsumerCore:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
         store = self._group_offsets()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._commits.acquire()
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"committing offsets of group {self._settings.group_id} was not done within {timeout_ms:g} ms: an"
+                " earlier commit is still under way"
+            ) from None
+        try:
+            await store.commit(offsets, max(0, round((deadline_s - loop.time()) * 1000)))
+        finally:
+            self._commits.release()
+
+    async def finish_commits(self) -> None:
+        """Waits until all commits that were begun are over."""
         async with self._commits:
-            await store.commit(offsets, timeout_ms)
+            pass
 
     def commit_soon(
         self,
@@ -208,6 +225,7 @@ class ConsumerCore:
 
     async def close(self) -> None:
         if self._auto_commit is not None:
+            self._auto_commit.cancel()
             await asyncio.gather(self._auto_commit, return_exceptions=True)
         await self._fetcher.close()
         await self._positions.close()

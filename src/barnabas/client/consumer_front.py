@@ -6,6 +6,8 @@ afterwards (`_post`).
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import inspect
 import logging
 import re
@@ -272,10 +274,9 @@ class ConsumerFront(ABC):
     def _on_auto_committed(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None
     ) -> None:
-        """On the loop."""
-        if error is not None:
-            self._committed_last = {}
-        elif self._interceptors:
+        """On the loop. What was to be committed meanwhile, and was not, is committed next time."""
+        self._committed_last = {} if error is not None else dict(offsets)
+        if error is None and self._interceptors:
             self._callbacks.append(lambda: self._tell_interceptors(offsets))
 
     def _offsets(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -284,6 +285,19 @@ class ConsumerFront(ABC):
         if self._settings.group_id is None:
             raise InvalidGroupId("offsets are committed for a group: set group.id")
         return self._subscription.positions() if offsets is None else as_offsets(offsets)
+
+    def _note_commit(
+        self,
+        ended: asyncio.Future[None] | concurrent.futures.Future[None],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: OnCommit | None,
+    ) -> None:
+        """What has become of a commit that nobody waited for is told in the caller's next poll, commit or close."""
+        error = ClientClosed("the commit was cancelled") if ended.cancelled() else ended.exception()
+        if error is None:
+            self._callbacks.append(lambda: self._tell_interceptors(offsets))
+        if callback is not None and (error is None or isinstance(error, KafkaError)):
+            self._callbacks.append(lambda: callback(offsets, error))
 
     def _prepare(self, rebalance: Rebalance) -> Callable[[list[TopicPartition]], Any] | None:
         """Makes ready for a listener's call: which one it is, None if there is none to be made."""
