@@ -181,6 +181,39 @@ def test_damaged_log_is_passed_over() -> None:
     assert not log.failed
 
 
+def test_log_that_was_damaged_before_the_start_is_passed_over() -> None:
+    log = Managed()
+    log.fill()
+    log.log.close()
+    log.log = log._open(clean_shutdown=True)
+    file = log.fs.open(f"{DIRECTORY}/00000000000000000000.log", WRITE)
+    file.pwrite(bytes(17), 0)
+    assert log.manager.clean_next(log.cleaner) is None
+    assert log.manager.clean_next(log.cleaner) is None
+    assert not log.failed
+    # A topic that is made again under the name is another one.
+    log.manager.forget_checkpoints(log.directory, [PARTITION])
+    log.log = CompactedLog().log
+    log.append(*keys("a", "a"))
+    log.roll()
+    assert log.manager.clean_next(log.cleaner) is not None
+
+
+def test_batch_with_more_keys_than_the_map_has_room_for(caplog: pytest.LogCaptureFixture) -> None:
+    log = Managed(replace(CONFIG, segment_bytes=1 << 20))
+    log.append(*keys("a"))
+    log.roll()
+    assert log.manager.clean_next(log.cleaner) is not None
+    small = Cleaner(OffsetMap(0), log.clock)
+    log.append(*keys(*map(str, range(1_000))))
+    log.roll()
+    assert log.manager.clean_next(small) is None
+    assert "log.cleaner.dedupe.buffer.size is too small" in caplog.text
+    assert log.checkpoint() == 1
+    assert log.manager.clean_next(small) is None
+    assert not log.failed
+
+
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
 def test_failing_disk_takes_the_directory_offline(operation: str) -> None:
     log = Managed()

@@ -45,6 +45,10 @@ class CleaningAborted(Exception):
     """The cleaning of a log was told to stop: its partition moves, is truncated, or goes away."""
 
 
+class MapTooSmall(Exception):
+    """Not even the keys of one batch have room in the map."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
     """What a cleaning has done; the log is clean up to the end offset."""
@@ -74,6 +78,11 @@ class Cleaner:
         started_ns = self._clock.monotonic_ns()
         mapped_bytes = self._map(log, first_dirty_offset, end_offset, on_bytes)
         cleaned_end_offset = self._offsets.latest_offset + 1
+        if cleaned_end_offset <= first_dirty_offset < end_offset:
+            raise MapTooSmall(
+                f"the batch of {log.topic_partition} at offset {first_dirty_offset} has more keys than the cleaner can"
+                f" note, {self._offsets.capacity}: log.cleaner.dedupe.buffer.size is too small"
+            )
         transactions = CleanedTransactions()
         rewriter = _Rewriter(
             log,

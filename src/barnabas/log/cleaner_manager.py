@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from barnabas.clock import Clock
-from barnabas.errors import KafkaStorageError
+from barnabas.errors import KafkaError, KafkaStorageError
 from barnabas.log import names
 from barnabas.log.cleaner import Cleaned, Cleaner, CleaningAborted, OnBytes
 from barnabas.log.directory import LogDirectory
@@ -221,8 +221,10 @@ class CleanerManager:
             offsets = directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT)
             directory.write_checkpoint(names.CLEANER_OFFSET_CHECKPOINT, {**offsets, partition: offset})
 
-    def forget_checkpoints(self, directory: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
+    def forget_checkpoints(self, directory: LogDirectory, partitions: Collection[TopicPartition]) -> None:
+        """For logs that are deleted: others may come in their place."""
         with self._changed:
+            self._uncleanable.difference_update(partitions)
             offsets = directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT)
             gone = offsets.keys() & set(partitions)
             if gone:
@@ -258,6 +260,10 @@ class CleanerManager:
                     candidate = log_to_clean(log, checkpoints[directory.path].get(partition), now_ms)
                 except KafkaStorageError as error:
                     logger.error("%s is not cleaned: %s", partition, error)
+                    continue
+                except KafkaError as error:
+                    logger.error("%s cannot be cleaned: %s", partition, error)
+                    self._uncleanable.add(partition)
                     continue
                 if candidate.is_due and (best is None or candidate.dirty_ratio > best[1].dirty_ratio):
                     best = (directory, candidate)
