@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from barnabas.client.brokers import Brokers, retrying
+from barnabas.client.brokers import Brokers, Node, retrying
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinator import Coordinator, CoordinatorType
 from barnabas.client.loop_thread import LoopThread
@@ -147,6 +147,38 @@ def test_a_connection_is_opened_anew_after_a_restart(broker: BrokerProcess) -> N
 
     settings = settings_for(broker)
     run(settings, test)
+
+
+def test_who_waits_for_a_connection_that_is_called_off_is_told_and_not_cancelled() -> None:
+    async def test(brokers: Brokers) -> None:
+        accepted = asyncio.Event()
+
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.set()
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            other = Node(2, "127.0.0.1", 1)
+            for nodes in ([other], [Node(1, "127.0.0.1", 2), other]):
+                brokers.set_nodes([Node(1, "127.0.0.1", port), other])
+                accepted.clear()
+                waiting = asyncio.create_task(brokers.link(1))
+                await accepted.wait()
+                # The broker is gone from the cluster, or has moved.
+                brokers.set_nodes(nodes)
+                with pytest.raises(NetworkException, match="not to be used any more"):
+                    await waiting
+            brokers.set_nodes([Node(1, "127.0.0.1", port)])
+            waiting = asyncio.create_task(brokers.link(1))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await brokers.close()
+
+    run(ClientSettings(bootstrap_servers="127.0.0.1:1"), test)
 
 
 def test_what_runs_on_a_loop_thread_raises_and_returns_to_the_caller() -> None:

@@ -303,16 +303,24 @@ class Brokers:
                 raise NetworkException(f"the broker at {peer.node} is not to be used any more")
             if peer.connecting is None:
                 self._begin(peer)
-        assert peer.connecting is not None
+        connecting = peer.connecting
+        assert connecting is not None
         # Who waits may be cancelled, and others wait for the same connection.
         try:
-            return await asyncio.shield(peer.connecting)
+            return await asyncio.shield(connecting)
         except KafkaError as error:
             raise error.with_traceback(None) from None
         except asyncio.CancelledError:
-            if peer.connecting is not None or not self.is_closed:
+            task = asyncio.current_task()
+            assert task is not None
+            if task.cancelling() or not connecting.cancelled():
                 raise
-            raise NetworkException("the client is closed") from None
+            # It is the connection that was called off, and not whoever waits for it.
+            raise NetworkException(
+                "the client is closed"
+                if self.is_closed
+                else f"the broker at {peer.node} is not to be used any more"
+            ) from None
 
     def _begin(self, peer: _Peer) -> None:
         peer.connecting = self._loop.create_task(self._connect(peer.node))
