@@ -25,6 +25,7 @@ from barnabas.errors import (
     NotController,
     PolicyViolation,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from tests.coordination.controllers import Cluster, run
@@ -311,6 +312,26 @@ def test_a_deleted_topic_is_gone_from_image_store_and_disk(tmp_path: Path) -> No
         assert await cluster.tree() == tree
         again = await cluster.create("orders")
         assert again.id != topic.id
+
+    run(scenario, tmp_path)
+
+
+def test_a_topic_that_is_made_again_is_not_the_one_to_delete(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        controller = cluster.controller
+        old = await cluster.create("orders")
+        ids = {"orders": old.id}
+        deleted, new, late = await asyncio.gather(
+            controller.delete_topics(["orders"], ids=ids),
+            cluster.create("orders"),
+            controller.delete_topics(["orders"], ids=ids),
+        )
+        assert deleted == {"orders": None}
+        assert isinstance(late["orders"], UnknownTopicId)
+        assert controller.image.topics == {"orders": new}
+        await controller.delete_topics(["orders"])
+        late = await controller.delete_topics(["orders"], ids=ids)
+        assert isinstance(late["orders"], UnknownTopicId)
 
     run(scenario, tmp_path)
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from itertools import chain, islice
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
@@ -35,7 +36,7 @@ from barnabas.coordination.controller_nodes import (
     topic_node,
 )
 from barnabas.coordination.identity import allocate_producer_ids
-from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage
+from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage, Uuid
 from barnabas.coordination.partition_changes import ElectionType, elected, reassigned
 from barnabas.coordination.store import (
     Check,
@@ -77,6 +78,7 @@ from barnabas.errors import (
     NotController,
     TopicAlreadyExists,
     UnknownServerError,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from barnabas.model import BrokerId, ProducerId, TopicPartition
@@ -95,6 +97,7 @@ Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
 # A larger change is stored in parts: between them other requests have their turn, and ZooKeeper's bound of 1 MiB on
 # what it takes at once is far.
 OPERATIONS_AT_ONCE: Final = 250
+NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
 
 
 async def _no_logs(topics: Sequence[TopicImage]) -> None:
@@ -179,9 +182,10 @@ class Controller:
         return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names)), charge))
 
     async def delete_topics(
-        self, names: Collection[str], *, charge: Charge = free_of_charge
+        self, names: Collection[str], *, ids: Mapping[str, Uuid] = NO_IDS, charge: Charge = free_of_charge
     ) -> dict[str, KafkaError | None]:
-        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), charge))
+        """A topic that has an id in `ids` is deleted only if that is its id when the turn has come."""
+        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), ids, charge))
 
     async def resume_deletions(self) -> None:
         """Finishes deletions that were begun before; to be called once logs can be deleted.
@@ -360,12 +364,19 @@ class Controller:
                 failed[name] = result
         return failed
 
-    async def _delete_topics(self, names: Sequence[str], charge: Charge) -> dict[str, KafkaError | None]:
+    async def _delete_topics(
+        self, names: Sequence[str], ids: Mapping[str, Uuid], charge: Charge
+    ) -> dict[str, KafkaError | None]:
         unknown = UnknownTopicOrPartition("This server does not host this topic-partition.")
-        results: dict[str, KafkaError | None] = dict.fromkeys(names, unknown)
+        unknown_id = UnknownTopicId("This server does not host this topic ID.")
+        results: dict[str, KafkaError | None] = {
+            name: unknown_id if name in ids else unknown for name in names
+        }
         topics = []
         for topic in (self.image.topics[name] for name in names if name in self.image.topics):
             try:
+                if ids.get(topic.name, topic.id) != topic.id:
+                    raise unknown_id
                 charge(len(topic.partitions))
                 topics.append(topic)
             except KafkaError as refusal:

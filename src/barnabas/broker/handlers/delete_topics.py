@@ -41,7 +41,10 @@ async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsReques
     errors: dict[str, KafkaError | None]
     try:
         names = [topic.name for topic in topics]
-        deletion = broker.controller.delete_topics(names, charge=quota.charge)
+        by_id = {asked.topic_id for asked in request.topics if asked.name is None}
+        # Other changes come first, and one of them may make the topic anew.
+        ids = {topic.name: topic.id for topic in topics if topic.id in by_id}
+        deletion = broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
         errors = await within(request.timeout_ms, deletion)
     except KafkaError as error:
         errors = {topic.name: error for topic in topics}
