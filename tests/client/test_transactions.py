@@ -15,7 +15,7 @@ from barnabas import aio
 from barnabas.client.failures import TransactionMisuse
 from barnabas.client.producer import Producer
 from barnabas.client.transactions import TransactionManager
-from barnabas.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from barnabas.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, RequestTimedOut
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import OURS, SERVERS, Server, numbered, running
 from tests.client.proxy import Proxy, seeded
@@ -411,3 +411,37 @@ def test_an_epoch_that_is_raised_tells_of_another_owner(server: Server) -> None:
             with second.transaction():
                 second.send(topic, b"and again")
     assert committed(server, topic) == [[b"of the second", b"and again"]]
+
+
+@pytest.mark.slow
+def test_an_abort_ends_what_offsets_that_were_added_too_late_have_begun(
+    tmp_path_factory: pytest.TempPathFactory, server: Server, version: str
+) -> None:
+    if server.kind != OURS or version != "version 1":
+        pytest.skip("a broker behind a proxy is ours; version 2 adds offsets by committing them")
+    with Proxy() as proxy:
+        broker = BrokerProcess(
+            tmp_path_factory.mktemp("adding-offsets") / "data",
+            {"advertised.listeners": f"PLAINTEXT://{proxy.address}", "num.partitions": "1"},
+        )
+        proxy.target_port = broker.port
+        with (
+            broker,
+            Producer(
+                bootstrap_servers=proxy.address, transactional_id="offsets", retry_backoff_ms=5
+            ) as producer,
+            barnabas.Admin(bootstrap_servers=proxy.address) as admin,
+        ):
+            producer.begin_transaction()
+            proxy.hold()
+            with pytest.raises(RequestTimedOut):
+                producer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, "g", timeout=0.2)
+            proxy.release()
+            producer.abort_transaction()
+            # The broker has added the offsets by now, and has ended what that began.
+            found = admin.describe_transactions("offsets")["offsets"]
+            assert found.state != "Ongoing"
+            assert found.producer_epoch > 0
+            with producer.transaction():
+                producer.send("t", b"v")
+            assert read_values(broker, "t", isolation_level=1) == [[b"v"]]

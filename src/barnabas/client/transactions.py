@@ -261,6 +261,9 @@ class TransactionManager(Idempotence):
         if not offsets:
             return
         if not self.is_v2:
+            is_init_due = self._is_init_due_after_abort
+            # If it cannot be told whether this has begun the transaction, a new epoch ends it for certain.
+            self._is_init_due_after_abort = True
             await self._call(
                 AddOffsetsToTxnRequest(
                     transactional_id=self._id,
@@ -271,6 +274,7 @@ class TransactionManager(Idempotence):
                 timeout_ms,
                 "adding offsets to the transaction",
             )
+            self._is_init_due_after_abort = is_init_due
         self._is_started = True
         await self._commit_offsets(offsets, group, timeout_ms)
 
