@@ -153,6 +153,18 @@ def test_a_member_that_does_not_give_up_in_time_is_removed(shell: Shell) -> None
     assert beat(shell, "a", 2).error_code == UnknownMemberId.code
 
 
+def test_a_removal_that_cannot_be_written_is_not_tried_without_a_pause(shell: Shell) -> None:
+    beat(shell, "a", rebalance_timeout_ms=0)
+    beat(shell, "b")
+    beat(shell, "a", 2)
+    shell.append_error = NotEnoughReplicas()
+    shell.advance_ms(10_000)
+    assert len(describe(shell).members) == 2
+    shell.append_error = None
+    shell.advance_ms(1_000)
+    assert [member.member_id for member in describe(shell).members] == ["b"]
+
+
 def test_settings_of_a_group(shell: Shell) -> None:
     overrides = GroupOverrides(session_timeout_ms=6_000, heartbeat_interval_ms=2_000)
     shell.coordinator.override_settings({GROUP: overrides})

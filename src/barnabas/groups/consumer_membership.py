@@ -64,6 +64,8 @@ _LEAVE_EPOCHS: Final = (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 _NOT_GIVEN: Final = -1
 # Before, the broker gave a member its id.
 _FIRST_WITH_MEMBER_ID: Final = 1
+# Members may have no time at all to give something up: what cannot be written is not tried without a pause.
+_RESTORED_MIN_MS: Final = 100
 
 
 class ConsumerMembership:
@@ -313,9 +315,13 @@ class ConsumerMembership:
 
     def restore_timers(self, decision: Decision, group_id: str) -> None:
         """What was decided could not be written: members that were to go are still there, with a session each."""
+
+        def restore(key: TimerKey, delay_ms: int) -> None:
+            decision.set_timer_if_absent(key, max(delay_ms, _RESTORED_MIN_MS))
+
         group = self._groups.consumer.get(group_id)
         if group is not None:
-            self._start_timers(decision.set_timer_if_absent, group)
+            self._start_timers(restore, group)
         classic = self._groups.classic.get(group_id)
         if classic is not None:
             # It was to become a consumer group, in which a static member was to be replaced.
