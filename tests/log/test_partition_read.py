@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import OffsetOutOfRange
+from barnabas.log.file_system import StorageFailure
 from barnabas.log.offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -14,6 +15,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.read import Isolation
 from barnabas.records.layout import CompressionType
 from tests.log.partitions import NOW_MS, Disk, all_offsets, append, batch, end_transaction, offsets_in
+from tests.log.simulated import SimulatedFile
 
 
 def log_of_batches(count: int = 10) -> PartitionLog:
@@ -37,6 +39,31 @@ def test_a_read_ends_with_its_segment() -> None:
     log = log_of_batches()
     second_base_offset = log.segments.base_offsets[1]
     assert offsets_in(log.read(0, 1 << 20)) == list(range(second_base_offset))
+
+
+def test_a_segment_that_goes_before_its_file_is_opened() -> None:
+    disk = Disk(segment_bytes=350, index_interval_bytes=0, retention_bytes=350)
+    log = disk.open()
+    for _ in range(10):
+        append(log, b"a", b"b", b"c")
+    log.close()
+    failures: list[StorageFailure] = []
+    log = disk.open(clean_shutdown=True, on_failure=failures.append)
+    log.update_high_watermark(log.log_end_offset)
+    open_file = disk.fs.open
+
+    def open_too_late(path: str, mode: int) -> SimulatedFile:
+        if path.endswith("/00000000000000000000.log"):
+            # Retention, in another thread, has been there first.
+            assert log.delete_old_segments() > 0
+            disk.scheduler.run()
+        return open_file(path, mode)
+
+    disk.fs.open = open_too_late  # type: ignore[method-assign]
+    with pytest.raises(OffsetOutOfRange):
+        log.read(0, 1 << 20)
+    assert not failures
+    assert offsets_in(log.read(log.log_start_offset, 1 << 20))[0] == log.log_start_offset
 
 
 def test_size_limits() -> None:

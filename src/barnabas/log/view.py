@@ -9,7 +9,7 @@ from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import OffsetOutOfRange
 from barnabas.log.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
-from barnabas.log.file_system import StorageFailure
+from barnabas.log.file_system import NoSuchFile, StorageFailure
 from barnabas.log.guard import Guard
 from barnabas.log.local_log import LocalLog
 from barnabas.log.offsets import TimestampAndOffset, find_offset, offsets_before
@@ -156,6 +156,9 @@ class LogView:
             if isolation is Isolation.TXN_COMMITTED and result.records is not None:
                 result.aborted_transactions = aborted_transactions(segments, offset, result, end.offset)
         except StorageFailure as failure:
+            if isinstance(failure, NoSuchFile) and local.segments is not segments:
+                # The segment was removed, or replaced, before its files were opened.
+                return self.read(offset, max_bytes, isolation, min_one_message)
             self._guard.fail(failure)
             raise
         return result
