@@ -134,6 +134,12 @@ def test_json_goes_round(ok: Callable[..., str], rows: Callable[..., Any], tmp_p
     assert first[2]["value"] == '{"any":["json",1]}'
 
 
+def test_the_key_of_all_records_is_that_of_json_too(ok: Callable[..., str], rows: Callable[..., Any]) -> None:
+    lines = b'{"value":"1"}\n{"value":"2","key":"own"}\n'
+    ok("produce", "one-key", "--create", "--format", "json", "--key", "k", stdin=lines)
+    assert [(row["key"], row["value"]) for row in rows("consume", "one-key")] == [("k", "1"), ("k", "2")]
+
+
 def test_files_as_records(ok: Callable[..., str], rows: Callable[..., Any], tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"{name}\nof two lines")

@@ -157,7 +157,8 @@ class LineReader:
         try:
             record = Outgoing(**self._common)
             record["value"] = from_json(given["value"])
-            record["key"] = from_json(given.get("key"))
+            if "key" not in self._common:
+                record["key"] = from_json(given.get("key"))
             headers = given.get("headers") or []
             pairs = headers.items() if isinstance(headers, dict) else headers
             record["headers"] = [
