@@ -290,6 +290,37 @@ def test_moving_to_another_directory() -> None:
     assert values(logs.log("a-0")) == ["one", "two", "three", "four"]
 
 
+@pytest.mark.parametrize("deleted_while_copied", [False, True])
+def test_moving_a_log_that_starts_within_a_batch(deleted_while_copied: bool) -> None:
+    logs = ManagedLogs(["/disk1", "/disk2"])
+    log = logs.create("a-0", "zero", "one", "two", directory="/disk1")
+    logs.append(log, "three")
+    if not deleted_while_copied:
+        log.delete_records(1)
+    future = logs.manager.create_future(A0, "/disk2")
+    log.delete_records(1)
+    while not logs.manager.copy_to_future(A0):
+        pass
+    future.advance_log_start_offset(log.log_start_offset)
+    moved = logs.manager.replace_with_future(A0)
+    assert values(moved) == values(log) == ["zero", "one", "two", "three"][log.log_start_offset :]
+    assert (moved.log_start_offset, moved.log_end_offset) == (1, 4)
+
+
+def test_moving_a_log_whose_segments_have_become_smaller() -> None:
+    logs = ManagedLogs(["/disk1", "/disk2"])
+    log = logs.create("a-0", "zero", directory="/disk1")
+    for number in range(20):
+        logs.append(log, str(number))
+    logs.config = replace(logs.config, segment_bytes=200)
+    logs.manager.update_config("a")
+    future = logs.manager.create_future(A0, "/disk2")
+    while not logs.manager.copy_to_future(A0):
+        pass
+    assert len(future.segments) > 5
+    assert values(logs.manager.replace_with_future(A0)) == ["zero", *map(str, range(20))]
+
+
 def test_move_goes_on_after_a_crash_and_can_be_given_up() -> None:
     logs = ManagedLogs(["/disk1", "/disk2", "/disk3"])
     logs.create("a-0", "one", directory="/disk1")

@@ -29,6 +29,7 @@ from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import KafkaStorageError, LogDirNotFound
 from barnabas.log import names
+from barnabas.log.append import UnexpectedAppendOffset
 from barnabas.log.checkpoints import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.log.cleaner_manager import CleanerManager
 from barnabas.log.directory import LogDirectory
@@ -312,9 +313,11 @@ class LogManager:
         source, future = self._required(partition), self._required(partition, is_future=True)
         if future.log_end_offset < source.log_start_offset:
             future.truncate_fully_and_start_at(source.log_start_offset)
-        result = source.read(future.log_end_offset, COPY_BYTES, Isolation.LOG_END, min_one_message=True)
+        # Segments may have become smaller than those that the source has.
+        max_bytes = min(COPY_BYTES, future.config.segment_bytes)
+        result = source.read(future.log_end_offset, max_bytes, Isolation.LOG_END, min_one_message=True)
         if result.records is not None:
-            future.append_as_follower(result.records.read())
+            _append_copied(future, result.records.read())
         # Also where nothing was copied: a copy that a crash has left forgets how far it was.
         future.advance_high_watermark(min(source.high_watermark, future.log_end_offset))
         return future.log_end_offset >= source.log_end_offset
@@ -586,3 +589,15 @@ class LogManager:
                         partitions.append(partition)
         logger.error("%d partitions in %s are offline", len(partitions), directory.path)
         self._on_offline(directory, partitions)
+
+
+def _append_copied(future: PartitionLog, records: bytes) -> None:
+    try:
+        future.append_as_follower(records)
+    except UnexpectedAppendOffset as unexpected:
+        # Records may be deleted up to the middle of a batch, which is copied as a whole.
+        is_empty = future.log_end_offset == future.log_start_offset
+        if not is_empty or not unexpected.first_offset < future.log_end_offset <= unexpected.last_offset:
+            raise
+        future.truncate_fully_and_start_at(unexpected.first_offset)
+        future.append_as_follower(records)
