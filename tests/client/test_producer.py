@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -429,6 +431,53 @@ def test_who_waits_while_another_thread_closes_is_told_so() -> None:
     thread.join(WAIT_S)
     assert [type(error) for error in raised] == [ClientClosed]
     assert "while this call was under way" in str(raised[0])
+
+
+FORK = """
+import os, sys
+from barnabas import Consumer, Producer
+from barnabas.client.failures import ClientClosed
+
+bootstrap = sys.argv[1]
+topic = sys.argv[2]
+producer = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
+producer.send(topic, b"of the parent")
+consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+consumer.assign([(topic, 0)])
+child = os.fork()
+if child == 0:
+    told = []
+    for call in (
+        lambda: producer.send(topic, b"lost"),
+        lambda: producer.send_many(topic, [b"lost"]),
+        lambda: producer.partitions_for("unknown"),
+        lambda: consumer.poll(0),
+        lambda: consumer.topics(),
+    ):
+        try:
+            call()
+        except ClientClosed as error:
+            told.append("forked" in str(error))
+    producer.flush()
+    producer.close()
+    consumer.close()
+    with Producer(bootstrap_servers=bootstrap) as own:
+        own.send(topic, b"of the child").result(60)
+    os._exit(0 if told == [True] * 5 else 1)
+status = os.waitpid(child, 0)[1]
+producer.close()
+consumer.close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_forked_process_is_told_to_make_its_own(broker: BrokerProcess, topic: str) -> None:
+    made(broker, topic)
+    # Later Pythons warn of any fork beside threads.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, broker.address, topic]
+    ended = subprocess.run(command, capture_output=True, timeout=2 * WAIT_S, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert read_values(broker, topic) == [[b"of the child", b"of the parent"]]
 
 
 def test_close_in_a_callback_and_without_time(broker: BrokerProcess, topic: str) -> None:

@@ -62,7 +62,7 @@ class Consumer(ConsumerFront):
         # Free while there is something to look at: the loop frees it, a poll that waits takes it.
         self._signal = threading.Lock()
         self._signal.acquire()
-        self._thread = LoopThread(self._settings.client_id)
+        self._thread = LoopThread(self._settings.client_id, self._forked)
 
         async def build() -> ConsumerCore:
             return ConsumerCore(self._settings, self._subscription, self._notify)

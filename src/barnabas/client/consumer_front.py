@@ -22,6 +22,7 @@ from barnabas.client.consumer_intake import Deserializer, Intake
 from barnabas.client.consumer_record import ConsumerRecord
 from barnabas.client.failures import ClientClosed
 from barnabas.client.group_handover import Change, Rebalance
+from barnabas.client.loop_thread import FORKED
 from barnabas.client.partition_state import PartitionState
 from barnabas.client.reset_policy import EARLIEST, LATEST
 from barnabas.client.settings import ConsumerSettings
@@ -82,6 +83,7 @@ class ConsumerFront(ABC):
         # Functions to be called in the caller's next poll, commit or close.
         self._callbacks: deque[Callable[[], object]] = deque()
         self._is_closed = False
+        self._is_forked = False
         self._has_joined = False
         self._commit_due_s = time.monotonic() + settings.auto_commit_interval_ms / 1000
         self._committed_last: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -198,7 +200,11 @@ class ConsumerFront(ABC):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClientClosed("this consumer is closed: make a new one")
+            raise ClientClosed(FORKED if self._is_forked else "this consumer is closed: make a new one")
+
+    def _forked(self) -> None:
+        self._is_forked = True
+        self._is_closed = True
 
     def _states(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[PartitionState]:
         self._check_open()

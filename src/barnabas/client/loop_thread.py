@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -15,15 +17,22 @@ T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
+FORKED: Final = (
+    "the client was made before this process was forked, and has no thread here: make one in each process"
+)
 
 
 class LoopThread:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_fork: Callable[[], object] | None = None) -> None:
+        """`on_fork` is called in a process that was forked from this one: there the thread is not."""
         self.loop: Final = asyncio.new_event_loop()
+        self.on_fork = on_fork
+        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = threading.Event()
         self._thread.start()
         self._started.wait(START_TIMEOUT_S)
+        _all.add(self)
 
     @property
     def is_closed(self) -> bool:
@@ -40,6 +49,9 @@ class LoopThread:
         is raised if the thread has ended or ends meanwhile.
         """
         assert not self.is_current(), "this thread cannot wait for itself"
+        if self._pid != os.getpid():
+            work.close()
+            raise ClientClosed(FORKED)
         try:
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:
@@ -86,3 +98,15 @@ class LoopThread:
             finally:
                 asyncio.set_event_loop(None)
                 self.loop.close()
+
+
+_all: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+
+
+def _tell_of_fork() -> None:
+    for thread in list(_all):
+        if thread.on_fork is not None:
+            thread.on_fork()
+
+
+os.register_at_fork(after_in_child=_tell_of_fork)

@@ -43,7 +43,9 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         self._core: ProducerCore = ProducerCore(ProducerSettings(settings, **keywords))
-        self._background: LoopThread = LoopThread(f"barnabas-{self._core.settings.client_id}")
+        self._background: LoopThread = LoopThread(
+            f"barnabas-{self._core.settings.client_id}", self._core.forked
+        )
         try:
             self._background.call(self._core.start(self._background.loop.call_soon_threadsafe))
         except BaseException:

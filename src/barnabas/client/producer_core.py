@@ -15,6 +15,7 @@ from barnabas.client.brokers import Brokers
 from barnabas.client.cluster import NO_LEADER, Cluster, TopicInfo
 from barnabas.client.failures import ClientClosed, RecordTooLarge, SerializationError, TransactionMisuse
 from barnabas.client.futures import OnDelivery, SendFuture
+from barnabas.client.loop_thread import FORKED
 from barnabas.client.partitioners import Partitioner, partitioner_for
 from barnabas.client.records import HeadersLike, OutgoingRecord
 from barnabas.client.sender import REQUEST_OVERHEAD_BYTES, Sender
@@ -113,6 +114,11 @@ class ProducerCore:
             self.accumulator.pool.wake_all()
         finally:
             self.accumulator.lock.release()
+
+    def forked(self) -> None:
+        """In a process that was forked nobody sends. The lock may be held there for ever, and is left alone."""
+        self.is_closed = True
+        self.refusal = ClientClosed(FORKED)
 
     async def learn(self, topic: str, timeout_ms: float) -> TopicQueue:
         """The topic's partitions, asked for if need be."""
