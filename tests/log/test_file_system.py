@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,24 @@ def test_directories_are_made_listed_renamed_and_removed(place: tuple[FileSystem
     assert fs.list_dir(f"{directory}/c/b") == ["f1", "f2"]
     fs.remove_tree(f"{directory}/c")
     assert fs.list_dir(directory) == []
+
+
+def test_a_directory_is_removed_while_others_remove_files_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    for number in range(5):
+        (directory / str(number)).touch()
+    unlink = os.unlink
+
+    def unlink_too_late(name: Any, *arguments: Any, **options: Any) -> None:
+        unlink(name, *arguments, **options)
+        raise FileNotFoundError(errno.ENOENT, "gone already", name)
+
+    monkeypatch.setattr(os, "unlink", unlink_too_late)
+    DiskFileSystem().remove_tree(str(directory))
+    assert not directory.exists()
 
 
 def test_a_file_is_written_atomically(place: tuple[FileSystem, str]) -> None:

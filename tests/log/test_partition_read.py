@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import OffsetOutOfRange
+from barnabas.errors import KafkaStorageError, OffsetOutOfRange
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -64,6 +64,25 @@ def test_a_segment_that_goes_before_its_file_is_opened() -> None:
         log.read(0, 1 << 20)
     assert not failures
     assert offsets_in(log.read(log.log_start_offset, 1 << 20))[0] == log.log_start_offset
+
+
+def test_a_log_that_is_deleted_while_it_is_read_has_not_failed() -> None:
+    disk = Disk()
+    log = disk.open()
+    append(log, b"a")
+    log.close()
+    failures: list[StorageFailure] = []
+    log = disk.open(clean_shutdown=True, on_failure=failures.append)
+    remove_tree = disk.fs.remove_tree
+
+    def remove_and_read(path: str) -> None:
+        remove_tree(path)
+        with pytest.raises(KafkaStorageError):
+            log.read(0, 1 << 20, Isolation.LOG_END)
+
+    disk.fs.remove_tree = remove_and_read  # type: ignore[method-assign]
+    log.delete()
+    assert not failures
 
 
 def test_size_limits() -> None:

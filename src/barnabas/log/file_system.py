@@ -28,6 +28,8 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 OPEN_FILES_MAX: Final = 16_384
 INDEX_MEMORY_BYTES: Final = 32 << 20
+# How often the removal of a directory is begun while others remove files in it.
+REMOVALS_MAX: Final = 1_000
 
 Data = bytes | bytearray | memoryview
 
@@ -270,12 +272,17 @@ class DiskFileSystem:
             raise storage_failure("remove", path, error.errno) from error
 
     def remove_tree(self, path: str) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_failure("remove", path, error.errno) from error
+        for _ in range(REMOVALS_MAX):
+            try:
+                shutil.rmtree(path)
+                return
+            except FileNotFoundError:
+                # Nothing is there, or somebody has just removed a file of those in it.
+                if not os.path.isdir(path):
+                    return
+            except OSError as error:
+                raise storage_failure("remove", path, error.errno) from error
+        raise storage_failure("remove", path, errno.ENOTEMPTY)
 
     def sync_dir(self, path: str) -> None:
         DiskFile(path, READ).sync(_sync_all)

@@ -625,5 +625,6 @@ class PartitionLog(LogView):
     def delete(self) -> None:
         """Removes the directory with all that is in it."""
         with self._guard:
-            self._local.delete()
+            # First: whoever is about to use it, in another thread, must not take the missing files for a failure.
             self._guard.bar("it has been deleted")
+            self._local.delete()
