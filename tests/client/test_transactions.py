@@ -445,3 +445,34 @@ def test_an_abort_ends_what_offsets_that_were_added_too_late_have_begun(
             with producer.transaction():
                 producer.send("t", b"v")
             assert read_values(broker, "t", isolation_level=1) == [[b"v"]]
+
+
+@pytest.mark.slow
+def test_close_sees_a_commit_through_that_has_timed_out(
+    tmp_path_factory: pytest.TempPathFactory, server: Server
+) -> None:
+    if server.kind != OURS:
+        pytest.skip("a broker behind a proxy is ours")
+    with Proxy() as proxy:
+        broker = BrokerProcess(
+            tmp_path_factory.mktemp("committing") / "data",
+            {"advertised.listeners": f"PLAINTEXT://{proxy.address}", "num.partitions": "1"},
+        )
+        proxy.target_port = broker.port
+        with broker:
+            producer = Producer(
+                bootstrap_servers=proxy.address,
+                transactional_id="committing",
+                transaction_timeout_ms=600_000,
+                retry_backoff_ms=5,
+            )
+            producer.begin_transaction()
+            producer.send("t", b"1").result(WAIT_S)
+            proxy.hold()
+            # The commit waits for this record, so the end of the transaction is not asked for yet.
+            producer.send("t", b"2")
+            with pytest.raises(RequestTimedOut, match="records were not acknowledged"):
+                producer.commit_transaction(timeout=0.2)
+            proxy.release()
+            producer.close()
+            assert read_values(broker, "t", isolation_level=1) == [[b"1", b"2"]]

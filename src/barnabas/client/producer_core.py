@@ -324,7 +324,9 @@ class ProducerCore:
             flushed.cancel()
 
     async def commit_transaction(self, timeout_ms: float) -> None:
-        transactions = self._transactional("commit_transaction")
+        await self._commit(self._transactional("commit_transaction"), timeout_ms)
+
+    async def _commit(self, transactions: TransactionManager, timeout_ms: float) -> None:
         flushed = asyncio.ensure_future(self.flushed())
         try:
             await transactions.commit(timeout_ms, flushed)
@@ -361,6 +363,9 @@ class ProducerCore:
                         TransactionState.ABORTING,
                     ):
                         await self._abort(transactions, timeout_ms)
+                    elif transactions.state is TransactionState.COMMITTING:
+                        # A commit that was cut off by its time-out is wanted all the same.
+                        await self._commit(transactions, timeout_ms)
                 else:
                     await self.flushed()
         except (TimeoutError, KafkaError):
