@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.groups.decision import Caller
+from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -116,6 +117,7 @@ def commit(
     metadata: str | None = "",
     retention_time_ms: int = -1,
     group_id: str = GROUP,
+    topic_id: bytes = ZERO_UUID,
     version: int = 9,
 ) -> Caller:
     caller = Caller(version=version)
@@ -128,6 +130,7 @@ def commit(
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
+                topic_id=topic_id,
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -195,13 +198,14 @@ def fetch(
     stable: bool = False,
     member_id: str | None = None,
     member_epoch: int = -1,
+    topic_id: bytes = ZERO_UUID,
 ) -> tuple[int, int, str | None]:
     """Error, offset and metadata."""
     request = OffsetFetchRequestGroup(
         group_id=group_id,
         member_id=member_id,
         member_epoch=member_epoch,
-        topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])],
+        topics=[OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[partition])],
     )
     [answers] = shell.coordinator.offsets.fetch(request, require_stable=stable).topics
     [answer] = answers.partitions

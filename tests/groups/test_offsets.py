@@ -35,6 +35,7 @@ from tests.groups.requests import (
     txn_commit,
 )
 from tests.groups.shell import GROUP, Shell
+from tests.groups.topics import topic_id
 
 DAY_MS = 24 * 60 * 60 * 1_000
 NOTHING = (NONE, -1, "")
@@ -235,6 +236,25 @@ def test_offsets_of_deleted_partitions_are_forgotten() -> None:
     shell.carry_out(shell.coordinator.offsets.delete_partitions({TopicPartition("topic", 0)}))
     shell.end_transaction(7, is_committed=True)
     assert [fetch_all(shell, group_id) for group_id in "abc"] == [{("topic", 1): 2}, {("topic", 1): 2}, {}]
+
+
+def test_an_offset_is_not_told_of_another_topic_with_the_same_name() -> None:
+    shell = Shell()
+    former, made_anew = topic_id("topic"), topic_id("topic", 1)
+    commit(shell, 5, topic_id=former, version=10)
+    commit(shell, 6, partition=1)
+    # What is left of a topic that has been deleted could not be forgotten.
+    shell.append_error = NotEnoughReplicas()
+    shell.carry_out(shell.coordinator.offsets.delete_partitions({TopicPartition("topic", 0)}))
+    shell.append_error = None
+    for each in (shell, shell.reloaded()):
+        assert fetch(each, topic_id=made_anew) == NOTHING
+        assert fetch(each, topic_id=former) == (NONE, 5, "")
+        # Without an id nobody knows better.
+        assert fetch(each) == (NONE, 5, "")
+        assert fetch(each, partition=1, topic_id=made_anew) == (NONE, 6, "")
+    commit(shell, 7, topic_id=made_anew, version=10)
+    assert fetch(shell, topic_id=made_anew) == (NONE, 7, "")
 
 
 def test_offsets_without_members_expire() -> None:

@@ -5,7 +5,8 @@
   ILLEGAL_GENERATION.
 - Offsets of an empty group expire `offsets.retention.minutes` after the last member left, or after their own commit
   if that was later; those of a group with members only if nobody subscribes to the topic any more.
-- Topics are known by name here, and whether they exist is not asked.
+- Topics are known by name here, and whether they exist is not asked. An offset that was committed by a topic's id is
+  not told of another topic by that name.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from barnabas.groups.records import NO_EXPIRY, GroupRecord, OffsetCommitRecord, 
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
 from barnabas.model import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import ZERO_UUID, Message, Uuid
 from barnabas.protocol.messages.offset_commit_key import OffsetCommitKey
 from barnabas.protocol.messages.offset_commit_request import OffsetCommitRequest
 from barnabas.protocol.messages.offset_commit_response import (
@@ -251,7 +252,7 @@ class Offsets:
                 stored = committed.get(where)
                 if may_be_unstable and self._store.has_pending(request.group_id, where):
                     answer.error_code = UnstableOffsetCommit.code
-                elif stored is not None:
+                elif stored is not None and not _is_of_another_topic(stored.value.topic_id, asked.topic_id):
                     answer.committed_offset = stored.value.offset
                     answer.committed_leader_epoch = stored.value.leader_epoch
                     answer.metadata = stored.value.metadata
@@ -355,6 +356,11 @@ class Offsets:
         else:
             is_due = now_ms - since_ms >= self._settings.offsets_retention_ms
         return is_due and not self._store.has_pending(group.group_id, partition)
+
+
+def _is_of_another_topic(topic_id: Uuid, asked_id: Uuid) -> bool:
+    """Whether an offset is left of a topic that has been made anew since, as far as both ids are known."""
+    return topic_id != asked_id and topic_id != ZERO_UUID and asked_id != ZERO_UUID
 
 
 def _validate_commit(
