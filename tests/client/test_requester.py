@@ -178,6 +178,28 @@ def test_a_request_that_wants_no_answer_is_done_at_once() -> None:
     run(peer, test)
 
 
+def test_a_connection_that_only_sends_is_not_idle() -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def test(requester: Requester) -> None:
+        requester.last_active_s = -1.0
+        assert requester.is_idle_since(0.0)
+        sent = asyncio.Event()
+        requester.send(
+            API,
+            VERSION,
+            ListGroupsRequest(),
+            lambda _message, _error: sent.set(),
+            timeout_s=WAIT_S,
+            expects_response=False,
+        )
+        await sent.wait()
+        assert not requester.is_idle_since(0.0)
+
+    run(peer, test)
+
+
 def test_nobody_to_connect_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*arguments: object, **others: object) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -438,7 +438,7 @@ class Brokers:
         oldest_s = self._loop.time() - self._settings.connections_max_idle_ms / 1000
         for peer in list(self._peers.values()):
             link = peer.link
-            if link is not None and link.requester.in_flight == 0 and link.requester.last_active_s < oldest_s:
+            if link is not None and link.requester.is_idle_since(oldest_s):
                 peer.link = None
                 link.requester.close(NetworkException(f"the connection to {peer.node} was idle"))
                 self._tell(peer.node.id)

@@ -125,6 +125,10 @@ class Requester:
         """Bytes of requests that the system has not taken yet."""
         return self._outbox.pending_bytes
 
+    def is_idle_since(self, time_s: float) -> bool:
+        """Whether nothing was sent or received since then, nor waits for that."""
+        return not self._waiting and not self._sending and self.last_active_s < time_s
+
     def send(
         self,
         api: Api,
@@ -171,6 +175,8 @@ class Requester:
             self._waiting.append(_Waiting(api, version, correlation_id, now_s, deadline_s, on_done))
             self._watch_deadline(deadline_s)
         else:
+            # No answer will tell that the connection is in use.
+            self.last_active_s = self._loop.time()
             self._sending.append(on_done)
         if not self._is_writing:
             self._flush()
