@@ -231,3 +231,26 @@ def test_a_quota_is_felt_and_its_removal_too(broker: RunningBroker, client: RawC
         assert greedy.ask("Produce", 9, request).throttle_time_ms == 0
     with broker.client("modest") as modest:
         assert modest.ask("Produce", 9, request).throttle_time_ms == 0
+
+
+def test_a_change_leaves_the_other_quotas_in_force(broker: RunningBroker, client: RawClient) -> None:
+    books = broker.server.broker.quotas
+    rate = "connection_creation_rate"
+    # One address, written in two ways.
+    addresses = ("10.0.0.1", "::ffff:10.0.0.1")
+    alter(
+        client,
+        *(entry({"ip": each}, {rate: 5.0}) for each in addresses),
+        *(entry({"client-id": each}, {"producer_byte_rate": 7.0}) for each in ("a", "b")),
+    )
+    alter(client, entry({"client-id": "a"}, {"producer_byte_rate": None}))
+    assert books.limit("producer_byte_rate", "ANONYMOUS", "a") is None
+    assert books.limit("producer_byte_rate", "ANONYMOUS", "b") is not None
+    alter(client, entry({"ip": addresses[1]}, {rate: None}))
+    assert books.limit_of_ip(rate, addresses[0]) == 5.0
+    alter(client, entry({"ip": addresses[0]}, {rate: None}))
+    assert not books.has(rate)
+    assert books.has("producer_byte_rate")
+    alter(client, entry({"client-id": "b"}, {"producer_byte_rate": None}))
+    assert not books.has("producer_byte_rate")
+    assert list(books) == []

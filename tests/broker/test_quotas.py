@@ -57,6 +57,21 @@ def test_the_most_specific_entity_wins() -> None:
     assert list(books) == []
 
 
+def test_a_kind_is_known_as_long_as_anybody_has_a_quota_of_it() -> None:
+    books = Quotas()
+    for client_id in ("a", "b"):
+        for limit in (1.0, 2.0):
+            books.set_limits(QuotaEntity(None, client_id), {PRODUCER_BYTE_RATE: limit})
+    books.set_limits(QuotaEntity(None, "a"), {"consumer_byte_rate": 1.0})
+    assert books.has(PRODUCER_BYTE_RATE)
+    assert books.has("consumer_byte_rate")
+    books.set_limits(QuotaEntity(None, "b"), {})
+    assert not books.has(PRODUCER_BYTE_RATE)
+    books.set_limits(QuotaEntity(None, "b"), {})
+    books.set_limits(QuotaEntity(None, "a"), {})
+    assert not books.has("consumer_byte_rate")
+
+
 def test_each_client_under_a_default_has_a_rate_of_its_own() -> None:
     books = Quotas()
     books.set_limits(QuotaEntity(None, DEFAULT), {PRODUCER_BYTE_RATE: 1_000.0})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.broker.config_updates import ConfigUpdates
 from barnabas.broker.log_dir_mover import LogDirMover
@@ -18,6 +18,8 @@ from barnabas.log.manager import LogManager
 from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
+
+ClientQuotas = Mapping[tuple[str | None, str | None, str | None], Mapping[str, float]]
 
 
 class ImageFollower:
@@ -47,7 +49,7 @@ class ImageFollower:
         image = self._controller.image
         self._replicas.apply(image.topics.values())
         await self._replicas.opened(image.topics)
-        self._apply_quotas(image)
+        self._apply_quotas({}, image.client_quotas)
         self._controller.add_listener(self._on_image)
         self._controller.delete_logs = self._delete_logs
         await self._controller.resume_deletions()
@@ -81,14 +83,17 @@ class ImageFollower:
         self._replicas.apply(changed, may_be_new=True)
         self._config_updates.apply(before, after)
         if before.client_quotas is not after.client_quotas:
-            self._apply_quotas(after)
+            self._apply_quotas(before.client_quotas, after.client_quotas)
 
-    def _apply_quotas(self, image: MetadataImage) -> None:
-        for entity, _ in list(self._quotas):
-            if entity not in image.client_quotas:
-                self._quotas.set_limits(entity, {})
-        for key, limits in image.client_quotas.items():
+    def _apply_quotas(self, before: ClientQuotas, after: ClientQuotas) -> None:
+        for key in before:
+            if key not in after:
+                self._quotas.set_limits(QuotaEntity(*key), {})
+        for key, limits in after.items():
             entity = QuotaEntity(*key)
+            # An address may be written in several ways, and one of them have gone.
+            if before.get(key) is limits and entity.ip is None:
+                continue
             self._quotas.set_limits(entity, limits)
             if entity.ip not in (None, DEFAULT) and address_of(entity.ip) is None:
                 self._tasks.start(self._resolve(entity.ip))

@@ -64,6 +64,8 @@ class Quotas:
         self._limits: dict[QuotaEntity, dict[str, float]] = {}
         self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
         self._buckets: dict[tuple[str, str | None, str | None], TokenBucket] = {}
+        # How many entities have a quota of a kind, and the kinds of which there are any.
+        self._counts: dict[str, int] = {}
         self._kinds: frozenset[str] = frozenset()
         # Hosts that have a quota by their name.
         self._names_by_address: dict[str, str] = {}
@@ -75,11 +77,14 @@ class Quotas:
         """What the entity has from now on; nothing takes it out of the books."""
         if entity.ip is not None and (address := address_of(entity.ip)) is not None:
             entity = entity._replace(ip=address)
+        counts = self._counts
+        for kind in self._limits.pop(entity, {}):
+            counts[kind] -= 1
         if limits:
             self._limits[entity] = dict(limits)
-        else:
-            self._limits.pop(entity, None)
-        self._kinds = frozenset(kind for limits in self._limits.values() for kind in limits)
+        for kind in limits:
+            counts[kind] = counts.get(kind, 0) + 1
+        self._kinds = frozenset([kind for kind, count in counts.items() if count])
 
     def has(self, kind: str) -> bool:
         """Whether any quota of the kind is set."""
