@@ -429,6 +429,59 @@ def test_a_deletion_waits_for_a_directory_that_is_offline(tmp_path: Path) -> Non
         assert fetch(client, "t", 0).high_watermark == 0
 
 
+def test_a_copy_that_outlives_its_topic(tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    at = TopicPartition("t", 0)
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "t")
+        for _ in range(3):
+            produce(client, "t", batch(b"o" * 900_000))
+        incremental(client, BROKER, "0", (MOVES_BOUND, SET, "1"))
+        source = place(client, at)
+        target = other(directories, source)
+        assert move(client, at, target) == 0
+        until(lambda: found(client, at)[target].partition_size > 0)
+        manager = broker.server.broker.log_manager
+
+        async def fail() -> None:
+            manager.directory(target).fail(errors.KafkaStorageError("gone"))
+
+        broker.call(fail)
+        assert delete(client, "t") == 0
+        create_topic(client, "t")
+        for _ in range(3):
+            produce(client, "t", batch(b"n" * 900_000))
+        assert place(client, at) == source
+    # The directory is well again, and has a copy of the old topic.
+    with two_directories(directories) as broker, broker.client() as client:
+        incremental(client, BROKER, "0", (MOVES_BOUND, DELETE, None))
+        assert list(found(client, at)) == [source]
+        assert everything(client, "t", 3) == [b"n" * 900_000] * 3
+        until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
+
+
+def test_a_copy_does_not_bring_its_topic_back(tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    at = TopicPartition("t", 0)
+    with two_directories(directories) as broker, broker.client() as client:
+        create_topic(client, "t")
+        incremental(client, BROKER, "0", (MOVES_BOUND, SET, "1"))
+        for _ in range(3):
+            produce(client, "t", batch(b"o" * 900_000))
+        target = other(directories, place(client, at))
+        assert move(client, at, target) == 0
+        manager = broker.server.broker.log_manager
+
+        async def fail() -> None:
+            manager.directory(target).fail(errors.KafkaStorageError("gone"))
+
+        broker.call(fail)
+        assert delete(client, "t") == 0
+    with two_directories(directories) as broker:
+        assert list(broker.server.broker.image.topics) == []
+        until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
+
+
 def test_a_copy_does_not_keep_what_a_crash_has_taken_from_its_original(tmp_path: Path) -> None:
     directories = [str(tmp_path / "a"), str(tmp_path / "b")]
     at = TopicPartition("crashed", 0)

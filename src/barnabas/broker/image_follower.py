@@ -57,7 +57,12 @@ class ImageFollower:
 
     async def _adopt_unknown_logs(self) -> None:
         known = self._controller.image.topics
-        unknown = [each for each in self._manager.logs() if each.topic_partition.topic not in known]
+        unknown = [
+            each
+            for each in self._manager.logs()
+            # A copy that was to take the place of a log tells nothing if that is gone.
+            if each.topic_partition.topic not in known and each is self._manager.log(each.topic_partition)
+        ]
         if not unknown:
             return
         adopted = await self._controller.adopt_topics(

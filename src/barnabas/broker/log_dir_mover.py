@@ -64,6 +64,10 @@ class LogDirMover:
             at = each.topic_partition
             if self._manager.log(at, is_future=True) is not each:
                 continue
+            partition = self._replicas.find(at)
+            if partition is None or each.topic_id not in (None, partition.topic_id):
+                await self._drop_stale(each)
+                continue
             current = self._manager.log(at)
             if current is None:
                 log.warning("%s is a copy of a partition that is not there; it is left alone", each.directory)
@@ -105,6 +109,14 @@ class LogDirMover:
             for at in partitions:
                 if self._manager.log(at, is_future=True) is not None:
                     await self._drop(at)
+
+    async def _drop_stale(self, future: PartitionLog) -> None:
+        """Deletes a copy whose topic was deleted while its directory was out of reach; there may be one of its name."""
+        log.warning("%s is a copy of a partition that is gone, and is deleted", future.directory)
+        try:
+            await self._drop(future.topic_partition)
+        except KafkaError as error:
+            log.error("%s cannot be deleted: %s", future.directory, error)
 
     async def _drop(self, at: TopicPartition) -> None:
         self._moving.pop(at, None)
