@@ -137,6 +137,21 @@ def test_records_without_a_key_change_partitions_by_the_batch() -> None:
     assert len(topic.partitions) == len(topic.available) == 5
 
 
+def test_a_topic_that_is_made_anew_may_have_fewer_partitions() -> None:
+    records = accumulator()
+    topic = records.set_topic("t", [True] * 3, b"one")
+    before = list(topic.partitions)
+    topic.sticky = before[2]
+    records.set_topic("t", [True], b"one")
+    assert topic.partitions == before, "a broker that lags behind says so"
+    records.set_topic("t", [True], b"two")
+    assert topic.partitions == topic.available == [topic.sticky] == before[:1]
+    assert {records.choose(topic, b"%d" % key).partition for key in range(20)} == {0}
+    records.set_topic("t", [True] * 4, b"two")
+    assert topic.partitions[:3] == before, "sequences go on where they were"
+    assert [queue.partition for queue in topic.partitions] == [0, 1, 2, 3]
+
+
 def test_who_waits_longest_for_memory_gets_it_first() -> None:
     pool = BufferPool(100)
     pool.available_bytes -= 100

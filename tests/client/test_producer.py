@@ -572,6 +572,26 @@ def test_partitions_that_are_added_are_used_by_many(
             producer.send_many(topic, [{"value": b"v", "partition": wrong}])
 
 
+def test_a_topic_that_is_made_anew_with_fewer_partitions(broker: BrokerProcess, topic: str) -> None:
+    with (
+        Producer(bootstrap_servers=broker.address) as producer,
+        barnabas.Admin(bootstrap_servers=broker.address) as admin,
+    ):
+        admin.create_topics({topic: 3})
+        producer.send_many(topic, [(b"%d" % number, b"v") for number in range(20)]).result(WAIT_S)
+        admin.delete_topics(topic)
+        admin.create_topics({topic: 1})
+        deadline_s = time.monotonic() + WAIT_S
+        while producer.partitions_for(topic) > 1:
+            assert time.monotonic() < deadline_s
+            # A partition that is not known has the producer ask again.
+            with pytest.raises(UnknownTopicOrPartition):
+                producer.send(topic, b"v", partition=7)
+        sent = [(b"%d" % number, b"w") for number in range(20)]
+        found = producer.send_many(topic, sent).result(WAIT_S)
+        assert {each.partition for each in found} == {0}
+
+
 def test_a_topic_is_made_where_the_broker_does_so(
     broker: BrokerProcess, producer: Producer, topic: str
 ) -> None:

@@ -29,16 +29,21 @@ from barnabas.records.record import NO_HEADERS, Headers
 class TopicQueue:
     """The partitions of one topic, and the one that records without a key go to now."""
 
-    __slots__ = ("available", "name", "partitions", "sticky", "sticky_bytes")
+    __slots__ = ("available", "name", "partitions", "queues", "sticky", "sticky_bytes", "topic_id")
 
     name: str
+    topic_id: bytes
+    queues: list[PartitionQueue]
     partitions: list[PartitionQueue]
     available: list[PartitionQueue]
     sticky: PartitionQueue
     sticky_bytes: i64
 
-    def __init__(self, name: str, partitions: list[PartitionQueue]) -> None:
+    def __init__(self, name: str, topic_id: bytes, partitions: list[PartitionQueue]) -> None:
         self.name = name
+        self.topic_id = topic_id
+        # All that were ever made: a topic that is made anew may have fewer, and later more again.
+        self.queues = list(partitions)
         self.partitions = partitions
         # Those that have a leader; all if none has.
         self.available = partitions
@@ -107,20 +112,26 @@ class Accumulator:
         """Whether nothing waits for more to come: somebody flushes, closes, or waits for memory."""
         return self.flushes > 0 or self.is_closing or self.pool.is_exhausted
 
-    def set_topic(self, name: str, leaders: list[bool]) -> TopicQueue:
-        """Takes over how many partitions a topic has, and which have a leader."""
+    def set_topic(self, name: str, leaders: list[bool], topic_id: bytes = b"") -> TopicQueue:
+        """Takes over how many partitions a topic has, and which have a leader. Only one made anew may have fewer."""
         self.lock.acquire()
         try:
             topic = self.topics.get(name)
             if topic is None:
-                topic = TopicQueue(name, [self._new_queue(name, index) for index in range(len(leaders))])
+                queues = [self._new_queue(name, index) for index in range(len(leaders))]
+                topic = TopicQueue(name, topic_id, queues)
                 self.topics[name] = topic
                 self._change_sticky(topic)
-            while len(topic.partitions) < len(leaders):
-                topic.partitions.append(self._new_queue(name, len(topic.partitions)))
+            if topic_id != topic.topic_id or len(leaders) > len(topic.partitions):
+                topic.topic_id = topic_id
+                while len(topic.queues) < len(leaders):
+                    topic.queues.append(self._new_queue(name, len(topic.queues)))
+                topic.partitions = topic.queues[: len(leaders)]
             topic.available = [
                 queue for queue, has_leader in zip(topic.partitions, leaders, strict=False) if has_leader
             ] or topic.partitions
+            if topic.sticky.partition >= len(topic.partitions):
+                self._change_sticky(topic)
             return topic
         finally:
             self.lock.release()

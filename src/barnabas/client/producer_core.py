@@ -140,7 +140,8 @@ class ProducerCore:
                 self._take_topic(info)
 
     def _take_topic(self, info: TopicInfo) -> TopicQueue:
-        return self.accumulator.set_topic(info.name, [each.leader != NO_LEADER for each in info.partitions])
+        leaders = [each.leader != NO_LEADER for each in info.partitions]
+        return self.accumulator.set_topic(info.name, leaders, info.topic_id)
 
     def value_bytes(self, topic: str, value: object) -> bytes | None:
         if self.value_serializer is not None:
@@ -180,17 +181,17 @@ class ProducerCore:
         self, topic: TopicQueue, partition: int | None, key: bytes | None, value: bytes | None
     ) -> PartitionQueue | None:
         """The queue of a record's partition; None if the topic has no such partition as far as is known."""
+        partitions = topic.partitions
         if partition is None:
             if self.partitioner is None:
                 return self.accumulator.choose(topic, key)
-            partition = self.partitioner(topic.name, key, value, len(topic.partitions))
-            if not 0 <= partition < len(topic.partitions):
+            partition = self.partitioner(topic.name, key, value, len(partitions))
+            if not 0 <= partition < len(partitions):
                 raise UnknownTopicOrPartition(
-                    f"the partitioner gave {partition!r}, and {topic.name!r} has partitions 0 to"
-                    f" {len(topic.partitions) - 1}"
+                    f"the partitioner gave {partition!r}, and {topic.name!r} has partitions 0 to {len(partitions) - 1}"
                 )
-        if 0 <= partition < len(topic.partitions):
-            return topic.partitions[partition]
+        if 0 <= partition < len(partitions):
+            return partitions[partition]
         return None
 
     def no_such_partition(self, topic: TopicQueue, partition: int | None) -> UnknownTopicOrPartition:

@@ -63,7 +63,8 @@ class ManyAppender:
         self._chosen: PartitionQueue | None = None
         if partition is not None:
             self._chosen = core.queue_for(topic, partition, None, None)
-            assert self._chosen is not None, "the partition was checked"
+            if self._chosen is None:
+                raise core.no_such_partition(topic, partition)
         self._timestamp_ms: i64 = now_ms() if timestamp_ms is None else timestamp_ms
         if self._timestamp_ms < 0:
             refuse_timestamp(self._timestamp_ms)
@@ -158,7 +159,9 @@ class ManyAppender:
             if queue is None:
                 wanted = None if records.partitions is None else records.partitions[position]
                 queue = core.queue_for(topic, wanted, key, value)
-                assert queue is not None, "partitions were checked"
+                if queue is None:
+                    # It was there when the records were checked: the topic was made anew.
+                    raise core.no_such_partition(topic, wanted)
             bound = record_bound_bytes(key, value, headers)
             batch: ProducerBatch | None = None
             index: i64 = 0
