@@ -217,6 +217,7 @@ def test_the_end_at_the_last_epoch_gives_another_producer_id(commit: bool) -> No
     assert (markers.producer_id, markers.producer_epoch) == (last[0], LAST_PRODUCER_EPOCH + 1)
     assert error_of(shell.ask_end(last, commit=commit, version=2)) is ConcurrentTransactions
     assert error_of(shell.ask_add(following, version=2)) is ConcurrentTransactions
+    assert error_of(shell.ask_end(following, commit=False, version=2)) is ConcurrentTransactions
     shell = shell.reloaded()
     # The answer was lost.
     assert shell.end(last, commit=commit, version=2) == following
@@ -238,6 +239,21 @@ def test_while_a_transaction_is_completed_everything_has_to_wait(version: int) -
     assert error_of(shell.ask_init(following)) is ConcurrentTransactions
     shell.write_markers()
     shell.add(following, version=version)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_while_a_transaction_is_completed_an_older_producer_is_fenced(version: int) -> None:
+    shell = Shell(holds_markers=True)
+    zombie = shell.init()
+    shell.init()
+    producer = shell.init()
+    shell.add(producer, version=2)
+    following = shell.end(producer, version=2)
+    for commit in (True, False):
+        assert error_of(shell.ask_end(zombie, commit=commit, version=version)) is ProducerFenced
+        stranger = (producer[0] + 7, producer[1])
+        assert error_of(shell.ask_end(stranger, commit=commit, version=version)) is InvalidProducerIdMapping
+        assert error_of(shell.ask_end(following, commit=commit, version=version)) is ConcurrentTransactions
 
 
 @pytest.mark.parametrize("version", [0, 2])

@@ -112,6 +112,15 @@ def check_end_of_version_0(entry: Entry, producer: ProducerIdAndEpoch, is_commit
     raise _invalid_end(entry, is_commit)
 
 
+def _check_not_older(transaction: Transaction, producer: ProducerIdAndEpoch) -> None:
+    """Of a transaction that is prepared: its producer knows its own epoch, or already what comes after it."""
+    if producer == (transaction.next_producer_id, FIRST_PRODUCER_EPOCH):
+        return
+    check_producer_id(transaction, producer)
+    if producer.producer_epoch + 1 != transaction.producer_epoch:
+        check_producer_epoch(transaction, producer)
+
+
 def check_end(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bool:
     """Whether the transaction has ended in this way before, in version 2.
 
@@ -123,10 +132,13 @@ def check_end(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bo
         CompleteAbort        none   | ended         invalid     | invalid
         CompleteCommit      invalid | ended          none       | invalid
 
-    `ended` is an end with nothing in it, which gives the next epoch; `none` has happened already.
+    `ended` is an end with nothing in it, which gives the next epoch; `none` has happened already. While the end is
+    being completed both are told to wait, and whoever is older is fenced.
     """
-    check_nothing_pending(entry)
     transaction = entry.transaction
+    if transaction.state in PREPARED:
+        _check_not_older(transaction, producer)
+    check_nothing_pending(entry)
     state = transaction.state
     has_moved_on = state in COMPLETED.values() and transaction.version >= TRANSACTION_VERSION_2
     is_about_last_id = (
