@@ -80,6 +80,8 @@ class Server:
         # What has been opened, to be closed in the opposite order.
         self._open = contextlib.AsyncExitStack()
         self._stopping = asyncio.Event()
+        # Why the broker cannot go on, if it cannot.
+        self._failure = ""
         self.ports: dict[str, int] = {}
         self.metrics_port = 0
 
@@ -135,7 +137,7 @@ class Server:
             on_flush=FlushTimes(self._metrics).observe,
             # A directory may fail in any thread.
             on_offline=lambda directory, partitions: _call(
-                loop, partial(replicas.take_offline, directory.path, partitions)
+                loop, partial(self._take_offline, manager, replicas, directory.path, partitions)
             ),
         )
         timer = LoopTimer(loop)
@@ -242,9 +244,22 @@ class Server:
             loop.add_signal_handler(number, stop)
 
     async def run_until_signal(self) -> None:
+        """Raises KafkaStorageError if it was not a signal that has ended the broker, but the last of its disks."""
         await self._stopping.wait()
         await self.stop()
+        if self._failure:
+            raise KafkaStorageError(self._failure)
         log.info("stopped")
+
+    def _take_offline(
+        self, manager: LogManager, replicas: ReplicaManager, path: str, partitions: list[TopicPartition]
+    ) -> None:
+        replicas.take_offline(path, partitions)
+        if not manager.live_directories():
+            # Whoever watches over the broker can start it anew, which is all that helps.
+            self._failure = f"all log directories have failed: {', '.join(self._directories)}"
+            log.critical("the broker stops: %s", self._failure)
+            self._stopping.set()
 
     async def stop(self) -> None:
         await self._open.aclose()

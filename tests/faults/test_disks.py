@@ -125,6 +125,24 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
             assert written.append(full) == 0
 
 
+def test_the_last_directory_that_fails_ends_the_broker(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "a")
+    broker.limits[resource.RLIMIT_FSIZE] = FILE_MAX_BYTES
+    with broker:
+        with broker.client() as client:
+            create_topic(client, TOPIC, PARTITIONS)
+            written = Written(client)
+            fill_until_it_fails(written, 0, 2 * FILE_MAX_BYTES // RECORD_BYTES)
+        assert broker.wait() != 0
+        text = broker.log_text()
+        assert f"all log directories have failed: {tmp_path / 'a'}" in text
+        assert "Traceback" not in text
+        broker.limits.clear()
+        broker.start()
+        with broker.client() as client:
+            written.check_all_there(client)
+
+
 class FailingFile:
     def __init__(self, file: File, path: str, disk: FailingDisk) -> None:
         self._file = file
