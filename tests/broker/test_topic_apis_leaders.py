@@ -1,6 +1,8 @@
-"""ElectLeaders and the reassignment APIs as one broker answers them, in every version."""
+"""ElectLeaders, the reassignment APIs and DescribeTopicPartitions as one broker answers them, in every version."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,11 @@ from barnabas.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from barnabas.protocol.messages.describe_topic_partitions_request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
 )
 from barnabas.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from barnabas.protocol.messages.list_partition_reassignments_request import (
@@ -117,3 +124,42 @@ def test_no_reassignment_is_ever_under_way(client: RawClient) -> None:
         request = ListPartitionReassignmentsRequest(topics=topics)
         response = client.ask("ListPartitionReassignments", 0, request)
         assert (response.error_code, response.error_message, response.topics) == (0, None, [])
+
+
+def test_partitions_are_described_page_by_page(client: RawClient) -> None:
+    names = ["pages-a", "pages-b", "pages-c", "pages-unknown"]
+    for name, partitions in zip(names, (3, 2, 1), strict=False):
+        create_topic(client, name, partitions=partitions)
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names], response_partition_limit=2
+    )
+    pages = []
+    while True:
+        response = client.ask("DescribeTopicPartitions", 0, request)
+        pages.append(
+            [
+                (topic.name, topic.error_code, [each.partition_index for each in topic.partitions])
+                for topic in response.topics
+            ]
+        )
+        if response.next_cursor is None:
+            break
+        request.cursor = Cursor(
+            topic_name=response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index
+        )
+    unknown: Any = ("pages-unknown", errors.UnknownTopicOrPartition.code, [])
+    assert pages == [
+        [("pages-a", 0, [0, 1])],
+        [("pages-a", 0, [2]), ("pages-b", 0, [0])],
+        [("pages-b", 0, [1]), ("pages-c", 0, [0])],
+        [unknown],
+    ]
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("elsewhere", 0), ("here", -1)])
+def test_a_page_that_there_cannot_be(client: RawClient, topic: str, partition: int) -> None:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="here")], cursor=Cursor(topic_name=topic, partition_index=partition)
+    )
+    [answer] = client.ask("DescribeTopicPartitions", 0, request).topics
+    assert (answer.name, answer.error_code) == ("here", errors.InvalidRequest.code)

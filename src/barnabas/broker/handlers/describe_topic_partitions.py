@@ -24,8 +24,22 @@ from barnabas.protocol.messages.describe_topic_partitions_response import (
 def handle(
     broker: Broker, exchange: Exchange, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
+    try:
+        return _describe(broker, exchange.session.listener, request)
+    except InvalidRequest as error:
+        # There is no error of the whole.
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)
+                for topic in request.topics
+            ]
+        )
+
+
+def _describe(
+    broker: Broker, listener: str, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     image = broker.image
-    listener = exchange.session.listener
     wants_all = not request.topics
     first_name, first_partition = "", 0
     if request.cursor is not None:
