@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from barnabas.errors import (
@@ -20,12 +22,14 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
+from barnabas.groups.classic_group import member_id_of
 from barnabas.groups.coordinator import CLEANUP
 from barnabas.groups.settings import GroupSettings
 from tests.groups.requests import heartbeat, join_new, leave, settle, state, sync, synced
 from tests.groups.shell import GROUP, Shell, subscription
 
 INITIAL_DELAY_MS = 3_000
+STRING_BYTES_MAX = 2**15 - 1
 
 
 def stable_pair(shell: Shell) -> tuple[str, str, int]:
@@ -57,6 +61,33 @@ def test_before_version_4_a_new_member_joins_at_once(version: int) -> None:
     response = shell.joined(caller)
     assert (response.error_code, response.generation_id) == (NONE, 1)
     assert response.leader == response.member_id == response.members[0].member_id
+
+
+@pytest.mark.parametrize(
+    ("version", "instance_id"),
+    [(3, None), (9, None), (5, "i" * STRING_BYTES_MAX), (9, "i" * STRING_BYTES_MAX)],
+    ids=["dynamic, old", "dynamic", "static, old", "static"],
+)
+def test_the_longest_names_leave_room_for_an_id(version: int, instance_id: str | None) -> None:
+    shell = Shell()
+    leader = shell.join(version=version, instance_id="leader" if version > 3 else None)
+    other = shell.join(version=version, instance_id=instance_id, client_id="é" * (STRING_BYTES_MAX // 2))
+    if instance_id is None and version > 3:
+        assert shell.joined(other).error_code == MemberIdRequired.code
+        other = shell.join(shell.joined(other).member_id, version=version)
+    # Whoever is told of the member can be told: the shell writes all answers.
+    shell.advance_ms(2 * INITIAL_DELAY_MS)
+    told = {member.member_id for member in shell.joined(leader).members}
+    assert told == {shell.joined(leader).member_id, shell.joined(other).member_id}
+
+
+def test_an_id_is_as_long_as_a_string_can_be() -> None:
+    uuid = str(UUID(int=7))
+    assert len(member_id_of("x" * STRING_BYTES_MAX, uuid)) == STRING_BYTES_MAX
+    assert len(member_id_of("é" * STRING_BYTES_MAX, uuid).encode()) in (
+        STRING_BYTES_MAX - 1,
+        STRING_BYTES_MAX,
+    )
 
 
 def test_version_0_has_one_time_out_for_both() -> None:

@@ -27,6 +27,8 @@ from barnabas.protocol.messages.join_group_request import JoinGroupRequestProtoc
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NO_STATE_TIMESTAMP: Final = -1
 _SUBSCRIPTION_VERSION_BYTES: Final = 2
+# With an UUID behind it, as much as a string can hold in a message.
+_ID_PREFIX_BYTES_MAX: Final = 2**15 - 1 - len("-00000000-0000-0000-0000-000000000000")
 
 
 _CAN_FOLLOW: Final[dict[GroupState, frozenset[GroupState]]] = {
@@ -92,6 +94,14 @@ class Member:
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
         return list(self.protocols.items()) == list(protocols.items())
+
+
+def member_id_of(prefix: str, uuid: str) -> str:
+    """An id for a new member, which begins with the name of its client or instance, or with a part of it.
+
+    Names may be as long as a string can be; an id that is longer could not be told to anybody.
+    """
+    return f"{prefix.encode()[:_ID_PREFIX_BYTES_MAX].decode(errors='ignore')}-{uuid}"
 
 
 def protocols_by_name(protocols: list[JoinGroupRequestProtocol]) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
-from barnabas.groups.classic_group import protocols_by_name
+from barnabas.groups.classic_group import member_id_of, protocols_by_name
 from barnabas.groups.consumer_group import (
     ClassicMetadata,
     ConsumerGroup,
@@ -89,7 +89,7 @@ class ClassicMembers:
         updates = self._updates
         work = Work(decision, now_ms)
         is_unknown = not request.member_id
-        member_id = request.member_id or f"{caller.client_id}-{self._new_uuid()}"
+        member_id = request.member_id or member_id_of(caller.client_id, self._new_uuid())
         updates.check_room(group, member_id)
         protocols = protocols_by_name(request.protocols)
         if not group.supports_classic_protocols(request.protocol_type, protocols):

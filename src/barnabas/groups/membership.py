@@ -32,7 +32,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
-from barnabas.groups.classic_group import ClassicGroup, Member, protocols_by_name
+from barnabas.groups.classic_group import ClassicGroup, Member, member_id_of, protocols_by_name
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_records import consumer_group_tombstones
@@ -184,7 +184,7 @@ class Membership:
     ) -> None:
         instance_id = request.group_instance_id
         prefix = caller.client_id if instance_id is None else instance_id
-        member_id = f"{prefix}-{self._new_uuid()}"
+        member_id = member_id_of(prefix, self._new_uuid())
         if instance_id is not None and instance_id in group.static_members:
             self._replace_static(decision, caller, request, protocols, group, member_id, now_ms)
         elif instance_id is None and caller.version >= _FIRST_JOIN_WITH_REQUIRED_ID:
