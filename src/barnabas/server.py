@@ -135,6 +135,7 @@ class Server:
             settings=_manager_settings(config),
             rng=self._rng,
             on_flush=FlushTimes(self._metrics).observe,
+            knows_topic=lambda topic: topic in controller.image.topics,
             # A directory may fail in any thread.
             on_offline=lambda directory, partitions: _call(
                 loop, partial(self._take_offline, manager, replicas, directory.path, partitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,15 @@ def broker(directories: list[str]) -> Iterator[RunningBroker]:
         yield running
 
 
-def two_directories(directories: list[str]) -> RunningBroker:
+def two_directories(directories: list[str], settings: Mapping[str, str] | None = None) -> RunningBroker:
     return RunningBroker(
         Path(directories[0]),
-        {"log.dirs": ",".join(directories), "broker.id": "0", "log.segment.delete.delay.ms": "0"},
+        {
+            "log.dirs": ",".join(directories),
+            "broker.id": "0",
+            "log.segment.delete.delay.ms": "0",
+            **(settings or {}),
+        },
     )
 
 
@@ -460,10 +465,12 @@ def test_a_copy_that_outlives_its_topic(tmp_path: Path) -> None:
         until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
 
 
-def test_a_copy_does_not_bring_its_topic_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_removed_at_once", [False, True])
+def test_a_copy_does_not_bring_its_topic_back(tmp_path: Path, is_removed_at_once: bool) -> None:
     directories = [str(tmp_path / "a"), str(tmp_path / "b")]
     at = TopicPartition("t", 0)
-    with two_directories(directories) as broker, broker.client() as client:
+    settings = {} if is_removed_at_once else {"log.segment.delete.delay.ms": "600000"}
+    with two_directories(directories, settings) as broker, broker.client() as client:
         create_topic(client, "t")
         incremental(client, BROKER, "0", (MOVES_BOUND, SET, "1"))
         for _ in range(3):

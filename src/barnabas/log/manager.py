@@ -68,9 +68,13 @@ class LogManager:
         rng: Random | None = None,
         on_offline: OnOffline = lambda _directory, _partitions: None,
         on_flush: OnFlush | None = None,
+        knows_topic: Callable[[str], bool] = lambda _topic: True,
         locks: bool = True,
     ) -> None:
-        """`on_offline` is called in whichever thread has met the failure; `locks` is for disks that are not real."""
+        """`on_offline` is called in whichever thread has met the failure; `locks` is for disks that are not real.
+
+        Of a topic that is not known when the logs are opened, the originals were marked since it was deleted.
+        """
         # What all logs share, and what follows the settings while they are in use.
         self._producer_settings = ProducerSettings()
         self.settings = ManagerSettings() if settings is None else settings
@@ -82,6 +86,7 @@ class LogManager:
         self._rng = Random() if rng is None else rng
         self._on_offline = on_offline
         self._on_flush = on_flush
+        self._knows_topic = knows_topic
         self._locks = locks
         # Held while logs are made, moved and deleted, which takes time; never by whoever reports a failure.
         self._changing = threading.RLock()
@@ -166,7 +171,8 @@ class LogManager:
         if len(self.live_directories()) < len(self.directories):
             return
         for partition, future in list(self._future.items()):
-            if partition in self._marked and partition not in self._current:
+            is_alone = partition not in self._current and partition not in self._unopened
+            if is_alone and partition in self._marked and self._knows_topic(partition.topic):
                 future.rename_dir(names.partition_dir(partition))
                 self._current[partition] = self._future.pop(partition)
         self._marked.clear()
