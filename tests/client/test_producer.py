@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -304,6 +304,40 @@ def test_many_from_several_threads_take_turns_where_only_one_has_room(
         producer.flush(WAIT_S)
         assert producer._core.accumulator.pool.available_bytes == 100_000
     assert len(read_values(broker, topic)[0]) == 9
+
+
+def test_an_interrupt_while_the_sender_is_woken_stops_nobody(broker: BrokerProcess, topic: str) -> None:
+    made(broker, topic)
+    with Producer(bootstrap_servers=broker.address, buffer_memory=4_000, linger_ms=60_000) as producer:
+        # Behind this one nothing wakes the sender but what is sent.
+        known(producer, topic)
+        before = producer.send(topic, b"v")
+        producer.flush(WAIT_S)
+        assert before.result(0).offset == 0
+        first = producer.send(topic, bytes(2_000))
+        sender = producer._core.sender
+        assert sender is not None
+        deadline_s = time.monotonic() + WAIT_S
+        while sender._is_woken:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        post = sender._post
+        caller = threading.current_thread()
+
+        def interrupted(call: Callable[[], object]) -> object:
+            if threading.current_thread() is caller:
+                raise KeyboardInterrupt
+            return post(call)
+
+        sender._post = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(topic, bytes(2_000))
+        sender._post = post
+        assert not first.done()
+        assert not producer._core.accumulator.pool.is_exhausted, "nobody waits for memory any more"
+        producer.flush(WAIT_S)
+        assert first.result(0).offset == 1
+        assert producer._core.accumulator.pool.available_bytes == 4_000
 
 
 def test_a_partitioner_that_fails_keeps_no_memory(broker: BrokerProcess, topic: str) -> None:

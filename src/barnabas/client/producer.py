@@ -321,8 +321,8 @@ class Producer:
             pool.wait(waiter)
         finally:
             lock.release()
-        core.wake()
         try:
+            core.wake()
             granted.wait(core.settings.max_block_ms / 1000)
         except BaseException:
             lock.acquire()

@@ -95,7 +95,12 @@ class Sender:
         """Has the sender look for something to do; from any thread."""
         if not self._is_woken:
             self._is_woken = True
-            self._post(self._run)
+            try:
+                self._post(self._run)
+            except BaseException:
+                # The caller was interrupted: whoever comes next tries again.
+                self._is_woken = False
+                raise
 
     def stop(self) -> None:
         self._delivery.is_stopped = True
