@@ -319,3 +319,4 @@ def test_many_offsets_expire_in_batches() -> None:
     # A tombstone for each offset and one for the group.
     assert shell.next_offset == before + count + 1
     assert shell.coordinator.list_groups() == []
+    assert shell.coordinator._counts.offset_expirations == count

@@ -248,7 +248,6 @@ class GroupCoordinator:
         for group in groups:
             expired = self.offsets.expired(group, now_ms)
             records.extend(offset_tombstone(group.group_id, *partition) for partition in expired)
-            self._counts.offset_expirations += len(expired)
             if len(expired) == len(self._store.committed(group.group_id)) and self._may_go(group):
                 records.extend(_tombstones(group))
             if len(records) > CLEANUP_RECORDS_MAX:
@@ -256,6 +255,7 @@ class GroupCoordinator:
                 del records[CLEANUP_RECORDS_MAX:]
                 delay_ms = CLEANUP_PAUSE_MS
                 break
+        self._counts.offset_expirations += sum(isinstance(record, OffsetCommitRecord) for record in records)
         decision.append(records)
         decision.set_timer(CLEANUP, delay_ms)
         return decision
