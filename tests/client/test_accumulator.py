@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -9,12 +10,17 @@ from librt.threading import Lock
 
 from barnabas.client.accumulator import Accumulator, TopicQueue
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
+from barnabas.client.brokers import Brokers
 from barnabas.client.buffer_pool import BufferPool, Waiter
+from barnabas.client.cluster import Cluster
+from barnabas.client.delivery import Delivery
 from barnabas.client.futures import SendFuture, SendManyFuture
 from barnabas.client.idempotence import EPOCH_MAX, Idempotence
+from barnabas.client.settings import ProducerSettings
 from barnabas.errors import (
     InvalidRecord,
     KafkaError,
+    MessageTooLarge,
     NetworkException,
     OutOfOrderSequenceNumber,
     RequestTimedOut,
@@ -150,6 +156,29 @@ def test_a_topic_that_is_made_anew_may_have_fewer_partitions() -> None:
     records.set_topic("t", [True] * 4, b"two")
     assert topic.partitions[:3] == before, "sequences go on where they were"
     assert [queue.partition for queue in topic.partitions] == [0, 1, 2, 3]
+
+
+def test_the_parts_of_a_batch_take_its_place_among_those_that_expire() -> None:
+    records = accumulator()
+    topic = records.set_topic("t", [True] * 3)
+    made = []
+    for queue in topic.partitions:
+        for _ in range(2):
+            batch = records.append(topic, queue, 1_700_000_000_000, None, bytes(100), (), 200)
+        made.append(batch)
+    older, large, younger = made
+
+    async def split() -> None:
+        settings = ProducerSettings(bootstrap_servers="127.0.0.1:1")
+        delivery = Delivery(settings, Cluster(settings, Brokers(settings)), records, None)
+        records.remove_waiting(large.queue, large)
+        large.build(CompressionType.NONE, None, False)
+        delivery.refused(large, MessageTooLarge(), None)
+
+    asyncio.run(split())
+    assert large.parts is not None
+    assert len(large.parts) == 2
+    assert list(records.incomplete) == [older, *large.parts, younger]
 
 
 def test_who_waits_longest_for_memory_gets_it_first() -> None:

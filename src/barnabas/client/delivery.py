@@ -165,10 +165,15 @@ class Delivery:
             for part in reversed(parts):
                 charged -= part.charged_bytes
                 accumulator.put_back(part)
-            # The rules for what expires next read this in order: parts are as old as what they were made of.
-            rest = [each for each in accumulator.incomplete if each is not batch]
+            # What expires next is read in order: parts are as old as what they were made of, and take its place.
+            incomplete: list[ProducerBatch] = []
+            for each in accumulator.incomplete:
+                if each is batch:
+                    incomplete.extend(parts)
+                else:
+                    incomplete.append(each)
             accumulator.incomplete.clear()
-            accumulator.incomplete.update(dict.fromkeys([*parts, *rest]))
+            accumulator.incomplete.update(dict.fromkeys(incomplete))
             accumulator.pool.free(charged)
             batch.parts = parts
             if batch.event is not None:
