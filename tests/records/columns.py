@@ -32,10 +32,17 @@ def records_of(columns: RecordColumns) -> list[Row]:
     timestamps = struct.unpack(f"<{count}q", columns.timestamps)
     timestamp_types = struct.unpack(f"<{count}b", columns.timestamp_types)
     bounds = struct.unpack(f"<{4 * count}i", columns.bounds)
-    assert list(bounds) == sorted(bounds)
-    assert not bounds or (bounds[0] >= 0 and bounds[-1] <= len(columns.data))
-    keys = _spans_of(columns, bounds, 0, columns.key_validity)
-    values = _spans_of(columns, bounds, 2, columns.value_validity)
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for part in columns.parts:
+        assert part.record_count > 0
+        start = 4 * len(keys)
+        within = bounds[start : start + 4 * part.record_count]
+        assert list(within) == sorted(within)
+        assert within[0] >= 0
+        assert within[-1] <= len(part.data)
+        keys += [bytes(part.data[a:b]) for a, b in zip(within[0::4], within[1::4], strict=True)]
+        values += [bytes(part.data[a:b]) for a, b in zip(within[2::4], within[3::4], strict=True)]
     header_offsets = struct.unpack(f"<{count + 1}i", columns.header_offsets)
     names = _strings_of(columns.header_names, header_offsets[-1])
     header_values = _strings_of(columns.header_values, header_offsets[-1])
@@ -43,17 +50,17 @@ def records_of(columns: RecordColumns) -> list[Row]:
     for start, end in itertools.pairwise(header_offsets):
         pairs = zip(names[start:end], header_values[start:end], strict=True)
         headers.append(tuple(((name or b"").decode(), value) for name, value in pairs))
-    return list(zip(offsets, timestamps, timestamp_types, keys, values, headers, strict=True))
-
-
-def _spans_of(
-    columns: RecordColumns, bounds: tuple[int, ...], first: int, validity: Validity
-) -> list[bytes | None]:
-    strings = [
-        bytes(columns.data[start:end])
-        for start, end in zip(bounds[first::4], bounds[first + 1 :: 4], strict=True)
-    ]
-    return _with_nulls(strings, validity)
+    return list(
+        zip(
+            offsets,
+            timestamps,
+            timestamp_types,
+            _with_nulls(keys, columns.key_validity),
+            _with_nulls(values, columns.value_validity),
+            headers,
+            strict=True,
+        )
+    )
 
 
 def _strings_of(column: BinaryColumn, count: int) -> list[bytes | None]:

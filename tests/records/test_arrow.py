@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.model import TimestampMs
+from barnabas.model import Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.columns import ColumnsBuilder, RecordColumns
+from barnabas.records.columns import PART_BYTES_MIN, ColumnsBuilder, RecordColumns
+from barnabas.records.header import parse_header
 from tests.records.columns import decode_columns, records_of
 from tests.records.golden import GoldenSegment, golden_segments
 
@@ -70,6 +71,21 @@ def test_as_many_records_as_numbers_are_kept_ready_for_and_more(
     columns = decode_columns(builder.build())
     assert arrow.key_array(columns).to_pylist() == [b"%d" % number for number in range(count)]
     assert arrow.value_array(columns).to_pylist() == [b"v%d" % number for number in range(count)]
+
+
+def test_parts_are_joined() -> None:
+    rng = Random(5)
+    columns = ColumnsBuilder()
+    for number in range(5):
+        builder = BatchBuilder(base_offset=Offset(100 * number))
+        for size in (10, PART_BYTES_MIN // rng.choice((1, 3)), 0):
+            builder.append(TimestampMs(1), rng.choice((None, b"key")), rng.randbytes(size))
+        builder.append(TimestampMs(1), None, None)
+        data = builder.build()
+        columns.append_batch(data, 0, header=parse_header(data))
+    found = columns.finish()
+    assert len(found.parts) > 1
+    assert rows_of(found) == records_of(found)
 
 
 def test_arrays_keep_alive_only_their_own_bytes() -> None:

@@ -10,7 +10,7 @@ import pytest
 from barnabas.errors import InvalidRecord, KafkaError
 from barnabas.model import Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.columns import ColumnsBuilder
+from barnabas.records.columns import PART_BYTES_MIN, ColumnsBuilder
 from barnabas.records.header import parse_header
 from barnabas.records.layout import CompressionType, TimestampType
 from barnabas.records.reader import decode_batch
@@ -96,9 +96,10 @@ def test_batches_that_follow_one_another_in_the_same_bytes_are_not_copied() -> N
     append(columns, data, 6 + len(batches[0]) + len(batches[1]))
     assert columns.size_bytes == sum(map(len, batches)) - 61
     found = columns.finish()
-    assert isinstance(found.data, memoryview)
-    assert found.data.obj is data
-    assert len(found.data) == sum(map(len, batches)) - 61
+    [part] = found.parts
+    assert isinstance(part.data, memoryview)
+    assert part.data.obj is data
+    assert len(part.data) == sum(map(len, batches)) - 61
     assert records_of(found) == rows_of(batches[0], 0, 0) + rows_of(batches[2], 0, 0)
 
 
@@ -113,8 +114,27 @@ def test_only_what_batches_stand_in_is_held() -> None:
     append(columns, data, 1_000)
     assert columns.size_bytes == 3 * (len(batch) - 61)
     found = columns.finish()
-    assert len(found.data) == 3 * (len(batch) - 61)
+    [part] = found.parts
+    assert len(part.data) == 3 * (len(batch) - 61)
     assert records_of(found) == 3 * rows_of(batch, 0, 0)
+
+
+def test_large_pieces_of_data_are_parts_of_their_own() -> None:
+    batches = []
+    for number, size in enumerate((10, PART_BYTES_MIN, PART_BYTES_MIN, 10, PART_BYTES_MIN - 1_000, 10)):
+        builder = BatchBuilder(base_offset=Offset(number))
+        builder.append(TimestampMs(1), b"%d" % number, bytes(size))
+        batches.append(builder.build())
+    columns = ColumnsBuilder()
+    for batch in batches:
+        append(columns, batch)
+    with pytest.raises(InvalidRecord):
+        append(columns, broken(batches[1]))
+    found = columns.finish()
+    # What is copied together is so because it began with something small.
+    assert [part.record_count for part in found.parts] == [2, 1, 3]
+    assert [isinstance(part.data, memoryview) for part in found.parts] == [False, True, False]
+    assert records_of(found) == [row for batch in batches for row in rows_of(batch, 0, 0)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -143,7 +163,7 @@ def test_no_batches_are_no_records() -> None:
     found = ColumnsBuilder().finish()
     assert records_of(found) == []
     assert found.record_count == 0
-    assert found.data == b""
+    assert found.parts == []
 
 
 def test_headers_are_left_out_if_they_are_not_wanted() -> None:

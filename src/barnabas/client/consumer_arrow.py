@@ -22,7 +22,7 @@ from barnabas.client.consumer_intake import ColumnRun
 from barnabas.client.consumer_record import repeated_offsets
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
-from barnabas.records.columns import BinaryColumn, Validity
+from barnabas.records.columns import NONE_NULL, BinaryColumn
 
 try:
     import pyarrow as pa
@@ -32,8 +32,6 @@ except ImportError:
     ) from None
 
 from barnabas.records.arrow import binary_array, fixed_array, headers_array, key_array, value_array
-
-NONE_NULL: Final = Validity(None, 0)
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 HEADERS: Final = pa.list_(

@@ -2,21 +2,21 @@
 
 offsets, timestamps         int64 little-endian, one a record
 timestamp types             int8, one a record
-data                        the bytes that the records stand in: as they came, or decompressed
-bounds                      four int32 little-endian a record, that tell where in the data key and value begin and end:
+parts                       the bytes that the records stand in, as they came or decompressed, and how many do
+bounds                      four int32 little-endian a record, that tell where in its part key and value begin and end:
 
                                 | key start | key end | value start | value end |
 
 headers                     int32 offsets of each record's headers among all of them; names and values of all
 
-Keys and values are not copied here. As the bounds never go back, they are at the same time offsets of an Arrow column
-over all of the data, of which each fourth element is a key and each fourth a value: a kernel of Arrow's gathers those
-faster than a loop over the records could.
+Keys and values are not copied here. As the bounds in a part never go back, they are at the same time offsets of an
+Arrow column over all of its bytes, of which each fourth element is a key and each fourth a value: a kernel of Arrow's
+gathers those faster than a loop over the records could.
 """
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
@@ -31,6 +31,9 @@ from barnabas.records.reader import decode_batch, decode_headers, open_records
 from barnabas.records.record import Headers, MalformedRecord, contradiction
 from barnabas.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, wrap_int64
 
+# Smaller pieces of data are copied together: the kernel is not called for a handful of records.
+PART_BYTES_MIN: Final = 512 * 1024
+
 
 class Validity:
     """Which of some values are there: a bit each, the lowest first, 0 for null; no bits at all if nothing is null."""
@@ -40,6 +43,9 @@ class Validity:
     def __init__(self, bits: bytes | None, null_count: int) -> None:
         self.bits = bits
         self.null_count = null_count
+
+
+NONE_NULL: Final = Validity(None, 0)
 
 
 class BinaryColumn:
@@ -53,17 +59,27 @@ class BinaryColumn:
         self.validity = validity
 
 
+class Part:
+    """Bytes that some records in a row stand in."""
+
+    __slots__ = ("data", "record_count")
+
+    def __init__(self, data: bytes | memoryview, record_count: int) -> None:
+        self.data = data
+        self.record_count = record_count
+
+
 class RecordColumns:
     """The columns of some records; the module's docstring has their layout."""
 
     __slots__ = (
         "bounds",
-        "data",
         "header_names",
         "header_offsets",
         "header_values",
         "key_validity",
         "offsets",
+        "parts",
         "record_count",
         "timestamp_types",
         "timestamps",
@@ -76,7 +92,7 @@ class RecordColumns:
         offsets: bytes,
         timestamps: bytes,
         timestamp_types: bytes,
-        data: bytes | memoryview,
+        parts: list[Part],
         bounds: bytes,
         key_validity: Validity,
         value_validity: Validity,
@@ -88,7 +104,7 @@ class RecordColumns:
         self.offsets = offsets
         self.timestamps = timestamps
         self.timestamp_types = timestamp_types
-        self.data = data
+        self.parts = parts
         self.bounds = bounds
         self.key_validity = key_validity
         self.value_validity = value_validity
@@ -133,18 +149,15 @@ class _ValidityBuilder:
 
 @final
 class _BinaryColumnBuilder:
-    __slots__ = ("_data", "_offsets", "_validity")
+    __slots__ = ("_data", "_offsets")
 
     def __init__(self) -> None:
         self._offsets = BytesWriter()
         self._data = BytesWriter()
-        self._validity = _ValidityBuilder()
         write_i32_le(self._offsets, 0)
 
-    def append(self, value: bytes | None) -> None:
-        if value is not None:
-            self._data.write(value)
-        self._validity.append(0 if value is None else 1)
+    def append(self, value: bytes) -> None:
+        self._data.write(value)
         write_i32_le(self._offsets, i32(len(self._data)))
 
     def size_bytes(self) -> i64:
@@ -153,10 +166,9 @@ class _BinaryColumnBuilder:
     def truncate(self, count: i64, size_bytes: i64) -> None:
         self._offsets.truncate(4 * (count + 1))
         self._data.truncate(size_bytes)
-        self._validity.truncate(count)
 
-    def finish(self) -> BinaryColumn:
-        return BinaryColumn(self._offsets.getvalue(), self._data.getvalue(), self._validity.finish())
+    def finish(self, validity: Validity) -> BinaryColumn:
+        return BinaryColumn(self._offsets.getvalue(), self._data.getvalue(), validity)
 
 
 @final
@@ -169,14 +181,18 @@ class ColumnsBuilder:
         "_header_count",
         "_header_names",
         "_header_offsets",
+        "_header_validity",
         "_header_values",
         "_keys",
         "_max_decompressed_bytes",
         "_offsets",
-        "_part",
-        "_part_end",
-        "_part_start",
+        "_part_bytes",
+        "_part_first",
         "_parts",
+        "_piece",
+        "_piece_end",
+        "_piece_start",
+        "_pieces",
         "_timestamp_types",
         "_timestamps",
         "_values",
@@ -196,16 +212,20 @@ class ColumnsBuilder:
         self._bounds = BytesWriter()
         self._keys = _ValidityBuilder()
         self._values = _ValidityBuilder()
-        # The data: parts that are complete, and the one that the last batch stands in, from its start to its end.
-        self._parts: list[bytes | memoryview] = []
-        self._part = b""
-        self._part_start: i64 = 0
-        self._part_end: i64 = 0
         self._data_bytes: i64 = 0
+        self._parts: list[Part] = []
+        # The last part: the number of its first record; its pieces, and within which bytes the last of them is.
+        self._part_first: i64 = 0
+        self._part_bytes: i64 = 0
+        self._pieces: list[bytes | memoryview] = []
+        self._piece = b""
+        self._piece_start: i64 = 0
+        self._piece_end: i64 = 0
         self._header_count: i64 = 0
         self._header_offsets = BytesWriter()
         self._header_names = _BinaryColumnBuilder()
         self._header_values = _BinaryColumnBuilder()
+        self._header_validity = _ValidityBuilder()
         write_i32_le(self._header_offsets, 0)
 
     @property
@@ -243,6 +263,7 @@ class ColumnsBuilder:
             self._header_offsets.truncate(4 * (record_count + 1))
             self._header_names.truncate(header_count, names_bytes)
             self._header_values.truncate(header_count, values_bytes)
+            self._header_validity.truncate(header_count)
             raise
         appended = self.record_count - record_count
         self._timestamp_types.write((header.timestamp_type & 0xFF).to_bytes(1, "big") * appended)
@@ -250,59 +271,76 @@ class ColumnsBuilder:
     def finish(self) -> RecordColumns:
         """The columns; the builder is then used up."""
         self._end_part()
-        parts = self._parts
         return RecordColumns(
             self.record_count,
             self._offsets.getvalue(),
             self._timestamps.getvalue(),
             self._timestamp_types.getvalue(),
-            parts[0] if len(parts) == 1 else b"".join(parts),
+            self._parts,
             self._bounds.getvalue(),
             self._keys.finish(),
             self._values.finish(),
             self._header_offsets.getvalue(),
-            self._header_names.finish(),
-            self._header_values.finish(),
+            self._header_names.finish(NONE_NULL),
+            self._header_values.finish(self._header_validity.finish()),
         )
 
-    def _hold(self, part: bytes, start: i64, end: i64, header: BatchHeader) -> i64:
-        """Makes these bytes part of the data; what to add to a position in them to have it in the data."""
-        # Batches that follow one another in the same bytes are one part, so that these are not copied together.
-        goes_on = part is self._part and start >= self._part_end
-        data_bytes = self._data_bytes + end - (self._part_end if goes_on else start)
-        if data_bytes > INT32_MAX:
+    def _hold(self, data: bytes, start: i64, end: i64, header: BatchHeader) -> i64:
+        """Makes these bytes the next piece of data; what to add to a position in them to have it in their part."""
+        # Batches that follow one another in the same bytes are one piece, so that nothing is copied.
+        goes_on = data is self._piece and start >= self._piece_end
+        size_bytes = end - (self._piece_end if goes_on else start)
+        if self._data_bytes + size_bytes > INT32_MAX:
             raise InvalidRecord(
                 f"the batch at offset {header.base_offset} does not fit into columns that already hold"
                 f" {self._data_bytes} bytes"
             )
         if not goes_on:
-            self._end_part()
-            self._part = part
-            self._part_start = start
-        self._part_end = end
-        self._data_bytes = data_bytes
-        return data_bytes - end
+            if self._part_bytes >= PART_BYTES_MIN:
+                self._end_part()
+            else:
+                self._end_piece()
+            self._piece = data
+            self._piece_start = start
+        self._piece_end = end
+        self._part_bytes += size_bytes
+        self._data_bytes += size_bytes
+        return self._part_bytes - end
+
+    def _end_piece(self) -> None:
+        if self._piece_end > self._piece_start:
+            self._pieces.append(memoryview(self._piece)[self._piece_start : self._piece_end])
 
     def _end_part(self) -> None:
-        if self._part_end > self._part_start:
-            self._parts.append(memoryview(self._part)[self._part_start : self._part_end])
+        self._end_piece()
+        pieces = self._pieces
+        record_count = self.record_count - self._part_first
+        if record_count:
+            self._parts.append(Part(pieces[0] if len(pieces) == 1 else b"".join(pieces), record_count))
+        self._part_first = self.record_count
+        self._part_bytes = 0
+        self._pieces = []
 
     def _append_messages(self, data: bytes, position: int, header: BatchHeader, start_offset: i64) -> None:
-        for record in decode_batch(
+        messages = decode_batch(
             data, position, header=header, max_decompressed_bytes=self._max_decompressed_bytes
-        ):
-            if record.offset < start_offset:
-                continue
+        )
+        records = [each for each in messages if each.offset >= start_offset]
+        content = b"".join([(each.key or b"") + (each.value or b"") for each in records])
+        bound = self._hold(content, 0, len(content), header)
+        for record in records:
             write_i64_le(self._offsets, record.offset)
             write_i64_le(self._timestamps, record.timestamp)
             write_i32_le(self._header_offsets, i32(self._header_count))
-            for content, validity in ((record.key, self._keys), (record.value, self._values)):
-                write_i32_le(self._bounds, i32(self._data_bytes))
-                if content is not None:
-                    self._hold(content, 0, len(content), header)
-                write_i32_le(self._bounds, i32(self._data_bytes))
-                validity.append(0 if content is None else 1)
-            self.record_count += 1
+            for string, validity in ((record.key, self._keys), (record.value, self._values)):
+                write_i32_le(self._bounds, i32(bound))
+                if string is None:
+                    validity.append(0)
+                else:
+                    validity.append(1)
+                    bound += len(string)
+                write_i32_le(self._bounds, i32(bound))
+        self.record_count += len(records)
 
     def _append_records(
         self, data: bytes, start: i64, end: i64, header: BatchHeader, base: i64, start_offset: i64
@@ -393,6 +431,11 @@ class ColumnsBuilder:
         headers, position = decode_headers(data, position, record_end)
         for name, value in headers:
             self._header_names.append(name.encode())
-            self._header_values.append(value)
+            if value is None:
+                self._header_values.append(b"")
+                self._header_validity.append(0)
+            else:
+                self._header_values.append(value)
+                self._header_validity.append(1)
             self._header_count += 1
         return position
