@@ -96,12 +96,12 @@ def test_arrays_keep_alive_only_their_own_bytes() -> None:
     references = sys.getrefcount(data)
     columns = decode_columns(data)
     assert sys.getrefcount(data) > references
-    before_bytes = pa.total_allocated_bytes()
+    before_bytes = arrow.POOL.bytes_allocated()
     keys, values = arrow.key_array(columns), arrow.value_array(columns)
     del columns
     assert sys.getrefcount(data) == references
     assert keys.nbytes < 2_000
     assert 10_000 <= values.nbytes < 11_000
-    assert pa.total_allocated_bytes() - before_bytes < 16_000
+    assert arrow.POOL.bytes_allocated() - before_bytes < 16_000
     keys.validate(full=True)
     values.validate(full=True)

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from barnabas.records.columns import BinaryColumn, RecordColumns, Validity
 
+# The one that Python's bytes come from: what a poll has freed serves the next, whoever of the two asks for it.
+POOL: Final = pa.system_memory_pool()
 NO_BYTES: Final = pa.py_buffer(b"")
 # Called without the detours of Array.take, which cost more than taking the records of a small poll does.
 TAKE: Final = pc.get_function("array_take")
@@ -46,9 +48,10 @@ def _gather(columns: RecordColumns, first: int, validity: Validity) -> pa.Array:
         buffers = [None, bounds, pa.py_buffer(part.data)]
         everything = pa.Array.from_buffers(pa.binary(), 4 * count - 3, buffers, null_count=0, offset=first)
         fourths = FOURTHS.slice(0, count) if count <= len(FOURTHS) else _each_fourth(count)
-        gathered.append(TAKE.call([everything, fourths]))
+        gathered.append(TAKE.call([everything, fourths], memory_pool=POOL))
         first += 4 * count
-    _, offsets, data = (gathered[0] if len(gathered) == 1 else pa.concat_arrays(gathered)).buffers()
+    whole = gathered[0] if len(gathered) == 1 else pa.concat_arrays(gathered, memory_pool=POOL)
+    _, offsets, data = whole.buffers()
     return pa.Array.from_buffers(
         pa.binary(),
         columns.record_count,
@@ -74,10 +77,9 @@ def binary_array(kind: pa.DataType, column: BinaryColumn) -> pa.Array:
 
 def headers_array(kind: pa.ListType, columns: RecordColumns) -> pa.Array:
     """A list a record, empty where it has no headers; the kind is a list of structs of a string and a binary."""
-    pairs = pa.StructArray.from_arrays(
-        [binary_array(pa.string(), columns.header_names), binary_array(pa.binary(), columns.header_values)],
-        fields=list(kind.value_type),
-    )
+    names = binary_array(pa.string(), columns.header_names)
+    values = binary_array(pa.binary(), columns.header_values)
+    pairs = pa.Array.from_buffers(kind.value_type, len(names), [None], null_count=0, children=[names, values])
     return pa.Array.from_buffers(
         kind,
         columns.record_count,
