@@ -118,7 +118,6 @@ HOT_MODULES: list[str] = [
     "records/record.py",
     "records/rules.py",
     "records/scan.py",
-    "records/spans.py",
     "records/validate.py",
     "records/varint.py",
     "transactions/coordinator.py",

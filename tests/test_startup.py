@@ -45,6 +45,7 @@ NOT_FOR_HELP = [
     "json",
     "socket",
 ]
+NOT_FOR_CLIENTS = ["barnabas.cli", "numpy", "pandas", "pyarrow", "pyspark"]
 NOT_FOR_IMPORT = [*NEVER, "barnabas.cli", "barnabas.protocol.messages.fetch_request", "click", "socket"]
 
 
@@ -96,12 +97,18 @@ AFTER_IMPORT = f"""
 import sys
 loaded = list(sys.modules)
 """
+AFTER_CLIENTS = """
+import barnabas, barnabas.aio
+with barnabas.Consumer(bootstrap_servers="127.0.0.1:1"), barnabas.Producer(bootstrap_servers="127.0.0.1:1"):
+    import sys
+    loaded = list(sys.modules)
+"""
 
 
 @pytest.mark.parametrize(
     ("code", "unwanted"),
-    [(AFTER_HELP, NOT_FOR_HELP), (AFTER_IMPORT, NOT_FOR_IMPORT)],
-    ids=["help", "import"],
+    [(AFTER_HELP, NOT_FOR_HELP), (AFTER_IMPORT, NOT_FOR_IMPORT), (AFTER_CLIENTS, NOT_FOR_CLIENTS)],
+    ids=["help", "import", "clients"],
 )
 def test_nothing_heavy_is_loaded(code: str, unwanted: list[str]) -> None:
     loaded = modules_after(code)

@@ -84,6 +84,28 @@ def test_records_offsets_and_positions(server: Server) -> None:
     on_a_loop(work)
 
 
+def test_arrow_record_batches(server: Server) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is needed for record batches: install barnabas[arrow]")
+    topic = server.topic()
+    server.produce(topic, numbered(30))
+
+    async def work() -> None:
+        async with consumer_of(server) as consumer:
+            consumer.assign([(topic, 0)])
+            got = values(await consumer.poll(WAIT_S * 1_000, max_records=3))
+            deadline_s = time.monotonic() + WAIT_S
+            while len(got) < 30 and time.monotonic() < deadline_s:
+                made = await consumer.poll_arrow(100)
+                made.validate(full=True)
+                assert made.column("offset").to_pylist() == list(range(len(got), len(got) + made.num_rows))
+                got += made.column("value").to_pylist()
+                assert await consumer.position((topic, 0)) == len(got)
+            assert got == numbered(30)
+            assert (await consumer.poll_arrow(0)).num_rows == 0
+
+    on_a_loop(work)
+
+
 @pytest.mark.parametrize("protocol", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
 def test_a_group_with_a_listener_of_coroutines(server: Server, protocol: dict[str, object]) -> None:
     topic = server.topic(2)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections import deque
 from collections.abc import Sequence
 
 import pytest
 
-from barnabas.client.consumer_arrow import partition_column, to_record_batch, topic_column
 from barnabas.client.consumer_intake import Intake
 from barnabas.client.consumer_record import ConsumerRecord, decode_consumer_records, repeated_offsets
 from barnabas.client.fetched import Fetched, end_of
 from barnabas.client.fetcher_sessions import FetchSession
 from barnabas.client.partition_state import PartitionState
 from barnabas.client.subscription import LogTruncation, Subscription
-from barnabas.errors import CorruptMessage, InvalidConfig, OffsetOutOfRange, RecordListTooLarge
+from barnabas.errors import CorruptMessage, InvalidConfig, InvalidRecord, OffsetOutOfRange, RecordListTooLarge
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from barnabas.primitives.crc32c import crc32c
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.fetch_request import FetchPartition
-from barnabas.records.builder import BatchBuilder, end_transaction_marker
+from barnabas.records.builder import BatchBuilder, encode_message, end_transaction_marker
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.header import parse_header
 from barnabas.records.layout import CompressionType, ControlRecordType, TimestampType
+from tests.records.columns import records_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -295,13 +298,9 @@ def test_records_batches_and_columns_take_turns() -> None:
     assert reading.take(1) == [b"0"]
     first = reading.intake.take_columns()
     assert first is not None
-    # It began within a batch, so it has no company of another partition.
-    assert first.runs == [(T0, 1), (T0, 2), (T0, 1)]
-    assert first.columns.values.data == b"1234"
-    assert reading.position() == 5
-    second = reading.intake.take_columns()
-    assert second is not None
-    assert second.runs == [(T1, 1)]
+    assert first.runs == [(T0, 4), (T1, 1)]
+    assert [row[4] for row in records_of(first.columns)] == [b"1", b"2", b"3", b"4", b"a"]
+    assert (reading.position(), reading.position(T1)) == (5, 1)
     assert reading.intake.take_columns() is None
     reading.fetched(batch(5, [b"5", b"6"]))
     assert reading.take(1) == [b"5"]
@@ -318,10 +317,74 @@ def test_columns_of_several_partitions() -> None:
     assert run is not None
     assert run.runs == [(T0, 2), (T1, 1)]
     assert run.columns.record_count == 3
-    assert run.columns.values.null_count == 1
-    assert partition_column(run.runs) == b"\0\0\0\0\0\0\0\0\1\0\0\0"
-    topics = topic_column(run.runs)
-    assert (topics.data, topics.offsets) == (b"ttt", repeated_offsets([(1, 3)]))
+    assert [row[4] for row in records_of(run.columns)] == [b"0", None, b"a"]
+
+
+def test_columns_of_messages_before_v2_have_company() -> None:
+    reading = Reading(position=1)
+    old = b"".join(
+        encode_message(1, Offset(offset), TimestampMs(5), None, b"%d" % offset) for offset in range(3)
+    )
+    reading.fetched(old)
+    reading.fetched(batch(0, [b"a", b"b"]), T1)
+    run = reading.intake.take_columns()
+    assert run is not None
+    assert run.runs == [(T0, 2), (T1, 1)]
+    assert [row[4] for row in records_of(run.columns)] == [b"1", b"2", b"b"]
+    assert (reading.position(), reading.position(T1)) == (3, 2)
+
+
+def test_columns_leave_out_markers_and_what_was_aborted() -> None:
+    reading = Reading()
+    data = (
+        batch(0, [b"0"], producer_id=7, is_transactional=True)
+        + batch(1, [b"gone"], producer_id=8, is_transactional=True)
+        + marker(2, 8, ControlRecordType.ABORT)
+        + marker(3, 7, ControlRecordType.COMMIT)
+        + batch(4, [b"4"])
+        + marker(5, 9, ControlRecordType.COMMIT)
+    )
+    reading.fetched(data, aborted=[(1, 8)])
+    run = reading.intake.take_columns()
+    assert run is not None
+    assert run.runs == [(T0, 2)]
+    assert [row[4] for row in records_of(run.columns)] == [b"0", b"4"]
+    assert reading.intake.take_columns() is None
+    assert reading.position() == 6
+
+
+def test_columns_end_before_a_batch_that_cannot_be_read() -> None:
+    good = batch(0, [None, b"1"])
+    # Its checksum is right, but its last record ends too early.
+    bad = bytearray(batch(2, [None, b"3"]))
+    bad[-1] = 2
+    bad[17:21] = crc32c(bytes(bad[21:])).to_bytes(4, "big")
+    reading = Reading()
+    reading.fetched(good + bytes(bad))
+    run = reading.intake.take_columns()
+    assert run is not None
+    assert [row[3:5] for row in records_of(run.columns)] == [(None, None), (b"key", b"1")]
+    with pytest.raises(InvalidRecord, match="1 headers in 0 bytes"):
+        reading.intake.take_columns()
+    assert reading.position() == 2
+    reading.fetched(batch(2, [b"2"]))
+    again = reading.intake.take_columns()
+    assert again is not None
+    assert [row[4] for row in records_of(again.columns)] == [b"2"]
+
+
+@pytest.mark.parametrize("compression", [CompressionType.NONE, CompressionType.LZ4])
+def test_columns_of_a_large_fetch_come_in_pieces(compression: CompressionType) -> None:
+    reading = Reading()
+    reading.fetched(b"".join(batch(offset, [bytes(4 << 20)], compression=compression) for offset in range(7)))
+    reading.fetched(batch(0, [b"small"]), T1)
+    counts = []
+    while (run := reading.intake.take_columns()) is not None:
+        counts.append(run.runs)
+        assert sum(len(part.data) for part in run.columns.parts) < 17 << 20
+    # 16 MiB and a bit of the first, then the rest of it together with the other.
+    assert counts == [[(T0, 4)], [(T0, 3), (T1, 1)]]
+    assert (reading.position(), reading.position(T1)) == (7, 1)
 
 
 def test_offsets_of_values_that_repeat() -> None:
@@ -329,16 +392,22 @@ def test_offsets_of_values_that_repeat() -> None:
     assert repeated_offsets([]) == bytes(4)
 
 
+def test_without_pyarrow_the_error_tells_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "barnabas.client.consumer_arrow", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for _ in range(2):
+        with pytest.raises(InvalidConfig, match=r"poll_arrow\(\) needs pyarrow.*barnabas\[arrow\]"):
+            importlib.import_module("barnabas.client.consumer_arrow")
+
+
 def test_arrow() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is needed for record batches: install barnabas[arrow]")
+    from barnabas.client.consumer_arrow import to_record_batch
+
     reading = Reading()
     reading.fetched(batch(0, [b"0", None, b"two"]))
+    reading.fetched(batch(0, [b"a"]), T1)
     run = reading.intake.take_columns()
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        with pytest.raises(InvalidConfig, match=r"barnabas\[arrow\]"):
-            to_record_batch(run)
-        pytest.skip("pyarrow is needed for record batches: install barnabas[arrow]")
     made = to_record_batch(run)
     made.validate(full=True)
     assert made.to_pylist()[2] == {
@@ -351,8 +420,11 @@ def test_arrow() -> None:
         "timestampType": 0,
         "headers": [],
     }
-    assert made.column("key").to_pylist() == [None, b"key", None]
-    assert made.column("value").null_count == 1
+    assert made.column("key").to_pylist() == [None, b"key", None, None]
+    assert made.column("value").to_pylist() == [b"0", None, b"two", b"a"]
+    assert made.column("topic").to_pylist() == ["t"] * 4
+    assert made.column("partition").to_pylist() == [0, 0, 0, 1]
+    assert made.column("offset").to_pylist() == [0, 1, 2, 0]
     assert to_record_batch(None).num_rows == 0
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from barnabas.model import NO_TIMESTAMP, TimestampMs
 from barnabas.records.builder import BatchBuilder, build_empty_batch, encode_message
-from barnabas.records.columns import decode_columns
 from barnabas.records.control import parse_end_txn_marker
 from barnabas.records.header import BatchHeader, verify_crc
 from barnabas.records.layout import MAGIC_V2, CompressionType, ControlRecordType, TimestampType
 from barnabas.records.legacy import decompress_wrapper
 from barnabas.records.reader import decode_batch, iterate_batches
 from barnabas.records.record import Record
-from tests.records.arrow import records_of
+from tests.records.columns import decode_columns, records_of
 from tests.records.golden import GoldenPartition, GoldenSegment, golden_partitions, golden_segments, shown
 
 

@@ -13,7 +13,6 @@ from barnabas.errors import CorruptMessage, InvalidRecord, KafkaError, Unsupport
 from barnabas.model import LeaderEpoch, Offset, TimestampMs
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.builder import BatchBuilder, encode_message
-from barnabas.records.columns import decode_columns
 from barnabas.records.convert import down_convert
 from barnabas.records.header import CorruptRecord, entry_size, iterate_headers, parse_header, verify_crc
 from barnabas.records.layout import CompressionType
@@ -21,6 +20,7 @@ from barnabas.records.policy import AppendPolicy
 from barnabas.records.reader import decode_batch, iterate_batches
 from barnabas.records.record import MalformedRecord
 from barnabas.records.validate import validate_records
+from tests.records.columns import decode_columns
 from tests.records.golden import golden_segments
 
 MUTATIONS = 10_000

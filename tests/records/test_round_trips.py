@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from barnabas.model import NO_TIMESTAMP, Offset
-from barnabas.records.columns import ColumnsBuilder, decode_columns
+from barnabas.model import NO_TIMESTAMP
+from barnabas.records.columns import ColumnsBuilder
 from barnabas.records.header import iterate_headers, parse_header, verify_crc
-from barnabas.records.layout import MAGIC_V0, MAGIC_V2, CompressionType, TimestampType
+from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V2, CompressionType, TimestampType
 from barnabas.records.reader import decode_batch, iterate_batches
 from barnabas.records.varint import read_varint, read_varlong, varint_size, write_varint
-from tests.records.arrow import records_of
+from tests.records.columns import decode_columns, records_of
 from tests.records.strategies import SEEDED, BatchData, batches
 
 
@@ -85,7 +85,7 @@ def test_columns_hold_the_records_from_an_offset_on(first: BatchData, second: Ba
         for record in records
         if record.offset >= start
     ]
-    columns = decode_columns(data, start_offset=Offset(start))
+    columns = decode_columns(data, start_offset=start)
     assert records_of(columns) == expected
     assert columns.record_count == len(expected)
 
@@ -99,14 +99,10 @@ def test_any_buffer_will_do(batch: BatchData) -> None:
     assert decode_batch(padded, 8) == records
     assert decode_batch(bytearray(padded), 8) == records
     assert decode_batch(memoryview(padded), 8) == records
-    columns = ColumnsBuilder(start_offset=Offset(0))
-    columns.append_batch(padded, 8)
-    assert columns.size_bytes == sum(
-        len(record.key or b"")
-        + len(record.value or b"")
-        + sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
-        for record in records
-    )
+    columns = ColumnsBuilder()
+    columns.append_batch(padded, 8, header=parse_header(data))
+    if batch.compression is CompressionType.NONE:
+        assert columns.size_bytes == len(data) - BATCH_HEADER_BYTES
     assert records_of(columns.finish()) == records_of(decode_columns(data))
 
 

@@ -11,8 +11,9 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from barnabas.errors import InvalidConfig
 from barnabas.model import Offset, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.columns import RecordColumns, decode_columns
+from barnabas.records.columns import RecordColumns
 from barnabas.spark.topic_arrow import RowMaker, check_schema, spark_schema
+from tests.records.columns import decode_columns
 
 PARTITION = TopicPartition("clicks", 3)
 FULL = spark_schema(include_headers=True)
@@ -89,8 +90,9 @@ def test_records_at_the_end_offset_and_behind_are_left_out() -> None:
 
 def test_a_batch_has_a_bounded_size() -> None:
     columns = columns_of(*({"value": bytes(1_000)} for _ in range(10)))
-    batches = list(RowMaker(FULL).batches(columns, PARTITION, batch_bytes_max=3_000))
+    batches = list(RowMaker(FULL).batches(columns, PARTITION, batch_bytes_max=3_300))
     assert [batch.num_rows for batch in batches] == [3, 3, 3, 1]
+    assert all(batch.nbytes <= 3_300 for batch in batches)
     assert pa.Table.from_batches(batches).column("offset").to_pylist() == list(range(10))
     # A record that is larger than the bound is still a row.
     assert len(list(RowMaker(FULL).batches(columns, PARTITION, batch_bytes_max=1))) == 10

@@ -91,9 +91,8 @@ class Consumer(ConsumerFront):
 
     def poll_arrow(self, timeout_ms: float = POLL_TIMEOUT_MS) -> pa.RecordBatch:
         """All that has been fetched as one Arrow record batch; an empty one after the time-out."""
-        from barnabas.client.consumer_arrow import import_pyarrow, to_record_batch
+        from barnabas.client.consumer_arrow import to_record_batch
 
-        import_pyarrow()
         run: ColumnRun | None = self._poll(self._intake.take_columns, timeout_ms)
         return to_record_batch(run)
 

@@ -20,7 +20,6 @@ from barnabas.model import Offset, TopicPartition
 from barnabas.records.columns import ColumnsBuilder, RecordColumns
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.header import BatchHeader
-from barnabas.records.layout import MAGIC_V2
 from barnabas.records.reader import decode_batch
 from barnabas.records.record import Record
 
@@ -176,43 +175,41 @@ class Intake:
         return taken
 
     def take_columns(self) -> ColumnRun | None:
-        """What is there as columns. One that begins within a batch goes alone, as the columns leave out by offset."""
-        builder: ColumnsBuilder | None = None
-        alone: PartitionState | None = None
+        """What is there as columns."""
+        builder = ColumnsBuilder()
         runs: list[tuple[TopicPartition, int]] = []
-        count = 0
-        while builder is None or builder.size_bytes < TAKEN_BYTES:
+        while not runs or builder.size_bytes < TAKEN_BYTES:
             fetched = self._next()
-            if fetched is None or (alone is not None and fetched.state is not alone):
+            if fetched is None:
                 break
             state = fetched.state
-            header = self._next_batch(fetched, builder is not None)
+            header = self._next_batch(fetched, bool(runs))
             if header is None:
                 if self._current is not None:
                     break
                 continue
             assert state.position is not None
-            # What the first offset of messages before v2 is, only their insides tell.
-            begins_within = header.base_offset < state.position or header.magic < MAGIC_V2
-            if begins_within and builder is not None and alone is None:
-                self._step_back(fetched)
-                break
-            if builder is None:
-                alone = state if begins_within else None
-                builder = ColumnsBuilder(start_offset=Offset(state.position if begins_within else 0))
+            count_before = builder.record_count
             try:
-                builder.append_batch(fetched.as_bytes(), fetched.batch_position, header=header)
+                builder.append_batch(
+                    fetched.as_bytes(),
+                    fetched.batch_position,
+                    header=header,
+                    start_offset=Offset(state.position),
+                )
             except KafkaError:
-                if builder.record_count:
+                if runs:
                     self._step_back(fetched)
                     break
                 self._restart(state)
                 raise
-            if builder.record_count > count:
-                runs.append((state.partition, int(builder.record_count - count)))
-                count = builder.record_count
+            appended = int(builder.record_count - count_before)
+            if runs and runs[-1][0] == state.partition:
+                appended += runs.pop()[1]
+            if appended:
+                runs.append((state.partition, appended))
             self._step_over(fetched, header)
-        return None if builder is None or not runs else ColumnRun(builder.finish(), runs)
+        return ColumnRun(builder.finish(), runs) if runs else None
 
     def resume(self, partition: TopicPartition) -> None:
         """What was fetched before the pause comes first."""

@@ -28,10 +28,9 @@ from pyspark.sql.types import (
 
 from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import Offset
+from barnabas.records.columns import ColumnsBuilder
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import COMPRESSION_MASK, CompressionType
-from barnabas.records.spans import SpansBuilder
-from barnabas.spark.gathered import Gathered
 from barnabas.spark.log_source_options import LogOptions, Mode, OnCorruption
 from barnabas.spark.log_source_plan import Piece
 from barnabas.spark.log_source_transactions import AbortedBatches
@@ -121,16 +120,17 @@ class RecordRows:
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         aborted = AbortedBatches(piece.aborted)
         gathered: list[Found] = []
-        builder = self._builder(piece)
+        builder = self._builder()
+        start_offset = Offset(piece.start_offset)
         for item in walk_range(piece):
             if isinstance(item, Corruption):
                 yield from self._rows(piece, builder, gathered)
-                builder, gathered = self._builder(piece), []
+                builder, gathered = self._builder(), []
                 yield from self._corrupt(piece, item)
                 continue
             header = item.header
             if (
-                header.last_offset < piece.start_offset
+                header.last_offset < start_offset
                 or header.is_control
                 or header.max_timestamp < piece.first_timestamp_ms
                 or aborted.has(header)
@@ -139,16 +139,14 @@ class RecordRows:
             if gathered and gathered[-1].data is not item.data and not header.is_compressed:
                 # What stands in one chunk is gathered from there, without being copied together first.
                 yield from self._rows(piece, builder, gathered)
-                builder, gathered = self._builder(piece), []
+                builder, gathered = self._builder(), []
             try:
-                builder.append_batch(item.data, item.position_in_data, header=header)
+                builder.append_batch(
+                    item.data, item.position_in_data, header=header, start_offset=start_offset
+                )
             except KafkaError as error:
-                # The builder has a part of the bad batch: what was good is gathered once more.
-                builder = self._builder(piece)
-                for each in gathered:
-                    builder.append_batch(each.data, each.position_in_data, header=each.header)
                 yield from self._rows(piece, builder, gathered)
-                builder, gathered = self._builder(piece), []
+                builder, gathered = self._builder(), []
                 what = f"the records of the batch at offset {header.base_offset} cannot be read: {error}"
                 yield from self._corrupt(
                     piece, Corruption(item.position, item.position + header.size_bytes, what, header)
@@ -157,14 +155,14 @@ class RecordRows:
             gathered.append(item)
             if builder.size_bytes >= COLUMNS_BYTES:
                 yield from self._rows(piece, builder, gathered)
-                builder, gathered = self._builder(piece), []
+                builder, gathered = self._builder(), []
         yield from self._rows(piece, builder, gathered)
 
-    def _builder(self, piece: Piece) -> SpansBuilder:
-        return SpansBuilder(start_offset=Offset(piece.start_offset), with_headers=self._with_headers)
+    def _builder(self) -> ColumnsBuilder:
+        return ColumnsBuilder(with_headers=self._with_headers)
 
-    def _rows(self, piece: Piece, builder: SpansBuilder, gathered: list[Found]) -> Iterator[pa.RecordBatch]:
-        columns: Any = Gathered(builder.finish())
+    def _rows(self, piece: Piece, builder: ColumnsBuilder, gathered: list[Found]) -> Iterator[pa.RecordBatch]:
+        columns = builder.finish()
         made = self._maker.batches(columns, piece.partition, end_offset=piece.end_offset)
         if self._is_plain:
             yield from made

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,14 +34,12 @@ from pyspark.sql.types import (
 )
 
 from barnabas.errors import InvalidConfig
-from barnabas.records.columns import BinaryColumn, RecordColumns
-from barnabas.spark.gathered import Gathered, GatheredColumn
+from barnabas.records.arrow import fixed_array, headers_array, key_array, value_array
+from barnabas.records.columns import RecordColumns
 from barnabas.spark.worker_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from barnabas.model import TopicPartition
-
-Columns: TypeAlias = RecordColumns | Gathered
 
 HEADERS_TYPE: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -63,6 +61,9 @@ BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 MICROSECONDS_IN_MILLISECOND: Final = 1_000
+ARROW_HEADERS: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
 INT64_MAX: Final = 2**63 - 1
 
 
@@ -103,7 +104,7 @@ class RowMaker:
 
     def batches(
         self,
-        columns: Columns,
+        columns: RecordColumns,
         partition: TopicPartition,
         *,
         end_offset: int = INT64_MAX,
@@ -125,7 +126,7 @@ class RowMaker:
             for name in self._schema.names
         ]
         whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        size_bytes = len(columns.values.data) + len(columns.keys.data) + len(columns.header_values.data)
+        size_bytes = whole.nbytes
         rows = columns.record_count
         rows_max = rows if size_bytes <= batch_bytes_max else max(rows * batch_bytes_max // size_bytes, 1)
         if count <= rows_max:
@@ -145,34 +146,12 @@ class RowMaker:
         return known.slice(0, count)
 
 
-def _fixed(kind: pa.DataType, columns: Columns, data: bytes) -> pa.Array:
-    return pa.Array.from_buffers(kind, columns.record_count, [None, pa.py_buffer(data)], null_count=0)
+def _offset(columns: RecordColumns) -> pa.Array:
+    return fixed_array(pa.int64(), columns.record_count, columns.offsets)
 
 
-def _binary(kind: pa.DataType, column: BinaryColumn | GatheredColumn, length: int) -> pa.Array:
-    validity = None if column.validity is None else pa.py_buffer(column.validity)
-    return pa.Array.from_buffers(
-        kind,
-        length,
-        [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)],
-        null_count=column.null_count,
-    )
-
-
-def _key(columns: Columns) -> pa.Array:
-    return _binary(pa.binary(), columns.keys, columns.record_count)
-
-
-def _value(columns: Columns) -> pa.Array:
-    return _binary(pa.binary(), columns.values, columns.record_count)
-
-
-def _offset(columns: Columns) -> pa.Array:
-    return _fixed(pa.int64(), columns, columns.offsets)
-
-
-def _timestamp(columns: Columns) -> pa.Array:
-    milliseconds = _fixed(MILLISECONDS, columns, columns.timestamps)
+def _timestamp(columns: RecordColumns) -> pa.Array:
+    milliseconds = fixed_array(MILLISECONDS, columns.record_count, columns.timestamps)
     try:
         return milliseconds.cast(MICROSECONDS)
     except pa.ArrowInvalid:
@@ -182,33 +161,23 @@ def _timestamp(columns: Columns) -> pa.Array:
         return pc.if_else(fits, milliseconds, pa.scalar(None, MILLISECONDS)).cast(MICROSECONDS)
 
 
-def _timestamp_type(columns: Columns) -> pa.Array:
-    return _fixed(pa.int8(), columns, columns.timestamp_types).cast(pa.int32())
+def _timestamp_type(columns: RecordColumns) -> pa.Array:
+    return fixed_array(pa.int8(), columns.record_count, columns.timestamp_types).cast(pa.int32())
 
 
-def _headers(columns: Columns) -> pa.Array:
-    header_count = len(columns.header_names.offsets) // 4 - 1
-    pairs = pa.StructArray.from_arrays(
-        [
-            _binary(pa.string(), columns.header_names, header_count),
-            _binary(pa.binary(), columns.header_values, header_count),
-        ],
-        names=["key", "value"],
-    )
-    kind = pa.list_(pa.field("element", pairs.type))
-    offsets = pa.py_buffer(columns.header_offsets)
-    lists = pa.Array.from_buffers(kind, columns.record_count, [None, offsets], children=[pairs])
+def _headers(columns: RecordColumns) -> pa.Array:
+    lists = headers_array(ARROW_HEADERS, columns)
     # A list of booleans has the layout of a column's validity.
     present = pc.greater(pc.list_value_length(lists), 0)
     return pa.Array.from_buffers(
-        kind, columns.record_count, [present.buffers()[1], offsets], children=[pairs]
+        ARROW_HEADERS, len(lists), [present.buffers()[1], lists.buffers()[1]], children=[lists.values]
     )
 
 
 _CONSTANTS: Final[Mapping[str, pa.DataType]] = {"topic": pa.string(), "partition": pa.int32()}
-_MAKERS: Final[Mapping[str, Callable[[Columns], pa.Array]]] = {
-    "key": _key,
-    "value": _value,
+_MAKERS: Final[Mapping[str, Callable[[RecordColumns], pa.Array]]] = {
+    "key": key_array,
+    "value": value_array,
     "offset": _offset,
     "timestamp": _timestamp,
     "timestampType": _timestamp_type,

@@ -19,8 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.model import Offset
-from barnabas.records.spans import SpansBuilder
-from barnabas.spark.gathered import Gathered
+from barnabas.records.columns import ColumnsBuilder
 from barnabas.spark.pushdown import takes_filters
 from barnabas.spark.topic_arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topic_directory import TopicDirectory, report_data_loss
@@ -176,18 +175,13 @@ def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange) -> Iterator[pa
     position = fetched.state.position
     assert position is not None
 
-    def new_builder() -> SpansBuilder:
-        return SpansBuilder(start_offset=Offset(position), with_headers=maker.with_headers)
-
-    builder = new_builder()
+    builder = ColumnsBuilder(with_headers=maker.with_headers)
     while (header := fetched.next_batch(position)) is not None:
         if header.base_offset >= wanted.end_offset:
             break
-        builder.append_batch(data, fetched.batch_position, header=header)
-        # What is not compressed is held as one.
+        builder.append_batch(data, fetched.batch_position, header=header, start_offset=Offset(position))
+        # What is not compressed stays where it is, and is gathered as one.
         if builder.size_bytes >= len(data) + COLUMNS_BYTES:
-            yield from maker.batches(
-                Gathered(builder.finish()), wanted.partition, end_offset=wanted.end_offset
-            )
-            builder = new_builder()
-    yield from maker.batches(Gathered(builder.finish()), wanted.partition, end_offset=wanted.end_offset)
+            yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)
+            builder = ColumnsBuilder(with_headers=maker.with_headers)
+    yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)

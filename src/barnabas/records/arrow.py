@@ -1,0 +1,93 @@
+"""Columns of records as arrays of Arrow, made of whole buffers and not of records.
+
+Keys and values are copied by Arrow, so no array keeps alive the data that the records stood in. Whoever imports this
+module needs pyarrow; nothing else in this room does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.records.columns import BinaryColumn, RecordColumns, Validity
+
+# The one that Python's bytes come from: what a poll has freed serves the next, whoever of the two asks for it.
+POOL: Final = pa.system_memory_pool()
+NO_BYTES: Final = pa.py_buffer(b"")
+# Called without the detours of Array.take, which cost more than taking the records of a small poll does.
+TAKE: Final = pc.get_function("array_take")
+
+
+def _each_fourth(count: int) -> pa.Array:
+    """0, 4, 8 …"""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(4, pa.int32()), count), start=pa.scalar(-4, pa.int32()))
+
+
+# A MiB: enough for what a poll takes of records of 64 bytes or more.
+FOURTHS: Final = _each_fourth(262_144)
+
+
+def key_array(columns: RecordColumns) -> pa.Array:
+    return _gather(columns, 0, columns.key_validity)
+
+
+def value_array(columns: RecordColumns) -> pa.Array:
+    return _gather(columns, 2, columns.value_validity)
+
+
+def _gather(columns: RecordColumns, first: int, validity: Validity) -> pa.Array:
+    """Each fourth element of the columns that the bounds make of the parts."""
+    if validity.null_count == columns.record_count:
+        return pa.nulls(columns.record_count, pa.binary())
+    bounds = pa.py_buffer(columns.bounds)
+    gathered = []
+    for part in columns.parts:
+        count = part.record_count
+        buffers = [None, bounds, pa.py_buffer(part.data)]
+        everything = pa.Array.from_buffers(pa.binary(), 4 * count - 3, buffers, null_count=0, offset=first)
+        fourths = FOURTHS.slice(0, count) if count <= len(FOURTHS) else _each_fourth(count)
+        gathered.append(TAKE.call([everything, fourths], memory_pool=POOL))
+        first += 4 * count
+    whole = gathered[0] if len(gathered) == 1 else pa.concat_arrays(gathered, memory_pool=POOL)
+    _, offsets, data = whole.buffers()
+    return pa.Array.from_buffers(
+        pa.binary(),
+        columns.record_count,
+        # Arrow makes no buffer where there are no bytes.
+        [_bits(validity), offsets, NO_BYTES if data is None else data],
+        null_count=validity.null_count,
+    )
+
+
+def fixed_array(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
+    """Numbers of one size, of which none is null."""
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], null_count=0)
+
+
+def binary_array(kind: pa.DataType, column: BinaryColumn) -> pa.Array:
+    return pa.Array.from_buffers(
+        kind,
+        len(column.offsets) // 4 - 1,
+        [_bits(column.validity), pa.py_buffer(column.offsets), pa.py_buffer(column.data)],
+        null_count=column.validity.null_count,
+    )
+
+
+def headers_array(kind: pa.ListType, columns: RecordColumns) -> pa.Array:
+    """A list a record, empty where it has no headers; the kind is a list of structs of a string and a binary."""
+    names = binary_array(pa.string(), columns.header_names)
+    values = binary_array(pa.binary(), columns.header_values)
+    pairs = pa.Array.from_buffers(kind.value_type, len(names), [None], null_count=0, children=[names, values])
+    return pa.Array.from_buffers(
+        kind,
+        columns.record_count,
+        [None, pa.py_buffer(columns.header_offsets)],
+        null_count=0,
+        children=[pairs],
+    )
+
+
+def _bits(validity: Validity) -> pa.Buffer | None:
+    return None if validity.bits is None else pa.py_buffer(validity.bits)
