@@ -386,6 +386,35 @@ def test_deserializers_and_what_they_cannot_read(server: Server) -> None:
         assert [record.value for record in read(consumer, 1)] == [4]
 
 
+def test_an_interrupt_in_a_poll_loses_nothing(server: Server) -> None:
+    topic = server.topic()
+    server.produce(topic, numbered(20))
+    seen = 0
+
+    def interrupted(data: bytes) -> bytes:
+        nonlocal seen
+        seen += 1
+        if seen == 15:
+            raise KeyboardInterrupt
+        return data
+
+    records = []
+
+    def read_on() -> None:
+        while True:
+            records.extend(consumer.poll(WAIT_S * 1000))
+
+    group = f"interrupted-{topic}"
+    with server.consumer(group_id=group, value_deserializer=interrupted) as consumer:
+        consumer.assign([(topic, 0)])
+        with pytest.raises(KeyboardInterrupt):
+            read_on()
+        assert consumer.position((topic, 0)) == len(records)
+    with server.consumer(group_id=group) as later:
+        later.assign([(topic, 0)])
+        assert later.position((topic, 0)) == len(records)
+
+
 def read_until(consumer: barnabas.Consumer, count: int) -> list[barnabas.ConsumerRecord]:
     records: list[barnabas.ConsumerRecord] = []
     while len(records) < count:

@@ -178,6 +178,42 @@ def test_what_is_paused_waits_and_comes_first() -> None:
     assert reading.take() == [b"1", b"2", b"3", b"4"]
 
 
+def test_what_an_interrupted_poll_has_taken_is_taken_again() -> None:
+    reading = Reading()
+    reading.fetched(batch(0, [b"0", b"1"]))
+    reading.intake.begin()
+    assert reading.take() == [b"0", b"1"]
+    reading.fetched(batch(2, [b"2"], leader_epoch=1))
+    reading.fetched(batch(0, [b"a"]), T1)
+    reading.fetched(batch(3, [b"3"], leader_epoch=1))
+    reading.intake.begin()
+    assert reading.take() == [b"2", b"a", b"3"]
+    wakes = reading.wakes
+    reading.intake.take_back()
+    assert (reading.position(T0), reading.position(T1)) == (2, 0)
+    assert reading.subscription.state_of(T0).epoch == 0
+    assert reading.wakes > wakes
+    assert reading.take() == []
+    reading.fetched(batch(2, [b"2", b"3"]))
+    assert reading.take() == [b"2", b"3"]
+
+
+def test_what_is_paused_is_let_go_when_its_partition_goes() -> None:
+    reading = Reading()
+    data = [batch(0, [b"0"]), batch(0, [b"a"])]
+    before = [sys.getrefcount(each) for each in data]
+    for state in reading.subscription.partitions.values():
+        state.is_paused = True
+    reading.fetched(data[0])
+    assert reading.take() == []
+    assert sys.getrefcount(data[0]) > before[0]
+    reading.subscription.assign([T1])
+    reading.fetched(data[1], T1)
+    assert reading.take() == []
+    assert sys.getrefcount(data[0]) == before[0]
+    assert sys.getrefcount(data[1]) > before[1]
+
+
 def test_aborted_transactions_are_left_out() -> None:
     reading = Reading()
     reading.fetched(

@@ -240,6 +240,7 @@ class Consumer(ConsumerFront):
         """What there is to take, as soon as there is; meanwhile partitions may come and go."""
         handover = self._core.handover
         self._begin_poll()
+        self._intake.begin()
         try:
             deadline_s = -1.0
             while True:
@@ -258,6 +259,10 @@ class Consumer(ConsumerFront):
                 if now_s >= deadline_s:
                     return None
                 self._signal.acquire(timeout=min(deadline_s - now_s, WAIT_S_MAX))
+        except BaseException:
+            # An interrupt may come when records were taken that the caller now never sees.
+            self._intake.take_back()
+            raise
         finally:
             self._end_poll()
 

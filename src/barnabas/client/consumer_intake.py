@@ -96,6 +96,8 @@ class Intake:
         self._resumed: deque[Fetched] = deque()
         self._held: dict[TopicPartition, list[Fetched]] = {}
         self._current: Fetched | None = None
+        # The positions that the poll under way has found, in the order in which it came to them.
+        self._found: list[tuple[PartitionState, int | None, int]] = []
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._deserializes = key_deserializer is not None or value_deserializer is not None
@@ -215,6 +217,18 @@ class Intake:
         """What was fetched before the pause comes first."""
         self._resumed.extend(self._held.pop(partition, ()))
 
+    def begin(self) -> None:
+        """A poll begins: what earlier ones took has been handed out."""
+        self._found.clear()
+
+    def take_back(self) -> None:
+        """What was taken since the poll began did not reach the caller: the next poll takes it again."""
+        for state, position, epoch in self._found:
+            if self._subscription.is_current(state) and state.position != position:
+                self._subscription.replace(state.successor(position=position, epoch=epoch))
+                self._wake()
+        self._found.clear()
+
     def _next(self) -> Fetched | None:
         """What is to be read now: what was begun, unless it is of no use or paused now."""
         while True:
@@ -229,9 +243,12 @@ class Intake:
             if not self._subscription.is_current(state):
                 self._current = None
             elif state.is_paused:
-                self._held.setdefault(state.partition, []).append(fetched)
+                self._hold(fetched)
                 self._current = None
             else:
+                found = self._found
+                if not found or found[-1][0] is not state:
+                    found.append((state, state.position, state.epoch))
                 if not fetched.is_drained:
                     fetched.is_drained = True
                     state.drained_bytes += fetched.size_bytes
@@ -239,6 +256,16 @@ class Intake:
                         state.is_starved = False
                         self._wake()
                 return fetched
+
+    def _hold(self, fetched: Fetched) -> None:
+        partition = fetched.state.partition
+        # What is of no use any more, as the partition went or its position was moved, is let go.
+        held = [each for each in self._held.get(partition, ()) if self._subscription.is_current(each.state)]
+        held.append(fetched)
+        self._held = {
+            other: kept for other, kept in self._held.items() if other in self._subscription.partitions
+        }
+        self._held[partition] = held
 
     def _decode(self, fetched: Fetched, has_some: bool) -> bool:
         """Decodes the next batch that has records for us. False at the end, with `_current` still set at an error."""
