@@ -97,18 +97,28 @@ def test_a_history_under_kills_has_no_anomaly(tmp_path: Path, plans: list[Plan])
 
 @pytest.mark.peer
 @pytest.mark.skipif(not IS_SOAK, reason="takes minutes, and tells of the checker, not of us: see `make soak`")
-def test_apache_kafka_has_no_anomaly_either(tmp_path: Path) -> None:
-    """What the checker says of a broker that is known to be right.
-
-    With groups of the newer protocol Apache Kafka 4.3.1 has lost a group's offsets in one run of this, and left a
-    consumer without records in another.
-    """
+@pytest.mark.parametrize(
+    "plans",
+    [
+        pytest.param(CLASSIC, id="classic"),
+        pytest.param(
+            CONSUMER,
+            id="consumer",
+            marks=pytest.mark.xfail(
+                reason="Apache Kafka 4.3.1 has lost a group's offsets in one run and left a consumer without records"
+                " in another"
+            ),
+        ),
+    ],
+)
+def test_apache_kafka_has_no_anomaly_either(tmp_path: Path, plans: list[Plan]) -> None:
+    """What the checker says of a broker that is known to be right."""
     try:
         broker = ApacheKafka(tmp_path / "data", SETTINGS)
     except PeerUnavailable as why:
         pytest.skip(str(why))
     with broker:
-        run(broker, CLASSIC, tmp_path, faults=min(FAULTS, 10))
+        run(broker, plans, tmp_path, faults=min(FAULTS, 10))
 
 
 def run(broker: BrokerProcess, plans: list[Plan], folder: Path, faults: int = FAULTS) -> None:
