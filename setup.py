@@ -51,6 +51,7 @@ HOT_MODULES: list[str] = [
     "client/accumulator.py",
     "client/batches.py",
     "client/buffer_pool.py",
+    "client/bytes_columns.py",
     "client/consumer_intake.py",
     "client/consumer_record.py",
     "client/delivery.py",

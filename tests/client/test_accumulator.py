@@ -12,6 +12,7 @@ from barnabas.client.accumulator import Accumulator, TopicQueue
 from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
 from barnabas.client.brokers import Brokers
 from barnabas.client.buffer_pool import BufferPool, Waiter
+from barnabas.client.bytes_columns import ListedBytes
 from barnabas.client.cluster import Cluster
 from barnabas.client.delivery import Delivery
 from barnabas.client.futures import SendFuture, SendManyFuture
@@ -101,7 +102,7 @@ def test_memory_is_charged_and_freed() -> None:
 def test_many_values_stop_where_there_is_no_room() -> None:
     records = accumulator(buffer_bytes=5_000)
     topic = records.set_topic("t", [True])
-    values: list[bytes | None] = [bytes(100)] * 100
+    values = ListedBytes([bytes(100)] * 100)
     future = SendManyFuture()
     position = records.append_values(topic, None, values, 0, 1, future, 0)
     assert 0 < position < 100
@@ -119,7 +120,7 @@ def test_many_values_use_the_room_that_was_waited_for_though_others_wait() -> No
     records.pool.wait(second)
     assert (first.is_granted, second.is_granted) == (True, False)
     future = SendManyFuture()
-    values: list[bytes | None] = [bytes(5_000), bytes(1)]
+    values = ListedBytes([bytes(5_000), bytes(1)])
     assert records.append_values(topic, None, values, 0, 1, future, bound) == 1, "what is left is for others"
     [batch] = records.incomplete
     assert records.pool.available_bytes == 10_000 - batch.charged_bytes

@@ -20,6 +20,7 @@ from barnabas.client.batches import (
     ProducerBatch,
 )
 from barnabas.client.buffer_pool import BufferPool
+from barnabas.client.bytes_columns import BytesColumn
 from barnabas.client.futures import SendManyFuture
 from barnabas.client.partitioners import partition_for_key
 from barnabas.model import TopicPartition
@@ -176,7 +177,7 @@ class Accumulator:
         self,
         topic: TopicQueue,
         chosen: PartitionQueue | None,
-        values: list[bytes | None],
+        values: BytesColumn,
         start: i64,
         timestamp_ms: i64,
         future: SendManyFuture,
@@ -187,7 +188,7 @@ class Accumulator:
         They go to the chosen partition, or as they come. `reserved_bytes` were waited for, and are given back: the
         first value has room, whoever else waits.
         """
-        end: i64 = len(values)
+        end = values.count
         position = start
         pool = self.pool
         self.lock.acquire()
@@ -200,7 +201,7 @@ class Accumulator:
                     room = reserved_bytes - BATCH_OVERHEAD_BYTES
                 reserved_bytes = 0
                 queue = topic.sticky if chosen is None else chosen
-                value = values[position]
+                value = values.at(position)
                 bound: i64 = RECORD_OVERHEAD_BYTES
                 if value is not None:
                     bound += len(value)
@@ -224,7 +225,7 @@ class Accumulator:
                     position += 1
                     if position == end or taken >= wanted:
                         break
-                    value = values[position]
+                    value = values.at(position)
                     bound = RECORD_OVERHEAD_BYTES
                     if value is not None:
                         bound += len(value)

@@ -15,7 +15,8 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from mypy_extensions import i32, i64
 
 from barnabas.client.batches import ProducerBatch
 from barnabas.client.records import RecordMetadata
@@ -133,34 +134,67 @@ class SendFuture:
         return f"<SendFuture of {self._batch.queue.tp}, {'done' if self.done() else 'pending'}>"
 
 
+class Run:
+    """Records of one `send_many` that stand side by side in one batch, and were given one timestamp."""
+
+    __slots__ = ("batch", "count", "first", "number", "timestamp_ms")
+
+    batch: ProducerBatch
+    first: i64
+    count: i64
+    timestamp_ms: i64
+    number: i64
+
+    def __init__(self, batch: ProducerBatch, first: i64, count: i64, timestamp_ms: i64, number: i64) -> None:
+        self.batch = batch
+        self.first = first
+        self.count = count
+        self.timestamp_ms = timestamp_ms
+        self.number = number
+
+
 class SendManyFuture:
     """The fate of all records of one `send_many`, in their order; `result` is a list."""
 
-    __slots__ = ("_batches", "_counts", "_firsts", "_timestamps", "count")
+    __slots__ = ("_order", "_runs", "count")
 
     count: i64
 
     def __init__(self) -> None:
-        # Runs of records that stand side by side in one batch, and were given one timestamp.
-        self._batches: list[ProducerBatch] = []
-        self._firsts: list[int] = []
-        self._counts: list[int] = []
-        self._timestamps: list[int] = []
+        self._runs: list[Run] = []
+        # The number of each record's run, if records of one run are not those that were handed in side by side.
+        self._order: BytesWriter | None = None
         self.count = 0
 
-    def add(self, batch: ProducerBatch, index: i64, count: i64, timestamp_ms: i64) -> None:
+    def add(self, batch: ProducerBatch, first: i64, count: i64, timestamp_ms: i64) -> None:
         """Takes note of records that follow those known so far."""
         self.count += count
-        self._batches.append(batch)
-        self._firsts.append(index)
-        self._counts.append(count)
-        self._timestamps.append(timestamp_ms)
+        self._runs.append(Run(batch, first, count, timestamp_ms, len(self._runs)))
+
+    def add_one(self, batch: ProducerBatch, index: i64, timestamp_ms: i64, last: Run | None) -> Run:
+        """Takes note of the next record; of its run, which is the partition's last one if that goes on with it."""
+        run = last
+        if (
+            run is None
+            or run.batch is not batch
+            or run.first + run.count != index
+            or run.timestamp_ms != timestamp_ms
+        ):
+            run = Run(batch, index, 0, timestamp_ms, len(self._runs))
+            self._runs.append(run)
+        run.count += 1
+        self.count += 1
+        order = self._order
+        if order is None:
+            order = self._order = BytesWriter()
+        write_i32_le(order, i32(run.number))
+        return run
 
     def __len__(self) -> int:
         return self.count
 
     def done(self) -> bool:
-        return self._first_pending(0) == len(self._batches)
+        return self._first_pending(0) == len(self._runs)
 
     def running(self) -> bool:
         return not self.done()
@@ -176,21 +210,19 @@ class SendManyFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        found: list[RecordMetadata] = []
-        for number in range(len(self._batches)):
-            for batch, first, count in self._leaves(number):
-                timestamp_ms = self._timestamps[number]
-                found.extend(
-                    [metadata_of(batch, index, timestamp_ms) for index in range(first, first + count)]
-                )
-        return found
+        by_run = [self._metadata(run) for run in self._runs]
+        if self._order is None:
+            return [each for found in by_run for each in found]
+        order = self._order.getvalue()
+        left = [iter(found) for found in by_run]
+        return [next(left[read_i32_le(order, 4 * position)]) for position in range(self.count)]
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         deadline_s = None if timeout is None else monotonic() + timeout
         number = 0
         while True:
             number = self._first_pending(number)
-            if number == len(self._batches):
+            if number == len(self._runs):
                 return self._first_error()
             left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
             if not wait_for(self._pending_leaf(number), left_s):
@@ -199,7 +231,7 @@ class SendManyFuture:
     def add_done_callback(self, function: Callable[[SendManyFuture], object]) -> None:
         """Has the function called with this future once all records are done."""
         number = self._first_pending(0)
-        if number == len(self._batches):
+        if number == len(self._runs):
             run_callback(partial(function, self))
         else:
             pending = SendFuture(self._pending_leaf(number), 0, NO_TIMESTAMP)
@@ -218,42 +250,37 @@ class SendManyFuture:
 
     def _first_pending(self, number: int) -> int:
         """The first run from there on that has a batch which is not done; the number of runs if there is none."""
-        last: ProducerBatch | None = None
-        while number < len(self._batches):
-            batch = self._batches[number]
-            if batch is not last and not _is_done(batch):
-                return number
-            last = batch
+        while number < len(self._runs) and _is_done(self._runs[number].batch):
             number += 1
         return number
 
     def _pending_leaf(self, number: int) -> ProducerBatch:
-        batch = self._batches[number]
+        batch = self._runs[number].batch
         while batch.parts is not None:
             batch = next((part for part in batch.parts if not _is_done(part)), batch.parts[0])
         return batch
 
-    def _leaves(self, number: int) -> list[tuple[ProducerBatch, int, int]]:
+    def _metadata(self, run: Run) -> list[RecordMetadata]:
+        return [
+            metadata_of(batch, index, run.timestamp_ms)
+            for batch, first, count in self._leaves(run)
+            for index in range(first, first + count)
+        ]
+
+    def _leaves(self, run: Run) -> list[tuple[ProducerBatch, int, int]]:
         """Where the records of a run are now: batch, first index and count, several if the batch was split."""
-        batch = self._batches[number]
-        first = self._firsts[number]
-        count = self._counts[number]
-        if batch.parts is None:
-            return [(batch, first, count)]
+        if run.batch.parts is None:
+            return [(run.batch, run.first, run.count)]
         leaves: list[tuple[ProducerBatch, int, int]] = []
-        for index in range(first, first + count):
-            record = SendFuture(batch, index, NO_TIMESTAMP)
+        for index in range(run.first, run.first + run.count):
+            record = SendFuture(run.batch, index, NO_TIMESTAMP)
             record._locate()
             leaves.append((record._batch, record._index, 1))
         return leaves
 
     def _first_error(self) -> KafkaError | None:
-        last: ProducerBatch | None = None
-        for number, batch in enumerate(self._batches):
-            if batch is last and batch.error is None and batch.parts is None:
-                continue
-            last = batch
-            for leaf, first, count in self._leaves(number):
+        for run in self._runs:
+            for leaf, first, count in self._leaves(run):
                 if leaf.error is not None:
                     for index in range(first, first + count):
                         error = error_of(leaf, index)

@@ -143,7 +143,7 @@ class Producer:
                 self._wait_for_room(reserved_bytes)
             except BufferExhausted as error:
                 raise BufferExhausted(
-                    f"{error}; {appender.future.count} of {len(made.values)} were taken"
+                    f"{error}; {appender.future.count} of {made.count} were taken"
                 ) from None
         return appender.future
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mypy_extensions import i64
 
 from barnabas.client.accumulator import TopicQueue, now_ms
-from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, ProducerBatch, record_bound_bytes
+from barnabas.client.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
+from barnabas.client.bytes_columns import BytesColumn, ListedBytes, arrow_bytes, binary_values
 from barnabas.client.failures import SerializationError
-from barnabas.client.futures import SendManyFuture
+from barnabas.client.futures import Run, SendManyFuture
 from barnabas.client.producer_core import ProducerCore, refuse_timestamp
 from barnabas.client.records import HeadersLike
 from barnabas.client.serializers import to_headers
 from barnabas.records.record import NO_HEADERS, Headers
 
+# How many records are added before others get at the lock.
+RECORDS_A_HOLD: Final = 256
 DICT_FIELDS: Final = frozenset({"value", "key", "partition", "timestamp_ms", "headers"})
 
 
@@ -27,20 +30,39 @@ class ManyRecords:
 
     __slots__ = ("headers", "highest_partition", "keys", "partitions", "timestamps", "values")
 
-    def __init__(self, values: list[bytes | None]) -> None:
+    def __init__(self, values: BytesColumn, keys: BytesColumn | None = None) -> None:
         self.values = values
-        self.keys: list[bytes | None] | None = None
+        self.keys = keys
         self.headers: list[Headers] | None = None
         self.timestamps: list[int | None] | None = None
         self.partitions: list[int | None] | None = None
         # Of those that records name; whoever sends them looks for it if it is not known.
         self.highest_partition: int | None = None
 
+    @property
+    def count(self) -> int:
+        return self.values.count
+
+    @property
+    def has_only_values(self) -> bool:
+        return (
+            self.keys is None and self.headers is None and self.timestamps is None and self.partitions is None
+        )
+
+    def bound_bytes(self, position: i64) -> i64:
+        """No record is larger than this one's bound."""
+        return record_bound_bytes(
+            None if self.keys is None else self.keys.at(position),
+            self.values.at(position),
+            NO_HEADERS if self.headers is None else self.headers[position],
+        )
+
 
 class ManyAppender:
     __slots__ = (
         "_chosen",
         "_core",
+        "_last_runs",
         "_position",
         "_records",
         "_reserved_bytes",
@@ -71,21 +93,30 @@ class ManyAppender:
         self._records = records
         self._position: i64 = 0
         self._reserved_bytes: i64 = 0
+        # The last run of each partition.
+        self._last_runs: list[Run | None] = []
+        if self._chosen is None and core.partitioner is not None:
+            self._ask_partitioner()
+
+    def _ask_partitioner(self) -> None:
+        """Has the user's own partitioner choose for all records, while no lock is held."""
+        records = self._records
+        partitions: list[int | None] = []
+        for position in range(records.count):
+            partition = None if records.partitions is None else records.partitions[position]
+            if partition is None:
+                key = None if records.keys is None else records.keys.at(position)
+                queue = self._core.queue_for(self._topic, None, key, records.values.at(position))
+                assert queue is not None
+                partition = queue.partition
+            partitions.append(partition)
+        records.partitions = partitions
 
     def next_bound_bytes(self) -> int:
         """What has to be waited for before the next call can go on; 0 if all records are in."""
-        records = self._records
-        position = self._position
-        if position == len(records.values):
+        if self._position == self._records.count:
             return 0
-        return (
-            record_bound_bytes(
-                None if records.keys is None else records.keys[position],
-                records.values[position],
-                NO_HEADERS if records.headers is None else records.headers[position],
-            )
-            + BATCH_OVERHEAD_BYTES
-        )
+        return self._records.bound_bytes(self._position) + BATCH_OVERHEAD_BYTES
 
     def append(self, reserved_bytes: i64) -> bool:
         """Adds what there is room for; True if that was all. The next record has the room that was waited for."""
@@ -111,13 +142,7 @@ class ManyAppender:
         records = self._records
         if core.is_closed:
             core.refuse()
-        if (
-            records.keys is None
-            and records.headers is None
-            and records.timestamps is None
-            and records.partitions is None
-            and (core.partitioner is None or self._chosen is not None)
-        ):
+        if records.has_only_values:
             self._position = core.accumulator.append_values(
                 self._topic,
                 self._chosen,
@@ -128,114 +153,127 @@ class ManyAppender:
                 self._take_reserved(),
             )
         else:
-            self._append_one_by_one()
+            while self._position < records.count:
+                if not self._append_some():
+                    break
         core.wake()
-        return self._position == len(records.values)
+        return self._position == records.count
 
-    def _append_one_by_one(self) -> None:
+    def _append_some(self) -> bool:
+        """Adds the next records under one hold of the lock; False if there is no room for one of them."""
         core = self._core
         records = self._records
         accumulator = core.accumulator
         pool = accumulator.pool
         topic = self._topic
-        future = self.future
-        # Records that follow each other in one batch are one run of the future.
-        run: ProducerBatch | None = None
-        run_first: i64 = 0
-        run_count: i64 = 0
-        run_timestamp: i64 = 0
+        last_runs = self._last_runs
         position = self._position
-        end: i64 = len(records.values)
-        while position < end:
-            value = records.values[position]
-            key = None if records.keys is None else records.keys[position]
-            headers = NO_HEADERS if records.headers is None else records.headers[position]
-            timestamp = self._timestamp_ms
-            if records.timestamps is not None:
-                given = records.timestamps[position]
-                if given is not None:
-                    timestamp = given
-            queue = self._chosen
-            if queue is None:
-                wanted = None if records.partitions is None else records.partitions[position]
-                queue = core.queue_for(topic, wanted, key, value)
+        end: i64 = min(records.values.count, position + RECORDS_A_HOLD)
+        accumulator.lock.acquire()
+        try:
+            while position < end:
+                value = records.values.at(position)
+                key = None if records.keys is None else records.keys.at(position)
+                headers = NO_HEADERS if records.headers is None else records.headers[position]
+                timestamp = self._timestamp_ms
+                if records.timestamps is not None:
+                    given = records.timestamps[position]
+                    if given is not None:
+                        timestamp = given
+                queue = self._chosen
                 if queue is None:
-                    # It was there when the records were checked: the topic was made anew.
-                    raise core.no_such_partition(topic, wanted)
-            bound = record_bound_bytes(key, value, headers)
-            batch: ProducerBatch | None = None
-            index: i64 = 0
-            accumulator.lock.acquire()
-            try:
-                has_room = pool.has_room(bound + BATCH_OVERHEAD_BYTES)
+                    wanted = None if records.partitions is None else records.partitions[position]
+                    if wanted is None:
+                        queue = accumulator.choose(topic, key)
+                    elif wanted < len(topic.partitions):
+                        queue = topic.partitions[wanted]
+                    else:
+                        # It was there when the records were checked: the topic was made anew.
+                        raise core.no_such_partition(topic, wanted)
+                bound = record_bound_bytes(key, value, headers)
                 if self._reserved_bytes:
                     pool.available_bytes += self._take_reserved()
-                    has_room = True
-                if has_room:
-                    batch = accumulator.append(topic, queue, timestamp, key, value, headers, bound)
-                    index = batch.record_count - 1
-            finally:
-                accumulator.lock.release()
-            if batch is None:
-                break
-            if batch is run and timestamp == run_timestamp and index == run_first + run_count:
-                run_count += 1
-            else:
-                if run is not None:
-                    future.add(run, run_first, run_count, run_timestamp)
-                run = batch
-                run_first = index
-                run_count = 1
-                run_timestamp = timestamp
-            position += 1
-        if run is not None:
-            future.add(run, run_first, run_count, run_timestamp)
-        self._position = position
+                elif not pool.has_room(bound + BATCH_OVERHEAD_BYTES):
+                    return False
+                batch = accumulator.append(topic, queue, timestamp, key, value, headers, bound)
+                position += 1
+                partition = queue.partition
+                while len(last_runs) <= partition:
+                    last_runs.append(None)
+                last = last_runs[partition]
+                run = self.future.add_one(batch, batch.record_count - 1, timestamp, last)
+                if run is not last:
+                    last_runs[partition] = run
+        finally:
+            self._position = position
+            accumulator.lock.release()
+        return True
 
 
 def many_records(
     core: ProducerCore, topic: TopicQueue, records: Any, keys: Any, headers: HeadersLike | None
 ) -> ManyRecords:
     """Whatever `send_many` was given, as columns of bytes, checked."""
-    if core.value_serializer is None and keys is None and headers is None and isinstance(records, list):
-        values = _plain_values(core, topic, records)
-        if values is not None:
-            return ManyRecords(values)
-    made = _collect(core, topic, records, keys, headers)
-    for position in range(len(made.values)):
-        bound = record_bound_bytes(
-            None if made.keys is None else made.keys[position],
-            made.values[position],
-            NO_HEADERS if made.headers is None else made.headers[position],
-        )
-        if bound > core.max_record_bytes:
-            core.refuse_size(topic, bound)
-        given = None if made.timestamps is None else made.timestamps[position]
-        if given is not None and given < 0:
-            refuse_timestamp(given)
-        partition = None if made.partitions is None else made.partitions[position]
-        if partition is not None:
-            if partition < 0:
-                raise core.no_such_partition(topic, partition)
-            if made.highest_partition is None or made.highest_partition < partition:
-                made.highest_partition = partition
+    made: ManyRecords | None = None
+    if core.value_serializer is None and keys is None and headers is None:
+        if isinstance(records, list):
+            made = _plain_values(records)
+        elif core.key_serializer is None and _is_arrow(records):
+            made = _plain_columns(arrow_columns(records))
+    if made is None:
+        made = _collect(core, topic, records, keys, headers)
+    _check(core, topic, made)
     return made
 
 
-def _plain_values(core: ProducerCore, topic: TopicQueue, records: list[Any]) -> list[bytes | None] | None:
+def _check(core: ProducerCore, topic: TopicQueue, made: ManyRecords) -> None:
+    bound = record_bound_bytes(None, None, NO_HEADERS) + made.values.longest_bytes()
+    if made.keys is not None:
+        bound += made.keys.longest_bytes()
+    if made.headers is not None or bound > core.max_record_bytes:
+        for position in range(made.count):
+            bound = made.bound_bytes(position)
+            if bound > core.max_record_bytes:
+                core.refuse_size(topic, bound)
+    if made.timestamps is not None:
+        for given in made.timestamps:
+            if given is not None and given < 0:
+                refuse_timestamp(given)
+    if made.partitions is not None:
+        for partition in made.partitions:
+            if partition is not None:
+                if partition < 0:
+                    raise core.no_such_partition(topic, partition)
+                if made.highest_partition is None or made.highest_partition < partition:
+                    made.highest_partition = partition
+
+
+def _plain_values(records: list[Any]) -> ManyRecords | None:
     """The list itself if it holds nothing but bytes and None, which is the fast way; else None."""
-    longest: i64 = 0
     for value in records:
-        if isinstance(value, bytes):
-            size: i64 = len(value)
-            if size > longest:
-                longest = size
-        elif value is not None:
+        if value is not None and not isinstance(value, bytes):
             return None
-    bound = record_bound_bytes(None, None, NO_HEADERS) + longest
-    if bound > core.max_record_bytes:
-        core.refuse_size(topic, bound)
-    return cast("list[bytes | None]", records)
+    return ManyRecords(ListedBytes(records))
+
+
+def _plain_columns(columns: dict[str, Any]) -> ManyRecords | None:
+    """Arrow columns as they are if values and keys are bytes or text; else None."""
+    values = arrow_bytes(columns["value"])
+    keys = arrow_bytes(columns["key"]) if "key" in columns else None
+    if values is None or (keys is None and "key" in columns):
+        return None
+    made = ManyRecords(values, keys)
+    if "timestamp_ms" in columns:
+        made.timestamps = columns["timestamp_ms"].to_pylist()
+    if "partition" in columns:
+        made.partitions = columns["partition"].to_pylist()
+    if "headers" in columns:
+        made.headers = _header_values(columns["headers"])
+    return made
+
+
+def _is_arrow(records: object) -> bool:
+    return type(records).__module__.partition(".")[0] == "pyarrow"
 
 
 def _collect(
@@ -243,22 +281,20 @@ def _collect(
 ) -> ManyRecords:
     name = topic.name
     own_headers: list[Headers] | None = None
-    if type(records).__module__.partition(".")[0] == "pyarrow":
-        columns = arrow_columns(records)
-        if keys is None and headers is None:
-            plain = _plain_columns(core, columns)
-            if plain is not None:
-                return plain
+    columns: dict[str, list[Any]] = {}
+    if _is_arrow(records):
+        columns = {
+            each: _header_values(column) if each == "headers" else binary_values(column)
+            for each, column in arrow_columns(records).items()
+        }
         records = columns.pop("value")
         keys = columns.pop("key", keys)
         own_headers = columns.pop("headers", None)
-    else:
-        columns = {}
-        if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-            raise SerializationError(
-                f"send_many takes a list of values, of (key, value) tuples or of dicts, or Arrow columns, and not"
-                f" {type(records).__name__}"
-            )
+    elif isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        raise SerializationError(
+            f"send_many takes a list of values, of (key, value) tuples or of dicts, or Arrow columns, and not"
+            f" {type(records).__name__}"
+        )
     values: list[bytes | None] = []
     found_keys: list[bytes | None] = []
     found_headers: list[Headers] = []
@@ -306,8 +342,8 @@ def _collect(
         found_keys = [None if key is None else core.key_bytes(name, key) for key in keys]
         if len(found_keys) != len(values):
             raise SerializationError(f"there are {len(values)} values and {len(found_keys)} keys")
-    made = ManyRecords(values)
-    made.keys = found_keys if any(key is not None for key in found_keys) else None
+    has_keys = any(key is not None for key in found_keys)
+    made = ManyRecords(ListedBytes(values), ListedBytes(found_keys) if has_keys else None)
     if own_headers is not None:
         found_headers = own_headers
     made.headers = found_headers if any(found_headers) else None
@@ -316,38 +352,18 @@ def _collect(
     return made
 
 
-def _plain_columns(core: ProducerCore, columns: dict[str, list[Any]]) -> ManyRecords | None:
-    """The columns as they are if keys and values are bytes already; else None."""
-    values = columns["value"]
-    keys = columns.get("key")
-    if core.value_serializer is not None or core.key_serializer is not None:
-        return None
-    if not _are_bytes(values) or (keys is not None and not _are_bytes(keys)):
-        return None
-    made = ManyRecords(values)
-    made.keys = keys
-    made.timestamps = columns.get("timestamp_ms")
-    made.partitions = columns.get("partition")
-    made.headers = columns.get("headers")
-    return made
-
-
-def _are_bytes(values: list[Any]) -> bool:
-    return all(value is None or isinstance(value, bytes) for value in values)
-
-
 def _whole_number(given: object, what: str) -> int | None:
     if given is None or (isinstance(given, int) and not isinstance(given, bool)):
         return given
     raise SerializationError(f"{what} is a whole number, and not {given!r}")
 
 
-def arrow_columns(records: Any) -> dict[str, list[Any]]:
+def arrow_columns(records: Any) -> dict[str, Any]:
     """The columns of an Arrow table or record batch by name, or of an array of values."""
     import pyarrow as pa
 
     if isinstance(records, pa.Array | pa.ChunkedArray):
-        return {"value": binary_values(records)}
+        return {"value": records}
     names = list(records.schema.names)
     if "value" not in names or not set(names) <= DICT_FIELDS:
         raise SerializationError(
@@ -359,73 +375,7 @@ def arrow_columns(records: Any) -> dict[str, list[Any]]:
             raise SerializationError(
                 f"{name} is a column of whole numbers, and not of {records.schema.field(name).type}"
             )
-    return {
-        name: _header_values(records.column(name))
-        if name == "headers"
-        else binary_values(records.column(name))
-        for name in names
-    }
-
-
-def binary_values(column: Any) -> list[Any]:
-    """What an Arrow column has, text as its bytes."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        return [value for chunk in column.chunks for value in binary_values(chunk)]
-    kind = column.type
-    is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    if not (is_large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        plain: list[Any] = column.to_pylist()
-        return plain
-    count = len(column)
-    if count == 0:
-        return []
-    validity, ends, data = column.buffers()
-    width = 8 if is_large else 4
-    ends_bytes = ends.slice(column.offset * width, (count + 1) * width).to_pybytes()
-    first = int.from_bytes(ends_bytes[:width], "little")
-    last = int.from_bytes(ends_bytes[-width:], "little")
-    return _sliced(
-        b"" if last == first else data.slice(first, last - first).to_pybytes(),
-        ends_bytes,
-        width,
-        None if validity is None or column.null_count == 0 else validity.to_pybytes(),
-        column.offset,
-        count,
-    )
-
-
-def _sliced(
-    data: bytes, ends: bytes, width: i64, validity: bytes | None, first_bit: i64, count: i64
-) -> list[bytes | None]:
-    """The values that stand one behind the other in `data`; where each ends is told by little-endian numbers."""
-    values: list[bytes | None] = []
-    base = _little_endian(ends, 0, width)
-    start: i64 = 0
-    number: i64 = 0
-    while number < count:
-        number += 1
-        end = _little_endian(ends, number * width, width) - base
-        bit = first_bit + number - 1
-        if validity is not None and not (i64(validity[bit >> 3]) >> (bit & 7)) & 1:
-            values.append(None)
-        else:
-            values.append(data[start:end])
-        start = end
-    return values
-
-
-def _little_endian(data: bytes, position: i64, width: i64) -> i64:
-    low: i64 = (
-        i64(data[position])
-        | i64(data[position + 1]) << 8
-        | i64(data[position + 2]) << 16
-        | i64(data[position + 3]) << 24
-    )
-    if width == 4:
-        return low
-    return low | _little_endian(data, position + 4, 4) << 32
+    return {name: records.column(name) for name in names}
 
 
 def _header_values(column: Any) -> list[Headers]:

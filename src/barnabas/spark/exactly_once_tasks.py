@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from barnabas.client.bytes_columns import binary_values
 from barnabas.client.partitioners import partitions_for_keys
-from barnabas.client.producer_many import binary_values
 from barnabas.client.transaction_requests import SharedTransaction
 from barnabas.errors import KafkaError
 from barnabas.spark.sink import forget_producer, send_all, worker_producer

@@ -1,7 +1,7 @@
-"""Memory of a worker that reads: kept for the next batch of columns, and not given back to the system each time.
+"""Memory of a worker: kept for the next batch of columns, and not given back to the system each time.
 
 glibc maps every block of some size anew and unmaps it when it is freed, and gives back what is free at the end of its
-heap. The system then clears each page again at its first use: measured, twice the time that decoding itself takes.
+heap. The system then clears each page again at its first use: measured, twice the time that decoding itself takes, and a seventh of writing.
 """
 
 from __future__ import annotations
