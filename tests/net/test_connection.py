@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,10 @@ async def closing(*writers: asyncio.StreamWriter) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - what is waited for happens in the code under test
         await asyncio.sleep(0.001)
+
+
+def is_not_read_from(connection: Connection) -> bool:
+    return not connection._is_reading
 
 
 def test_requests_sent_ahead_are_answered_in_order() -> None:
@@ -426,7 +431,7 @@ def test_a_handler_is_told_when_the_peer_of_a_waiting_request_hangs_up() -> None
                     assert await reader.read(-1) == b""
                 elif how == "sends ahead":
                     writer.write(frame(b"more"))
-                    await until(lambda each=connection: not each._is_reading)
+                    await until(partial(is_not_read_from, connection))
                     assert not hung_up
                     connection.close()
                     assert hung_up.pop() == how
