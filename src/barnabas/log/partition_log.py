@@ -414,37 +414,39 @@ class PartitionLog(LogView):
     def delete_old_segments(self) -> int:
         """Deletes the segments that retention lets go of; how many.
 
-        One at a time, each surely gone before the next, or there might be a hole after a crash; the lock is free
-        in between.
+        They leave the log together. Their files go one at a time, each surely gone before the next, or there might be
+        a hole after a crash; the lock is free in between.
         """
-        count = 0
-        while self._is_oldest_segment_expired():
-            if not self._delete_oldest_segment():
-                break
-            count += 1
-        return count
-
-    def _is_oldest_segment_expired(self) -> bool:
+        local = self._local
         try:
             if not self._expired_segments():
-                return False
+                return 0
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+        with self._guard:
+            count = len(self._expired_segments())
+            if count == len(local.segments):
+                self.roll()
+            if count:
+                self.advance_log_start_offset(local.segments.base_offsets[count])
+                local.detach_oldest(count)
+        while self._remove_detached_segment():
+            pass
+        return count
+
+    def _remove_detached_segment(self) -> bool:
+        try:
             self._local.sync_directory()
         except StorageFailure as failure:
             self._guard.fail(failure)
             raise
-        return True
-
-    def _delete_oldest_segment(self) -> bool:
         with self._guard:
-            local = self._local
-            if not self._expired_segments():
+            removed = self._local.remove_detached()
+            if removed is None:
                 return False
-            if len(local.segments) == 1:
-                self.roll()
-            self.advance_log_start_offset(local.segments.base_offsets[1])
-            oldest = local.remove_oldest()
-            logger.info("deleting segment %s", oldest.path)
-            self._delete_snapshots([oldest])
+            logger.info("deleting segment %s", removed.path)
+            self._delete_snapshots([removed])
             return True
 
     def _expired_segments(self) -> list[Segment]:
