@@ -202,6 +202,23 @@ def test_deleted_records_stay_deleted() -> None:
     assert logs.log("a-0").log_start_offset == 3
 
 
+def test_records_stay_deleted_whose_files_are_still_there() -> None:
+    logs = ManagedLogs()
+    log = logs.create("a-0", "one", "two")
+    log.update_high_watermark(2)
+    log.roll()
+    log.delete_records(2)
+    # Retention does the same, and is cut off by a crash before it has marked the files.
+    log._local.detach_oldest(1)
+    logs.manager.checkpoint_all()
+    assert read_offsets(logs.fs, "/disk/log-start-offset-checkpoint") == {A0: 2}
+    logs.kill()
+    assert logs.log("a-0").segments.base_offsets == [0, 2]
+    assert logs.log("a-0").log_start_offset == 2
+    logs.manager.retain()
+    assert logs.log("a-0").segments.base_offsets == [2]
+
+
 def test_high_watermarks_are_remembered() -> None:
     logs = ManagedLogs()
     log = logs.create("a-0", "one", "two")

@@ -238,6 +238,14 @@ class LocalLog:
             self._set_end(offset)
         return removed
 
+    @property
+    def first_offset_on_disk(self) -> int:
+        """Where a log begins that is opened after a crash, unless it is told otherwise."""
+        # In this order: another thread may be detaching segments, or removing them.
+        first = self.segments.all[0]
+        leaving = list(self._leaving)
+        return (leaving or [first])[0].base_offset
+
     def detach_oldest(self, count: int) -> None:
         """Takes the first segments out of the log; `remove_detached` takes them out of the directory."""
         self._forget_bounds()

@@ -506,7 +506,7 @@ class LogManager:
                 for log in unhurried(self._in_directory(directory)):
                     recovery_points[log.topic_partition] = log.recovery_point
                     # Where the first segment starts needs no telling.
-                    if log.log_start_offset > log.segments.base_offsets[0]:
+                    if log.log_start_offset > log.first_offset_on_disk:
                         log_start_offsets[log.topic_partition] = log.log_start_offset
                 directory.write_checkpoint(names.RECOVERY_POINT_CHECKPOINT, recovery_points)
                 directory.write_checkpoint(names.LOG_START_OFFSET_CHECKPOINT, log_start_offsets)
