@@ -14,8 +14,9 @@ from barnabas.errors import InconsistentTopicId, KafkaStorageError, LogDirNotFou
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.directory import DirectoryInUse
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import DuplicateLog, LogManager
+from barnabas.log.manager import LogManager
 from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.open_logs import DuplicateLog
 from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.verify import verify_directory
 from barnabas.model import TopicPartition
