@@ -93,6 +93,7 @@ HOT_MODULES: list[str] = [
     "log/segments.py",
     "log/sparse_index.py",
     "log/time_index.py",
+    "log/upkeep.py",
     "log/view.py",
     "metrics/instruments.py",
     "model.py",

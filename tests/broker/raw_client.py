@@ -48,6 +48,10 @@ class RawClient:
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def end(self) -> None:
+        """Sends nothing more; answers are still received."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def receive_frame(self) -> bytes:
         (size,) = struct.unpack(">i", self.receive_exactly(4))
         return self.receive_exactly(size)

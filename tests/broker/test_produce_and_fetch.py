@@ -8,8 +8,12 @@ import time
 import pytest
 
 from barnabas import errors
+from barnabas.model import TopicPartition
+from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.fetch_request import FetchRequest
+from barnabas.protocol.requests import decode_response
 from barnabas.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
+from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, values
 from tests.broker.running import RunningBroker
@@ -110,6 +114,29 @@ def test_a_fetch_that_gets_nothing_answers_after_its_time(client: RawClient) -> 
     started_s = time.monotonic()
     assert values(fetch(client, "nothing", 0, max_wait_ms=120).records) == []
     assert time.monotonic() - started_s >= 0.115
+
+
+def test_a_fetch_does_not_wait_on_for_a_peer_that_is_gone(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "abandoned")
+    purgatory = broker.server.broker.replicas.waiting_fetches
+    key = TopicPartition("abandoned", 0)
+    with broker.client() as consumer:
+        consumer.send("Fetch", 12, fetch_request("abandoned", 0, max_wait_ms=2**31 - 1))
+        wait_until(lambda: purgatory.watches(key))
+        [waiting] = purgatory._watchers[key]
+        assert not waiting.is_completed
+    wait_until(lambda: waiting.is_completed)
+
+
+def test_a_peer_that_sends_nothing_more_gets_its_answer_at_once(client: RawClient) -> None:
+    create_topic(client, "half-closed")
+    produce(client, "half-closed", batch(b"a"))
+    client.send("Fetch", 12, fetch_request("half-closed", 0, max_wait_ms=2**31 - 1, min_bytes=1_000_000))
+    client.end()
+    answer = decode_response(api_for_name("Fetch"), 12, client.receive_frame())
+    [partition] = answer.body.responses[0].partitions
+    assert values(partition.records) == [b"a"]
+    assert client.is_closed_by_broker()
 
 
 def test_min_bytes_are_waited_for(broker: RunningBroker, client: RawClient) -> None:

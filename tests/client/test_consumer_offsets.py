@@ -69,6 +69,7 @@ class Finding:
         )
         brokers = Brokers(settings)
         self.cluster = Cluster(settings, brokers)
+        self.cluster.track("t")
         self.lookup = ToldLookup(settings, brokers, self.cluster)
         self.subscription = Subscription()
         self.subscription.assign([T0])

@@ -45,14 +45,13 @@ class Disk:
         self.scheduler = LaterScheduler()
 
     def open(self, **options: Any) -> PartitionLog:
-        return PartitionLog.open(
-            DIRECTORY,
-            fs=self.fs,
-            clock=self.clock,
-            config=self.config,
-            scheduler=self.scheduler,
-            **options,
-        )
+        given: dict[str, Any] = {
+            "fs": self.fs,
+            "clock": self.clock,
+            "config": self.config,
+            "scheduler": self.scheduler,
+        }
+        return PartitionLog.open(DIRECTORY, **given | options)
 
     def names(self) -> list[str]:
         return self.fs.list_dir(DIRECTORY)

@@ -14,8 +14,9 @@ from barnabas.errors import InconsistentTopicId, KafkaStorageError, LogDirNotFou
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.directory import DirectoryInUse
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import DuplicateLog, LogManager
+from barnabas.log.manager import LogManager
 from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.open_logs import DuplicateLog
 from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.verify import verify_directory
 from barnabas.model import TopicPartition
@@ -200,6 +201,23 @@ def test_deleted_records_stay_deleted() -> None:
     logs.restart()
     assert read_offsets(logs.fs, "/disk/log-start-offset-checkpoint") == {}
     assert logs.log("a-0").log_start_offset == 3
+
+
+def test_records_stay_deleted_whose_files_are_still_there() -> None:
+    logs = ManagedLogs()
+    log = logs.create("a-0", "one", "two")
+    log.update_high_watermark(2)
+    log.roll()
+    log.delete_records(2)
+    # Retention does the same, and is cut off by a crash before it has marked the files.
+    log._local.detach_oldest(1)
+    logs.manager.checkpoint_all()
+    assert read_offsets(logs.fs, "/disk/log-start-offset-checkpoint") == {A0: 2}
+    logs.kill()
+    assert logs.log("a-0").segments.base_offsets == [0, 2]
+    assert logs.log("a-0").log_start_offset == 2
+    logs.manager.retain()
+    assert logs.log("a-0").segments.base_offsets == [2]
 
 
 def test_high_watermarks_are_remembered() -> None:

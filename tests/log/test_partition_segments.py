@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -287,8 +288,8 @@ def test_retention_by_size() -> None:
     assert all_offsets(log) == [4, 5, 6, 7, 8]
 
 
-def filled_plain(disk: Disk, count: int, step_ms: int = 0) -> PartitionLog:
-    log = disk.open()
+def filled_plain(disk: Disk, count: int, step_ms: int = 0, **options: Any) -> PartitionLog:
+    log = disk.open(**options)
     for number in range(count):
         append(log, timestamp=NOW_MS + number * step_ms)
     return log
@@ -372,6 +373,67 @@ def test_deleting_records_of_an_open_transaction_moves_the_last_stable_offset() 
     assert log.last_stable_offset == 0
     log.delete_records(2)
     assert log.last_stable_offset == 2
+
+
+class CountingClock:
+    """Retention asks for the time whenever it looks through all segments."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def now_ms(self) -> int:
+        self.asked += 1
+        return NOW_MS
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+
+def test_segments_are_looked_through_once_however_many_go() -> None:
+    asked: list[int] = []
+    for count in (5, 50):
+        disk = Disk(segment_bytes=2 * SIZE_BYTES, retention_bytes=0)
+        clock = CountingClock()
+        log = filled_plain(disk, 2 * count, clock=clock)
+        clock.asked = 0
+        assert log.delete_old_segments() == count
+        asked.append(clock.asked)
+        assert base_offsets(log) == [2 * count]
+        assert [name for name in disk.names() if name.endswith((".log", ".snapshot"))] == [
+            segment_file(2 * count, ".log"),
+            segment_file(2 * count, ".snapshot"),
+        ]
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("how", ["goes on", "renamed", "closed", "begun anew", "deleted"])
+def test_segments_that_have_left_the_log_and_not_yet_its_directory(how: str) -> None:
+    disk = Disk(segment_bytes=2 * SIZE_BYTES, retention_bytes=5 * SIZE_BYTES)
+    log = filled_plain(disk, 9)
+    log.advance_log_start_offset(4)
+    log._local.detach_oldest(2)
+    assert base_offsets(log) == [4, 6, 8]
+    if how == "begun anew":
+        log.truncate_fully_and_start_at(2)
+        append(log)
+        assert all_offsets(log) == [2]
+    elif how == "renamed":
+        log.rename_dir("other-1")
+    elif how == "closed":
+        log.close()
+        log = disk.open(clean_shutdown=True, log_start_offset=4)
+        assert base_offsets(log) == [0, 2, 4, 6, 8]
+        assert log.delete_old_segments() == 2
+    elif how == "deleted":
+        log.delete()
+        assert not disk.fs.exists(DIRECTORY)
+        return
+    while log._remove_detached_segment():
+        pass
+    disk.scheduler.run()
+    names = disk.fs.list_dir(log._local.directory)
+    expected = [2] if how == "begun anew" else [4, 6, 8]
+    assert [name for name in names if ".log" in name] == [segment_file(base, ".log") for base in expected]
 
 
 # Settings, names, life.

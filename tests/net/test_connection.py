@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,10 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+def is_not_read_from(connection: Connection) -> bool:
+    return not connection._is_reading
+
+
 def test_requests_sent_ahead_are_answered_in_order() -> None:
     async def test() -> None:
         async with serving(echo) as (_, listener):
@@ -99,6 +104,7 @@ class StutteringChannel:
         self.fileno = self._plain.fileno
         self.receive = self._plain.receive
         self.receive_into = self._plain.receive_into
+        self.has_ended = self._plain.has_ended
         self.send_file = self._plain.send_file
         self.close = self._plain.close
 
@@ -391,6 +397,54 @@ def test_idle_connections_are_closed_and_those_that_wait_for_us_are_not() -> Non
             parked[0].reply([frame(b"still here")])
             assert await read_frame(reader) == b"still here"
             await closing(idle_writer, writer)
+
+    run(test)
+
+
+def test_a_handler_is_told_when_the_peer_of_a_waiting_request_hangs_up() -> None:
+    async def test() -> None:
+        parked: list[Connection] = []
+        hung_up: list[str] = []
+
+        def park(connection: Connection, request: bytes) -> None:
+            connection.on_hang_up = lambda: hung_up.append(request.decode())
+            parked.append(connection)
+
+        async with serving(park) as (connections, listener):
+            for how in ("answered", "closed", "ends", "sends ahead", "reset"):
+                reader, writer = await connect(listener)
+                writer.write(frame(how.encode()))
+                await until(lambda: bool(parked))
+                connection = parked.pop()
+                if how == "answered":
+                    connection.reply([frame(b"in time")])
+                    assert await read_frame(reader) == b"in time"
+                elif how == "closed":
+                    connection.close()
+                    assert hung_up.pop() == how
+                elif how == "ends":
+                    writer.write_eof()
+                    await until(lambda: bool(hung_up))
+                    assert hung_up.pop() == how
+                    connection.reply([frame(b"at once")])
+                    assert await read_frame(reader) == b"at once"
+                    assert await reader.read(-1) == b""
+                elif how == "sends ahead":
+                    writer.write(frame(b"more"))
+                    await until(partial(is_not_read_from, connection))
+                    assert not hung_up
+                    connection.close()
+                    assert hung_up.pop() == how
+                else:
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.close()
+                    await until(lambda: bool(hung_up))
+                    assert hung_up.pop() == how
+                    connection.reply([frame(b"to nobody")])
+                await closing(writer)
+                await until(lambda: len(connections) == 0)
+                assert not hung_up
 
     run(test)
 

@@ -4,6 +4,10 @@ Only topics that somebody tracks are asked for. What is known is asked for anew 
 (`metadata.max.age.ms`), when it has proved wrong (`invalidate`), and while a tracked topic has an error or a partition
 without a leader; a failed attempt is repeated with back-off. The leader epoch of a partition only rises: an
 older answer from a broker that lags behind does not undo a newer one, unless the topic was made anew.
+
+A topic that nobody needs any more is let go with the next question: when it has not been used for a while, and at once
+when it does not exist. Brokers are asked to create topics only for those that are needed and not there: a topic that
+was deleted does not come back because somebody once used it.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.client.brokers import Brokers, Node, backoff_ms_after
@@ -63,9 +69,15 @@ class Cluster:
         brokers: Brokers,
         *,
         allow_auto_topic_creation: bool = False,
+        needed: Callable[[], Container[str]] = frozenset,
+        max_idle_ms: float = math.inf,
         chooser: random.Random | None = None,
     ) -> None:
-        """To be made on the loop that it is used on."""
+        """To be made on the loop that it is used on.
+
+        `needed` tells which topics are tracked on however long ago they were used; others are let go `max_idle_ms`
+        after their last use.
+        """
         self.cluster_id: str | None = None
         self.controller_id = -1
         # Called after each answer, on the loop.
@@ -77,7 +89,12 @@ class Cluster:
         self._brokers = brokers
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._random = chooser or random.Random()
-        self._tracked: dict[str, None] = {}
+        self._needed = needed
+        self._max_idle_s = max_idle_ms / 1000
+        # When each was used last.
+        self._tracked: dict[str, float] = {}
+        # How many wait for an answer about a topic.
+        self._awaited: Counter[str] = Counter()
         self._topics: dict[str, TopicInfo] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._is_wanted = asyncio.Event()
@@ -100,16 +117,50 @@ class Cluster:
             self._keeper = None
 
     def track(self, topic: str) -> None:
-        """From now on the topic is kept fresh; it is asked for soon if it is not known."""
-        if topic not in self._tracked:
-            self._tracked[topic] = None
-            if topic not in self._topics:
-                self._is_wanted.set()
-                self._is_new.set()
+        """The topic is used, and kept fresh from now on; it is asked for soon if it is not known."""
+        if topic not in self._tracked and topic not in self._topics:
+            self._is_wanted.set()
+            self._is_new.set()
+        self._tracked[topic] = self._loop.time()
 
-    def untrack(self, topic: str) -> None:
-        self._tracked.pop(topic, None)
-        info = self._topics.pop(topic, None)
+    def used(self, topic: str) -> None:
+        """A topic that is tracked was used just now."""
+        if topic in self._tracked:
+            self._tracked[topic] = self._loop.time()
+
+    @contextlib.contextmanager
+    def awaiting(self, topics: Iterable[str]) -> Iterator[None]:
+        """Tracks topics, and lets none of them go meanwhile."""
+        names = list(topics)
+        for name in names:
+            self.track(name)
+        self._awaited.update(names)
+        try:
+            yield
+        finally:
+            self._awaited -= Counter(names)
+
+    def _let_go(self) -> None:
+        """Forgets topics that are of no use: those that were not used for long, and at once those that are gone."""
+        oldest_s = self._loop.time() - self._max_idle_s
+        idle = [
+            name
+            for name, used_s in self._tracked.items()
+            if name not in self._awaited and (used_s <= oldest_s or self._is_gone(name))
+        ]
+        if idle:
+            needed = self._needed()
+            for name in idle:
+                if name not in needed:
+                    del self._tracked[name]
+                    if not self.tracks_all:
+                        self._forget(name)
+
+    def _is_gone(self, name: str) -> bool:
+        return isinstance(self.topic_error(name), UnknownTopicOrPartition)
+
+    def _forget(self, name: str) -> None:
+        info = self._topics.pop(name, None)
         if info is not None:
             self._names_by_id.pop(info.topic_id, None)
 
@@ -187,30 +238,38 @@ class Cluster:
         partitions[info.partition] = info
         self._topics[info.topic] = topic._replace(partitions=tuple(partitions))
 
-    async def refresh(self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None) -> None:
-        """Asks once, for the tracked topics or those named here; raises what stands in the way.
+    async def refresh(self, *, timeout_ms: float | None = None) -> None:
+        """Asks once for what is tracked; raises what stands in the way.
 
         Errors of single topics are not raised: see `topic_error`.
         """
-        if topics is not None:
-            wanted: list[str] | None = list(topics)
-        elif self.tracks_all:
-            wanted = None
-        else:
-            wanted = list(self._tracked)
-        request = MetadataRequest(
-            topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
-            allow_auto_topic_creation=self._allow_auto_topic_creation and wanted is not None,
-        )
-        if wanted is not None and not wanted:
-            # Version 0 has no way to ask for no topic; any broker that we can talk to knows version 1.
-            request.topics = []
         self._is_wanted.clear()
         self._asked_s = self._loop.time()
+        self._let_go()
+        if self.tracks_all:
+            await self._ask(None, timeout_ms)
+            return
+        missing: list[str] = []
+        others: list[str] = []
+        for name in self._tracked:
+            is_missing = name not in self._topics or self._is_gone(name)
+            (missing if is_missing and self._allow_auto_topic_creation else others).append(name)
+        if missing:
+            await self._ask(missing, timeout_ms, creates=True)
+        if others or not missing:
+            await self._ask(others, timeout_ms)
+
+    async def _ask(
+        self, topics: list[str] | None, timeout_ms: float | None, *, creates: bool = False
+    ) -> None:
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=creates,
+        )
         answer: MetadataResponse = await self._brokers.request(None, request, timeout_ms=timeout_ms)
         if answer.error_code != NONE:
             raise error_for_code(answer.error_code, "the broker asks to begin anew with bootstrap.servers")
-        self._take(answer, is_complete=wanted is None)
+        self._take(answer, is_complete=topics is None)
         async with self._answered:
             self._answered.notify_all()
         for listener in list(self.on_update):
@@ -229,16 +288,17 @@ class Cluster:
             return info
         self._is_wanted.set()
         try:
-            async with asyncio.timeout(timeout_ms / 1000), self._answered:
-                while True:
-                    await self._answered.wait()
-                    info = self._topics.get(name)
-                    if info is None:
-                        continue
-                    if info.error is None and info.partitions:
-                        return info
-                    if info.error is not None and not info.error.retriable:
-                        raise info.error.with_traceback(None)
+            with self.awaiting([name]):
+                async with asyncio.timeout(timeout_ms / 1000), self._answered:
+                    while True:
+                        await self._answered.wait()
+                        info = self._topics.get(name)
+                        if info is None:
+                            continue
+                        if info.error is None and info.partitions:
+                            return info
+                        if info.error is not None and not info.error.retriable:
+                            raise info.error.with_traceback(None)
         except TimeoutError:
             pass
         info = self._topics.get(name)
@@ -317,15 +377,14 @@ class Cluster:
         self._brokers.set_nodes(
             Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers
         )
-        seen = set()
-        for topic in answer.topics:
-            if topic.name is not None:
-                seen.add(topic.name)
-                self._take_topic(topic.name, topic)
+        kept: Container[str] = self._tracked
         if is_complete:
-            for name in [each for each in self._topics if each not in seen]:
-                info = self._topics.pop(name)
-                self._names_by_id.pop(info.topic_id, None)
+            kept = {topic.name for topic in answer.topics if topic.name is not None}
+        for topic in answer.topics:
+            if topic.name is not None and topic.name in kept:
+                self._take_topic(topic.name, topic)
+        for name in [each for each in self._topics if each not in kept]:
+            self._forget(name)
 
     def _take_topic(self, name: str, topic: MetadataResponseTopic) -> None:
         before = self._topics.get(name)

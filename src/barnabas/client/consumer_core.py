@@ -53,7 +53,11 @@ class ConsumerCore:
         self._notify = notify
         self._brokers = Brokers(settings)
         self._cluster = Cluster(
-            settings, self._brokers, allow_auto_topic_creation=settings.allow_auto_create_topics
+            settings,
+            self._brokers,
+            allow_auto_topic_creation=settings.allow_auto_create_topics,
+            needed=self._needed_topics,
+            max_idle_ms=0,
         )
         self.handover = Handover(notify)
         self._lookup = Lookup(settings, self._brokers, self._cluster)
@@ -110,6 +114,13 @@ class ConsumerCore:
         self._cluster.start()
         self._positions.wake()
         self._fetcher.wake()
+
+    def _needed_topics(self) -> set[str]:
+        topics = {partition.topic for partition in self._subscription.partitions}
+        topics |= self._subscription.topics
+        if self._member is not None:
+            topics |= self._member.watched_topics
+        return topics
 
     def subscribed(self) -> None:
         """What is subscribed to is not what it was: the next poll, or the running membership, follows."""

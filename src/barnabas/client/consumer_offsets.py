@@ -119,9 +119,8 @@ class Lookup:
         answers: dict[TopicPartition, Any] = {}
         unknown = {partition.topic for partition in questions if self._cluster.leader_of(partition) is None}
         if unknown:
-            for topic in unknown:
-                self._cluster.track(topic)
-            await self._cluster.refresh()
+            with self._cluster.awaiting(unknown):
+                await self._cluster.refresh()
         for partition, question in questions.items():
             node = self._cluster.leader_of(partition)
             if node is None:

@@ -241,6 +241,8 @@ class Delivery:
         if callbacks is not None:
             for _, call in callbacks:
                 run_callback(call)
+        # Until now the topic was needed; from now on it is idle.
+        self._cluster.used(batch.queue.tp.topic)
         accumulator.lock.acquire()
         try:
             # Whoever flushes waits until all have been told.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.client.assignors import make_assignors
@@ -209,6 +210,8 @@ class ClassicMember(GroupMember):
             assignments: dict[str, list[TopicPartition]] = {}
             if joined.leader == joined.member_id and not joined.skip_assignment:
                 assignments = await self._assign(assignor, joined)
+            else:
+                self.watched_topics = frozenset()
             sync = SyncGroupRequest(
                 group_id=self._group_id,
                 generation_id=joined.generation_id,
@@ -250,7 +253,8 @@ class ClassicMember(GroupMember):
         members = [
             decode_member(each.member_id, each.group_instance_id, each.metadata) for each in joined.members
         ]
-        topics = {topic for member in members for topic in member.topics}
+        topics = frozenset(topic for member in members for topic in member.topics)
+        self.watched_topics = topics
         unknown = [topic for topic in topics if self._cluster.partition_count(topic) is None]
         for topic in topics:
             self._cluster.track(topic)
@@ -261,7 +265,7 @@ class ClassicMember(GroupMember):
         self._assigned_counts = counts
         return assignments
 
-    def _partition_counts(self, topics: dict[str, int] | set[str]) -> dict[str, int]:
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self._cluster.partition_count(topic) or 0 for topic in topics}
 
     async def _take(self, partitions: list[TopicPartition]) -> None:

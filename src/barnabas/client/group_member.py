@@ -38,6 +38,8 @@ class GroupMember(ABC):
         assert settings.group_id is not None
         self.member_id = ""
         self.generation = -1
+        # Those of all members, while this one assigns their partitions.
+        self.watched_topics: frozenset[str] = frozenset()
         self._group_id = settings.group_id
         self._loop = asyncio.get_running_loop()
         self._settings = settings
@@ -95,6 +97,7 @@ class GroupMember(ABC):
     def _forget_membership(self) -> None:
         self.member_id = ""
         self.generation = -1
+        self.watched_topics = frozenset()
 
     def _on_metadata(self) -> None:
         if isinstance(self._subscription.pattern, re.Pattern):

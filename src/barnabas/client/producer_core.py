@@ -58,11 +58,20 @@ class ProducerCore:
         self.is_closed = False
         self.sender: Sender | None = None
         self.transactions: TransactionManager | None = None
+        # Topics that were not used for metadata.max.idle.ms: who sends to one again learns of it anew, and the numbers
+        # of what was sent go on.
+        self._idle_topics: dict[str, TopicQueue] = {}
 
     async def start(self, post: Callable[[Callable[[], object]], object]) -> None:
         settings = self.settings
         self.brokers = Brokers(settings)
-        self.cluster = Cluster(settings, self.brokers, allow_auto_topic_creation=True)
+        self.cluster = Cluster(
+            settings,
+            self.brokers,
+            allow_auto_topic_creation=True,
+            needed=self._written_topics,
+            max_idle_ms=settings.metadata_max_idle_ms,
+        )
         if settings.enable_idempotence:
             self.transactions = TransactionManager(settings, self.brokers, self.accumulator)
             self.transactions.on_change = self._set_refusal
@@ -131,15 +140,33 @@ class ProducerCore:
 
     async def learn_partitions(self, topic: str, timeout_ms: float) -> None:
         """Asks again how many partitions a topic has."""
-        await self.cluster.refresh(timeout_ms=timeout_ms)
-
-    def _take_topics(self) -> None:
-        for name in list(self.accumulator.topics):
-            info = self.cluster.topic(name)
+        with self.cluster.awaiting([topic]):
+            await self.cluster.refresh(timeout_ms=timeout_ms)
+            info = self.cluster.topic(topic)
             if info is not None and info.partitions:
                 self._take_topic(info)
 
+    def _written_topics(self) -> set[str]:
+        accumulator = self.accumulator
+        accumulator.lock.acquire()
+        try:
+            return {batch.queue.tp.topic for batch in accumulator.incomplete}
+        finally:
+            accumulator.lock.release()
+
+    def _take_topics(self) -> None:
+        topics = self.accumulator.topics
+        for name in list(topics):
+            info = self.cluster.topic(name)
+            if info is None:
+                self._idle_topics[name] = topics.pop(name)
+            elif info.partitions:
+                self._take_topic(info)
+
     def _take_topic(self, info: TopicInfo) -> TopicQueue:
+        idle = self._idle_topics.pop(info.name, None)
+        if idle is not None:
+            self.accumulator.topics[info.name] = idle
         leaders = [each.leader != NO_LEADER for each in info.partitions]
         return self.accumulator.set_topic(info.name, leaders, info.topic_id)
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -42,6 +43,7 @@ class LocalLog:
         "_factory",
         "_flush_lock",
         "_fs",
+        "_leaving",
         "_max_segment_ms",
         "_on_flush",
         "_scheduler",
@@ -85,6 +87,8 @@ class LocalLog:
         self._seals_begun = 0
         self._seals_done = 0
         self._bounds: list[OffsetBound] = []
+        # No part of the log any more, but of its directory.
+        self._leaving: deque[Segment] = deque()
         active = self.segments.active
         self.end = OffsetBound(loaded.log_end_offset, active.base_offset, active.size_bytes)
         self.update_config(config)
@@ -224,7 +228,8 @@ class LocalLog:
         with self._flush_lock:
             self._forget_bounds()
             # There is an active segment at any time: readers go on in the old ones until the new one is there.
-            removed = list(self.segments.all)
+            removed = [*self._leaving, *self.segments.all]
+            self._leaving.clear()
             self._remove_from_end(removed)
             segment = self._factory.create(self.directory, offset, self.config)
             self.segments = Segments([segment])
@@ -233,15 +238,31 @@ class LocalLog:
             self._set_end(offset)
         return removed
 
-    def remove_oldest(self) -> Segment:
-        """Takes the first segment out of the log; its files go later, so that readers may finish with them.
+    @property
+    def first_offset_on_disk(self) -> int:
+        """Where a log begins that is opened after a crash, unless it is told otherwise."""
+        # In this order: another thread may be detaching segments, or removing them.
+        first = self.segments.all[0]
+        leaving = list(self._leaving)
+        return (leaving or [first])[0].base_offset
+
+    def detach_oldest(self, count: int) -> None:
+        """Takes the first segments out of the log; `remove_detached` takes them out of the directory."""
+        self._forget_bounds()
+        segments = self.segments
+        self._leaving.extend(segments.all[:count])
+        self.segments = Segments(segments.all[count:])
+
+    def remove_detached(self) -> Segment | None:
+        """The next of the detached segments is none of the directory's; its files go later, when readers are done.
 
         The directory must have been synced since the last one went: after a crash there must be no hole between them.
         """
-        self._forget_bounds()
-        oldest = self.segments.all[0]
-        self.segments = self.segments.without([oldest])
+        if not self._leaving:
+            return None
+        oldest = self._leaving[0]
         oldest.change_state(DELETED_SUFFIX)
+        self._leaving.popleft()
         self._directory_changes += 1
         self._delete_later([oldest])
         return oldest
@@ -271,17 +292,19 @@ class LocalLog:
             if syncs:
                 self._fs.sync_dir(parent)
             self.directory = directory
-            for segment in self.segments.all:
+            for segment in [*self._leaving, *self.segments.all]:
                 segment.relocate(directory)
 
     def close(self) -> None:
         with self._flush_lock:
             has_something_to_lose = self.is_flushed or self.end.offset > 0
+            for segment in self._leaving:
+                segment.release()
             for segment in self.segments.all:
                 segment.close(syncs=has_something_to_lose)
 
     def release(self) -> None:
-        for segment in self.segments.all:
+        for segment in [*self._leaving, *self.segments.all]:
             segment.release()
 
     def delete(self) -> None:

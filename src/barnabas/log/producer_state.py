@@ -315,9 +315,10 @@ class ProducerState:
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
         """Renames the snapshot so that it is removed at the latest when the log is next opened; its new path."""
-        if offset not in self._snapshot_offsets:
+        index = bisect_left(self._snapshot_offsets, offset)
+        if self._snapshot_offsets[index : index + 1] != [offset]:
             return None
-        self._snapshot_offsets.remove(offset)
+        del self._snapshot_offsets[index]
         path = self._path(offset)
         try:
             self._fs.rename(path, path + DELETED_SUFFIX)

@@ -113,6 +113,11 @@ class LogView:
         return Offset(self._high_watermark)
 
     @property
+    def first_offset_on_disk(self) -> Offset:
+        """The base offset of the first segment in the directory, which may have left the log already."""
+        return Offset(self._local.first_offset_on_disk)
+
+    @property
     def recovery_point(self) -> Offset:
         return Offset(self._local.recovery_point)
 

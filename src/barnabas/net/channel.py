@@ -19,6 +19,7 @@ MAX_PARTS_AT_ONCE: Final = 64
 NOTHING_YET: Final = -1
 
 # Plain numbers: what enumerations are put together with costs more than the call that they are for.
+_PEEK: Final = int(socket.MSG_PEEK)
 _NO_SIGNAL: Final = int(socket.MSG_NOSIGNAL)
 # Without it the few bytes before a file slice would travel in a packet of their own.
 _MORE_FOLLOWS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_MORE)
@@ -33,6 +34,9 @@ class Channel(Protocol):
 
     def receive(self, max_bytes: int) -> bytes | None:
         """What came, in memory of its own; empty at the end of the stream, None if there is nothing yet."""
+
+    def has_ended(self) -> bool:
+        """Whether the peer sends nothing more, and all that it has sent was received."""
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
@@ -64,6 +68,14 @@ class PlainChannel:
             return self._socket.recv(max_bytes)
         except BlockingIOError:
             return None
+
+    def has_ended(self) -> bool:
+        try:
+            return not self._socket.recv(1, _PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         flags = _MORE_FOLLOWS if more_follows else _NO_SIGNAL

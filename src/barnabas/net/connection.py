@@ -6,6 +6,8 @@ client that does not read its replies is soon not read from either, and nothing 
 
 A handler is called with the connection and a frame. It answers by `reply`, at once or later, exactly once; `reply()`
 without parts is for requests that want no answer. An exception of a handler closes its connection and no other.
+A handler that answers later may leave `on_hang_up` behind: it is called if the peer ends its stream meanwhile, and if
+the connection closes. Whoever still reads gets the answer; nobody waits on for a peer that is gone.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class Connection:
         "is_closed",
         "last_active_s",
         "local",
+        "on_hang_up",
         "peer",
     )
 
@@ -79,6 +82,8 @@ class Connection:
         self.last_active_s = loop.time()
         # What the handler keeps about this client: its session, its principal, its software.
         self.context: object = None
+        # Of the request under way, which is to be answered soon, if at all.
+        self.on_hang_up: Callable[[], object] | None = None
         self._channel = channel
         self._loop = loop
         self._executor = executor
@@ -112,6 +117,7 @@ class Connection:
             return
         assert self._is_awaiting_reply, "a request is answered once"
         self._is_awaiting_reply = False
+        self.on_hang_up = None
         for part in parts:
             self._outbox.add(part)
         if delay_s > 0.0:
@@ -135,15 +141,24 @@ class Connection:
         self._frames.clear()
         self._outbox.clear()
         self._channel.close()
+        self._hang_up()
         self._on_close(self)
 
     def _on_readable(self) -> None:
         if self._is_busy():
             # Nobody wants to read now; the turn that ends the waiting watches again.
             self._watch_reading(False)
+            if self.on_hang_up is not None and self._channel.has_ended():
+                self._hang_up()
             return
         self.last_active_s = self._loop.time()
         self._take_turn(is_readable=True)
+
+    def _hang_up(self) -> None:
+        on_hang_up = self.on_hang_up
+        if on_hang_up is not None:
+            self.on_hang_up = None
+            on_hang_up()
 
     def _on_writable(self) -> None:
         self.last_active_s = self._loop.time()

@@ -304,16 +304,19 @@ class Fetch:
 class DelayedFetch(DelayedOperation):
     def __init__(self, timeout_ms: int, fetch: Fetch) -> None:
         super().__init__(timeout_ms)
-        self._fetch = fetch
+        self._fetch: Fetch | None = fetch
 
     def try_complete(self) -> bool:
-        if self._fetch.exchange.connection.is_closed:
-            return self.force_complete()
-        return self._fetch.has_enough() and self.force_complete()
+        fetch = self._fetch
+        return fetch is not None and fetch.has_enough() and self.force_complete()
 
     def on_complete(self) -> None:
-        if not self._fetch.exchange.connection.is_closed:
-            self._fetch.respond(self._fetch.read())
+        fetch = self._fetch
+        assert fetch is not None
+        # What is over may stay in lists of the purgatory for a while.
+        self._fetch = None
+        if not fetch.exchange.connection.is_closed:
+            fetch.respond(fetch.read())
 
 
 def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
@@ -332,9 +335,9 @@ def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
     ):
         fetch.respond(answered)
         return
-    broker.replicas.waiting_fetches.try_complete_else_watch(
-        DelayedFetch(request.max_wait_ms, fetch), fetch.watch_keys()
-    )
+    delayed = DelayedFetch(request.max_wait_ms, fetch)
+    if not broker.replicas.waiting_fetches.try_complete_else_watch(delayed, fetch.watch_keys()):
+        exchange.connection.on_hang_up = delayed.force_complete
 
 
 def _too_large_message(size_bytes: int) -> bytes:

@@ -1,6 +1,7 @@
 """Metadata, versions 0 to 13: the brokers, and the topics that are asked for.
 
-- Null topics (an empty list in version 0) ask for all. From version 10 a topic may be named by its id.
+- Null topics (an empty list in version 0) ask for all. From version 12 a topic may be named by its id; 10 and 11 have
+  the field, and are refused with INVALID_REQUEST for all topics if they use it.
 - A topic that does not exist is created if client and broker allow it (version 4 on; older clients always allow it);
   the answer then waits for the new topic instead of sending the client round again.
 - Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
@@ -29,7 +30,7 @@ from barnabas.errors import (
 )
 from barnabas.model import BrokerId
 from barnabas.protocol.message import ZERO_UUID
-from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -53,12 +54,12 @@ async def _create_and_answer(
 
 def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> object:
     image = broker.image
-    if request.topics is not None and exchange.version < _FIRST_VERSION_WITH_IDS:
-        for topic in request.topics:
-            if topic.name is None or topic.topic_id != ZERO_UUID:
-                raise InvalidRequest(
-                    f"Metadata version {exchange.version} names topics, it does not know their ids"
-                )
+    if (
+        exchange.version < _FIRST_VERSION_WITH_IDS
+        and request.topics is not None
+        and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
+    ):
+        return _refuse(request.topics)
     if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         missing = [
             topic.name
@@ -71,6 +72,18 @@ def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> obje
         if missing:
             return _create_and_answer(broker, exchange, request, missing)
     return _answer(broker, exchange, request, {})
+
+
+def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=InvalidRequest.code,
+        topics=[
+            MetadataResponseTopic(
+                error_code=InvalidRequest.code, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in topics
+        ],
+    )
 
 
 def _answer(
