@@ -369,7 +369,9 @@ def test_a_coordinator_that_is_overtaken_gives_up(error: type[KafkaError]) -> No
     shell.advance_ms(10 * RETRY_MAX_MS)
     assert not shell.sent
     assert shell.state() is States.PREPARE_COMMIT
-    assert shell.reloaded().state() is States.COMPLETE_COMMIT, "a coordinator that is loaded takes it up again"
+    assert shell.reloaded().state() is States.COMPLETE_COMMIT, (
+        "a coordinator that is loaded takes it up again"
+    )
 
 
 def test_results_of_markers_that_nobody_waits_for_are_left_alone() -> None:

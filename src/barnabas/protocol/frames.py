@@ -126,8 +126,8 @@ class FrameReader:
         assert self._arrived <= self._payload_bytes
         if self._arrived < self._payload_bytes:
             chunks.append(data)
-            # Chunks are joined with their equals: few are kept, however small they come.
-            while len(chunks) > 1 and len(chunks[-1]) >= len(chunks[-2]):
+            # Small chunks are joined with their equals: few are kept, however small they come.
+            while len(chunks) > 1 and LARGE_BYTES > len(chunks[-1]) >= len(chunks[-2]):
                 last = chunks.pop()
                 chunks[-1] += last
             return []

@@ -22,7 +22,7 @@ from barnabas.client.producer import Producer
 from barnabas.errors import InvalidConfig
 from barnabas.spark.sink_columns import SinkColumns, for_producer, sink_columns
 from barnabas.spark.sink_options import SinkOptions, parse_sink_options, producer_settings
-from barnabas.spark.worker_memory import keep_freed_memory
+from barnabas.spark.worker_memory import settle_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +144,7 @@ def write_all(settings: Mapping[str, str], columns: SinkColumns, batches: Iterab
 
 
 def send_all(producer: Producer, columns: SinkColumns, batches: Iterable[pa.RecordBatch]) -> int:
-    keep_freed_memory()
+    settle_in()
     records = 0
     futures: deque[SendManyFuture] = deque()
     for batch in batches:

@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from barnabas.errors import InvalidConfig
 from barnabas.records.arrow import fixed_array, headers_array, key_array, value_array
 from barnabas.records.columns import RecordColumns
-from barnabas.spark.worker_memory import keep_freed_memory
+from barnabas.spark.worker_memory import settle_in
 
 if TYPE_CHECKING:
     from barnabas.model import TopicPartition
@@ -94,8 +94,7 @@ class RowMaker:
     """Makes record batches of one schema."""
 
     def __init__(self, schema: StructType) -> None:
-        # Whoever makes rows makes many, of blocks of the same sizes.
-        keep_freed_memory()
+        settle_in()
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         # What is the same in every row is made once, as long as it was ever needed, for one partition at a time.
         self.with_headers: Final = HEADERS in schema.names
