@@ -212,6 +212,22 @@ def test_a_driver_that_was_thought_dead_is_fenced(server: Server, job: Job, poin
 
 
 @whole_matrix
+def test_a_mirror_that_was_thought_dead_is_fenced(here: Server, server: Server, mirror: Job) -> None:
+    mirrored = range(RECORDS)
+    feed_records(here, mirror.source, mirrored)
+    commit_readers(here, mirror, 500)
+    with started(replace(mirror, point=AFTER_TASKS, batch=1, action=HOLD)) as zombie:
+        zombie.wait_until_held()
+        zombie.signal(signal.SIGSTOP)
+        finished(mirror)
+        zombie.go_on()
+        zombie.signal(signal.SIGCONT)
+        assert zombie.wait() == 1, zombie.output()[-4000:]
+        assert "another driver uses transactional id" in zombie.output(), zombie.output()[-4000:]
+    check_mirrored(here, server, mirror, mirrored, readers=500)
+
+
+@whole_matrix
 @pytest.mark.parametrize("point", [IN_A_TASK, AFTER_TASKS])
 def test_a_transaction_takes_too_long(server: Server, job: Job, point: str) -> None:
     wanted = feed(server, job.source, range(RECORDS))
