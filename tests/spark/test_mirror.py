@@ -316,7 +316,7 @@ def test_a_compacted_topic_is_mirrored_with_its_gaps(
             checkpoint=str(tmp_path),
             name=f"mirror-{topic}",
         ) as sink:
-            mirror(spark, source.bootstrap, topic, sink, tmp_path, maxOffsetsPerTrigger=110)
+            mirror(spark, source.bootstrap, topic, sink, tmp_path, maxOffsetsPerTrigger=160)
     # The copy is compacted too, and the last record of a key is never removed.
     with target.consumer(auto_offset_reset="earliest") as consumer:
         found = read_to_end(consumer, TopicPartition(topic, 0))
