@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +16,21 @@ import barnabas.spark
 from barnabas.client.admin import Admin
 from barnabas.client.admin_results import ConfigResource, IsolationLevel, NewTopic, ResourceType
 from barnabas.client.consumer import Consumer
+from barnabas.client.consumer_record import ConsumerRecord
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
+from barnabas.spark.exactly_once import reset
 from barnabas.spark.mirror import MirrorSink, load_offset_map
 from barnabas.testing import Broker
+from tests.broker.raw_client import RawClient
+from tests.broker.requests import batch, produce
 from tests.client.consumer_servers import KafkaProcess
 from tests.peers.kafka_peer import V4, PeerUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PARTITIONS = 3
 IS_SOAK = os.environ.get("BARNABAS_SOAK") == "1"
@@ -59,11 +67,11 @@ def write(bootstrap: str, topic: str, count: int, start: int = 0, partitions: in
                 transactional.abort_transaction()
             plain.send(
                 topic,
-                None if number % 11 == 0 else b"value-%d" % number,
-                None if number % 5 == 0 else b"key-%d" % number,
+                None if number % 11 == 0 else b"" if number % 11 == 1 else b"value-%d" % number,
+                None if number % 5 == 0 else b"" if number % 5 == 1 else b"key-%d" % number,
                 partition=number % partitions,
                 timestamp_ms=1_700_000_000_000 + number * 37 % 1000,
-                headers=[("n", b"%d" % number), ("none", None)] if number % 3 == 0 else None,
+                headers=[("n", b"%d" % number), ("none", None), ("n", b"")] if number % 3 == 0 else None,
             )
 
 
@@ -97,8 +105,9 @@ def records(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[in
     return found
 
 
-def mirror(spark: SparkSession, source: str, topic: str, sink: MirrorSink, checkpoint: Path) -> None:
-    """Copies what is there, and ends."""
+def writer(
+    spark: SparkSession, source: str, topic: str, sink: MirrorSink, checkpoint: Path, **options: Any
+) -> DataStreamWriter:
     frame = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", source)
@@ -106,15 +115,59 @@ def mirror(spark: SparkSession, source: str, topic: str, sink: MirrorSink, check
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", True)
+        .options(**options)
         .load()
     )
+    return frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+
+
+def mirror(
+    spark: SparkSession, source: str, topic: str, sink: MirrorSink, checkpoint: Path, **options: Any
+) -> None:
+    """Copies what is there, and ends."""
+    query = writer(spark, source, topic, sink, checkpoint, **options).trigger(availableNow=True).start()
+    assert query.awaitTermination(int(WAIT_S))
+
+
+@contextmanager
+def mirroring(
+    spark: SparkSession, source: str, topic: str, sink: MirrorSink, checkpoint: Path, **options: Any
+) -> Iterator[StreamingQuery]:
+    """Copies what there is and what comes, until the end of the block."""
     query = (
-        frame.writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
+        writer(spark, source, topic, sink, checkpoint, **options)
+        .trigger(processingTime="100 milliseconds")
         .start()
     )
-    assert query.awaitTermination(int(WAIT_S))
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def wait_for(query: StreamingQuery, is_reached: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not is_reached():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline_s, "the mirror does not get there"
+        time.sleep(0.05)
+
+
+def wait_until_mirrored(query: StreamingQuery, target: str, topic: str, counts: list[int]) -> None:
+    """Until the mirror's partitions have so many records, and no transaction is open."""
+    wait_for(
+        query,
+        lambda: [len(each) for each in records(target, topic, len(counts)).values()] == counts,
+    )
+
+
+def end_of(bootstrap: str, topic: str, number: int) -> int:
+    """0 as long as there is no such partition."""
+    partition = TopicPartition(topic, number)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        if number >= len(admin.describe_topics(topic)[topic].partitions):
+            return 0
+        return admin.list_offsets([partition])[partition].offset or 0
 
 
 def commit(bootstrap: str, group: str, offsets: dict[TopicPartition, int]) -> None:
@@ -183,6 +236,17 @@ def remaining(bootstrap: str, partition: TopicPartition, offset: int) -> list[tu
     return found
 
 
+def read_to_end(consumer: Consumer, partition: TopicPartition) -> list[ConsumerRecord]:
+    consumer.assign([partition])
+    end = consumer.end_offsets(partition)[partition]
+    found: list[ConsumerRecord] = []
+    deadline_s = time.monotonic() + WAIT_S
+    while consumer.position(partition) < end:
+        assert time.monotonic() < deadline_s
+        found += consumer.poll(1000)
+    return found
+
+
 def test_topics_are_mirrored_with_their_groups(
     spark: SparkSession, broker: Broker, target: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -192,8 +256,10 @@ def test_topics_are_mirrored_with_their_groups(
 def test_a_mirror_without_transactions_keeps_order_and_offsets_too(
     spark: SparkSession, broker: Broker, target: Broker, topic: str, tmp_path: Path
 ) -> None:
+    """It runs on while partitions are added, to a topic that had fewer from the beginning."""
     barnabas.spark.register(spark)
     broker.create_topics({topic: PARTITIONS})
+    target.create_topics({topic: 1})
     write(broker.bootstrap, topic, 100)
     with MirrorSink(
         {"kafka.bootstrap.servers": broker.bootstrap},
@@ -202,14 +268,122 @@ def test_a_mirror_without_transactions_keeps_order_and_offsets_too(
         name=f"mirror-{topic}",
         exactly_once=False,
     ) as sink:
-        mirror(spark, broker.bootstrap, topic, sink, tmp_path)
-    assert records(target.bootstrap, topic) == records(broker.bootstrap, topic)
+        options = {"kafka.metadata.max.age.ms": "100"}
+        with mirroring(spark, broker.bootstrap, topic, sink, tmp_path, **options) as query:
+            wait_for(query, lambda: bool(query.recentProgress))
+            with broker.admin() as admin:
+                admin.create_partitions({topic: PARTITIONS + 1})
+            write(broker.bootstrap, topic, 100, start=100, partitions=PARTITIONS + 1)
+            expected = records(broker.bootstrap, topic, PARTITIONS + 1)
+            wait_for(query, lambda: end_of(target.bootstrap, topic, PARTITIONS) == len(expected[PARTITIONS]))
+            query.processAllAvailable()
+    assert records(target.bootstrap, topic, PARTITIONS + 1) == expected
     offset_map = load_offset_map({"bootstrap.servers": target.bootstrap}, f"mirror-{topic}.offset-map")
     partition = TopicPartition(topic, 0)
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        end = admin.list_offsets([partition])[partition].offset
-    assert end is not None
-    assert offset_map.translate(partition, end) == (partition, len(records(broker.bootstrap, topic)[0]))
+    end = end_of(broker.bootstrap, topic, 0)
+    assert offset_map.translate(partition, end) == (partition, len(expected[0]))
+
+
+def test_a_compacted_topic_is_mirrored_with_its_gaps(
+    spark: SparkSession, target: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Among its records is one without a time, which no producer writes: it gets the time of the copy."""
+    barnabas.spark.register(spark)
+    count, keys = 300, 7
+    with Broker(log_cleaner_backoff_ms=20) as source:
+        with source.admin() as admin:
+            configs = {
+                "cleanup.policy": "compact",
+                "segment.bytes": "2000",
+                "min.cleanable.dirty.ratio": "0.01",
+            }
+            admin.create_topics({topic: 1}, configs=configs)
+        with RawClient(source.port) as client:
+            assert produce(client, topic, batch(b"0", timestamp=-1)).error_code == 0
+        with source.producer() as producer:
+            # So the offset of a record is what its value says.
+            for number in range(1, count):
+                producer.send(topic, b"%d" % number, b"%d" % (number % keys), partition=0)
+                producer.flush()
+        deadline_s = time.monotonic() + WAIT_S
+        while len(left := records(source.bootstrap, topic, 1)[0]) > 100:
+            assert time.monotonic() < deadline_s, f"the cleaner has left {len(left)} records"
+            time.sleep(0.05)
+        began_ms = int(time.time() * 1000)
+        with MirrorSink(
+            {"kafka.bootstrap.servers": source.bootstrap},
+            {"kafka.bootstrap.servers": target.bootstrap},
+            checkpoint=str(tmp_path),
+            name=f"mirror-{topic}",
+        ) as sink:
+            mirror(spark, source.bootstrap, topic, sink, tmp_path, maxOffsetsPerTrigger=160)
+    # The copy is compacted too, and the last record of a key is never removed.
+    with target.consumer(auto_offset_reset="earliest") as consumer:
+        found = read_to_end(consumer, TopicPartition(topic, 0))
+    assert {each.key: each.value for each in found} == {each[0]: each[1] for each in left}
+    (timeless,) = [each for each in found if each.key == b"key-0"]
+    assert timeless.timestamp_ms >= began_ms
+    offset_map = load_offset_map({"bootstrap.servers": target.bootstrap}, f"mirror-{topic}.offset-map")
+    for offset in range(count + 1):
+        translated = offset_map.translate(TopicPartition(topic, 0), offset)
+        assert translated is not None
+        meant = [each.offset for each in found if int(each.value or b"") >= offset]
+        assert translated[1] <= min(meant, default=found[-1].offset + 1)
+
+
+def values_from_the_group(broker: Broker, group: str, partition: TopicPartition) -> list[bytes]:
+    with broker.admin() as admin:
+        offset = admin.list_group_offsets(group)[partition].offset
+    return [value for _, value, _ in remaining(broker.bootstrap, partition, offset)]
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="BARNABAS_SOAK=1 runs it")
+def test_a_source_that_is_made_anew_is_mirrored_behind_what_there_was(
+    spark: SparkSession, broker: Broker, target: Broker, topic: str, tmp_path: Path
+) -> None:
+    barnabas.spark.register(spark)
+    partition, group = TopicPartition(topic, 0), f"readers-of-{topic}"
+    checkpoint = tmp_path / "checkpoint"
+
+    def fill(count: int) -> None:
+        broker.create_topics({topic: 1})
+        with broker.producer() as producer:
+            for number in range(count):
+                producer.send(topic, b"%d" % number, partition=0)
+
+    with MirrorSink(
+        {"kafka.bootstrap.servers": broker.bootstrap},
+        {"kafka.bootstrap.servers": target.bootstrap},
+        checkpoint=str(checkpoint),
+        name=f"mirror-{topic}",
+        groups=group,
+    ) as sink:
+        target.create_topics({topic: 1})
+        fill(100)
+        options = {"kafka.metadata.max.age.ms": "100", "failOnDataLoss": False}
+        with mirroring(spark, broker.bootstrap, topic, sink, checkpoint, **options) as query:
+            wait_until_mirrored(query, target.bootstrap, topic, [100])
+            with broker.admin() as admin:
+                admin.delete_topics([topic])
+            fill(40)
+            wait_until_mirrored(query, target.bootstrap, topic, [140])
+            query.processAllAvailable()
+        commit(broker.bootstrap, group, {partition: 30})
+    read_next = [b"%d" % number for number in range(30, 40)]
+    assert values_from_the_group(target, group, partition) == read_next
+    # A mirror that is begun again copies all of it once more, and readers go on in that copy.
+    shutil.rmtree(checkpoint)
+    name = f"mirror-{topic}"
+    reset({"bootstrap.servers": target.bootstrap}, transactional_id=name, group=name)
+    with MirrorSink(
+        {"kafka.bootstrap.servers": broker.bootstrap},
+        {"kafka.bootstrap.servers": target.bootstrap},
+        checkpoint=str(checkpoint),
+        name=name,
+        groups=group,
+    ) as sink:
+        mirror(spark, broker.bootstrap, topic, sink, checkpoint)
+    assert values_from_the_group(target, group, partition) == read_next
 
 
 @pytest.mark.peer

@@ -13,44 +13,32 @@ Records keep their partitions and their order, keys, values, headers and timesta
 other side are made, with the partitions and the settings that they have here; partitions that are missing are added.
 
 A batch is one transaction of `TransactionalTopicSink`: its records, its lines of the offset map (`mirror_offsets`, in
-topic `<name>.offset-map`) and the note that it is in. After a batch, groups of consumers that are chosen by `groups`
-get their offsets over there, translated by that map, as long as they have no members there.
+topic `<name>.offset-map`) and the note that it is in. From the first batch on, groups of consumers that are chosen by
+`groups` get their offsets over there, translated by that map, as long as they have no members there (`mirror_groups`).
 
 Nobody else may write to the topics of the mirror: their offsets would not be those that the map tells.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.client.admin import Admin
-from barnabas.client.admin_core import AdminErrors
-from barnabas.client.admin_results import (
-    BROKER_DEFAULT,
-    ConfigResource,
-    ConfigSource,
-    NewTopic,
-    ResourceType,
-)
+from barnabas.client.admin_results import BROKER_DEFAULT
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
 from barnabas.client.transaction_requests import SharedTransaction
-from barnabas.errors import (
-    GroupIdNotFound,
-    InvalidConfig,
-    KafkaError,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-)
+from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.exactly_once import QUERY_ID_PROPERTY, TransactionalTopicSink
+from barnabas.spark.mirror_groups import GroupMirror
 from barnabas.spark.mirror_offsets import Copied, OffsetMap, parse_copied
+from barnabas.spark.mirror_topics import MirroredTopics
 from barnabas.spark.sink import TopicSink
 from barnabas.spark.sink_columns import SinkColumns
 from barnabas.spark.sink_options import producer_settings
@@ -66,19 +54,8 @@ TASK_COLUMN: Final = "__task"
 GROUP_SYNC_INTERVAL_MS: Final = 10_000
 MAP_TIMEOUT_S: Final = 300.0
 OFFSET_MAP_CONFIGS: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
-# Settings that a topic has for its own cluster: who leads, what is throttled, and by which clock it is stamped.
-OWN_SETTINGS: Final = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.difference.max.ms",
-        "message.timestamp.type",
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
-    }
-)
+# What Kafka calls a record that has no timestamp.
+NO_TIMESTAMP_MS: Final = -1
 
 
 class MirrorSink:
@@ -124,14 +101,12 @@ class MirrorSink:
         self._before, self._after = rename.split("{topic}")
         self._replication_factor: Final = replication_factor
         self._group_sync_interval_ms: Final = group_sync_interval_ms
-        self._group_sync_due_s = 0.0
-        self._partition_counts: dict[str, int] = {}
         self._source_admin: Admin | None = None
         self._target_admin: Admin | None = None
+        self._topics: MirroredTopics | None = None
         self._map: OffsetMap | None = None
-        self._sink: Final = _BatchSink(
-            self,
-            self._target,
+        self._group_mirror: GroupMirror | None = None
+        self._sink: Final = self._open_batch_sink(
             transactional_id=name,
             group=name,
             checkpoint=checkpoint,
@@ -141,6 +116,9 @@ class MirrorSink:
             take_over=take_over,
         )
         self._plain: Final = None if exactly_once else TopicSink(target_options)
+
+    def _open_batch_sink(self, **settings: Any) -> BatchSink:
+        return BatchSink(self, self._target, **settings)
 
     @property
     def mirrors_groups(self) -> bool:
@@ -173,12 +151,14 @@ class MirrorSink:
                 " includeHeaders=true, and transform nothing"
             )
         ends = self._sink.planned_offsets(frame, batch_id)
-        self._make_topics(ends)
+        self._its_topics().make(ends)
         starts = self._sink.planned_offsets(frame, batch_id - 1) if batch_id > 0 else {}
         renamed = frame.select(
             *COLUMNS[:2],
             F.concat(F.lit(self._before), F.col("topic"), F.lit(self._after)).alias("topic"),
-            *COLUMNS[3:],
+            *COLUMNS[3:5],
+            F.nullif(F.col("timestamp"), F.timestamp_millis(F.lit(NO_TIMESTAMP_MS))).alias("timestamp"),
+            *COLUMNS[6:],
         )
         batch = MirroredBatch(self, batch_id, starts, ends)
         if self._plain is None:
@@ -186,21 +166,32 @@ class MirrorSink:
             self._sink.write_batch(renamed, batch_id, query_id)
         else:
             batch.begin()
-            self._plain.write_batch(in_order(renamed, self._tasks(frame)), batch_id, query_id)
+            self._plain.write_batch(in_order(renamed, self.task_count(frame)), batch_id, query_id)
             with Producer(self._target) as producer:
                 batch.end(producer)
         if self._groups is not None:
             offset_map = self.known_offsets()
             for each in batch.copied:
                 offset_map.add(each)
-            self._sync_groups(self._groups, offset_map)
+            if self._group_mirror is None:
+                self._group_mirror = GroupMirror(
+                    self._source,
+                    admin_settings(self._target),
+                    offset_map,
+                    chosen=self._groups,
+                    own_group=self._name,
+                )
+                self._group_mirror.start(self._group_sync_interval_ms)
 
     def close(self) -> None:
         self._sink.close()
+        if self._group_mirror is not None:
+            self._group_mirror.close()
         for admin in (self._source_admin, self._target_admin):
             if admin is not None:
                 admin.close()
         self._source_admin = self._target_admin = None
+        self._topics = self._group_mirror = None
 
     def __enter__(self) -> Self:
         return self
@@ -216,9 +207,9 @@ class MirrorSink:
         found = self._at_target().list_offsets(list(wanted)) if wanted else {}
         return {wanted[partition]: listed.offset or 0 for partition, listed in found.items()}
 
-    def _tasks(self, frame: DataFrame) -> int:
+    def task_count(self, frame: DataFrame) -> int:
         parallelism = frame.sparkSession.sparkContext.defaultParallelism
-        return max(min(parallelism, sum(self._partition_counts.values())), 1)
+        return max(min(parallelism, self._its_topics().partition_count), 1)
 
     def _at_source(self) -> Admin:
         if self._source_admin is None:
@@ -230,49 +221,16 @@ class MirrorSink:
             self._target_admin = Admin(admin_settings(self._target))
         return self._target_admin
 
-    def _make_topics(self, ends: Offsets) -> None:
-        """Topics and partitions that have come up since the last batch."""
-        if not self._partition_counts:
-            self._create(NewTopic(name=self.offset_map_topic, partitions=1, configs=OFFSET_MAP_CONFIGS))
-        new = {
-            partition.topic
-            for partition in ends
-            if partition.partition >= self._partition_counts.get(partition.topic, 0)
-        }
-        if not new:
-            return
-        described = self._at_source().describe_topics(sorted(new))
-        for topic, description in described.items():
-            count = len(description.partitions)
-            target = self.target_topic(topic)
-            try:
-                there = len(self._at_target().describe_topics(target)[target].partitions)
-            except UnknownTopicOrPartition:
-                there = 0
-            if there == 0:
-                self._create(NewTopic(name=target, partitions=count, configs=self._settings_of(topic)))
-            elif there < count:
-                self._at_target().create_partitions({target: count})
-            self._partition_counts[topic] = count
-
-    def _create(self, topic: NewTopic) -> None:
-        made = NewTopic(
-            name=topic.name,
-            partitions=topic.partitions,
-            replication_factor=self._replication_factor,
-            configs=topic.configs,
-        )
-        with contextlib.suppress(TopicAlreadyExists):
-            self._at_target().create_topics([made])
-
-    def _settings_of(self, topic: str) -> dict[str, str | None]:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._at_source().describe_configs(resource)[resource]
-        return {
-            name: entry.value
-            for name, entry in entries.items()
-            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG and name not in OWN_SETTINGS
-        }
+    def _its_topics(self) -> MirroredTopics:
+        if self._topics is None:
+            self._topics = MirroredTopics(
+                self._at_source(),
+                self._at_target(),
+                target_topic=self.target_topic,
+                replication_factor=self._replication_factor,
+            )
+            self._topics.create(self.offset_map_topic, 1, OFFSET_MAP_CONFIGS)
+        return self._topics
 
     def known_offsets(self) -> OffsetMap:
         """The map, read once; what is written to it from then on is added.
@@ -283,36 +241,6 @@ class MirrorSink:
             self._map = load_offset_map(self._target, self.offset_map_topic)
         return self._map
 
-    def _sync_groups(self, chosen: re.Pattern[str], offset_map: OffsetMap) -> None:
-        if time.monotonic() < self._group_sync_due_s:
-            return
-        for listing in self._at_source().list_groups():
-            if chosen.fullmatch(listing.group_id) and listing.group_id != self._name:
-                try:
-                    self._sync_group(offset_map, listing.group_id)
-                except (KafkaError, AdminErrors) as error:
-                    # It has members over there, or its coordinator is on its way: the next time will do.
-                    log.warning("offsets of group %s are not mirrored now: %s", listing.group_id, error)
-        self._group_sync_due_s = time.monotonic() + self._group_sync_interval_ms / 1000
-
-    def _sync_group(self, offset_map: OffsetMap, group: str) -> None:
-        here = self._at_source().list_group_offsets(group)
-        found = [offset_map.translate(partition, committed.offset) for partition, committed in here.items()]
-        translated = dict(each for each in found if each is not None)
-        if not translated:
-            return
-        try:
-            there = self._at_target().list_group_offsets(group, list(translated))
-        except GroupIdNotFound:
-            there = {}
-        ahead = {
-            partition: offset
-            for partition, offset in translated.items()
-            if partition not in there or there[partition].offset < offset
-        }
-        if ahead:
-            self._at_target().alter_group_offsets(group, ahead)
-
 
 class MirroredBatch:
     """What a batch copies: from where to where it goes is noted before and after its records are written."""
@@ -321,7 +249,7 @@ class MirroredBatch:
         self._mirror = mirror
         self._batch_id = batch_id
         self._starts = starts
-        self._ends = {partition: end for partition, end in ends.items() if end > starts.get(partition, 0)}
+        self._ends = {partition: end for partition, end in ends.items() if end != starts.get(partition, 0)}
         self._target_starts: Offsets = {}
         self.copied: list[Copied] = []
 
@@ -335,16 +263,20 @@ class MirroredBatch:
         target_ends = self._mirror.target_ends(self._ends)
         self.copied = []
         for source, source_end in self._ends.items():
+            source_start = self._starts.get(source, 0)
             copied = Copied(
                 source=source,
                 target_topic=self._mirror.target_topic(source.topic),
                 batch_id=self._batch_id,
-                source_start=self._starts.get(source, 0),
+                # One that ends before it began is of a topic that was made anew, and is read from its beginning.
+                source_start=source_start if source_start < source_end else 0,
                 source_end=source_end,
                 target_start=self._target_starts[source],
                 target_end=target_ends[source],
             )
-            if copied.target_end - copied.target_start > source_end - copied.source_start:
+            if copied.record_count <= 0:
+                continue
+            if copied.record_count > source_end - copied.source_start:
                 log.warning(
                     "%s got more records than the mirror wrote: somebody else writes there, and offsets are not mapped",
                     copied.target_topic,
@@ -361,34 +293,13 @@ class MirroredBatch:
             future.result()
 
 
-class _BatchSink(TransactionalTopicSink):
+class BatchSink(TransactionalTopicSink):
     """Rows of a partition are written in their order, and the map in the same transaction."""
 
     batch: MirroredBatch
 
-    def __init__(
-        self,
-        mirror: MirrorSink,
-        kafka_options: Mapping[str, str],
-        *,
-        transactional_id: str,
-        group: str,
-        checkpoint: str,
-        topic: str,
-        transaction_timeout_ms: int | None,
-        commits_source_offsets: bool,
-        take_over: bool,
-    ) -> None:
-        super().__init__(
-            kafka_options,
-            transactional_id=transactional_id,
-            group=group,
-            checkpoint=checkpoint,
-            topic=topic,
-            transaction_timeout_ms=transaction_timeout_ms,
-            commits_source_offsets=commits_source_offsets,
-            take_over=take_over,
-        )
+    def __init__(self, mirror: MirrorSink, kafka_options: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(kafka_options, **settings)
         self._mirror = mirror
 
     def planned_offsets(self, frame: DataFrame, batch_id: int) -> Offsets:
@@ -407,7 +318,7 @@ class _BatchSink(TransactionalTopicSink):
         self.batch.end(self._producer)
 
     def _distributed(self, frame: DataFrame, columns: SinkColumns, batch_id: int) -> DataFrame:
-        return in_order(frame, self._mirror._tasks(frame))
+        return in_order(frame, self._mirror.task_count(frame))
 
 
 def in_order(frame: DataFrame, tasks: int) -> DataFrame:

@@ -11,12 +11,16 @@ partition it keeps the last FINE_SLOTS batches, and of those before one in FINE_
 
 A translated offset is never behind the record that is meant: where records are missing between (compacted, aborted, or
 markers of transactions) a consumer that goes on there may read some again, but skips none.
+
+Lines count in the order in which they were written. One that goes back, in the source or in the mirror, tells that the
+topic was made anew there, or that the mirror was begun again; those that it contradicts are forgotten.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, insort
+import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -26,13 +30,15 @@ from barnabas.model import TopicPartition
 FINE_SLOTS: Final = 1_000
 COARSE_SLOTS: Final = 1_000
 COARSE: Final = "every-1000-"
+# So many lines of a partition are held at most before those are let go that the topic does not keep either.
+LINES_MAX: Final = 2 * (FINE_SLOTS + COARSE_SLOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
     """Records of one batch: source offsets and those at which they stand in the mirror, the ends exclusive.
 
-    The source's start is 0 where the mirror began with this batch.
+    The source's start is 0 where the mirror began with this batch, wherever in the partition that was.
     """
 
     source: TopicPartition
@@ -43,10 +49,18 @@ class Copied:
     target_start: int
     target_end: int
 
+    @property
+    def record_count(self) -> int:
+        return self.target_end - self.target_start
+
+    @property
+    def is_kept_for_long(self) -> bool:
+        return self.batch_id % FINE_SLOTS == 0
+
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values that keep it: for a while, or for long."""
         slots = [str(self.batch_id % FINE_SLOTS)]
-        if self.batch_id % FINE_SLOTS == 0:
+        if self.is_kept_for_long:
             slots.append(f"{COARSE}{self.batch_id // FINE_SLOTS % COARSE_SLOTS}")
         value = {
             "target": self.target_topic,
@@ -82,25 +96,41 @@ def parse_copied(key: bytes | None, value: bytes | None) -> Copied | None:
 
 
 class OffsetMap:
-    """Translates offsets by what has been copied."""
+    """Translates offsets by what has been copied; for any thread."""
 
     def __init__(self, copied: Iterable[Copied] = ()) -> None:
+        self._lock = threading.Lock()
+        # In the order of their batches, in which both source and target offsets grow.
         self._by_partition: dict[TopicPartition, list[Copied]] = {}
         for each in copied:
             self.add(each)
 
     def add(self, copied: Copied) -> None:
-        known = self._by_partition.setdefault(copied.source, [])
-        place = bisect_left(known, copied.source_end, key=_source_end)
-        if place < len(known) and known[place].source_end == copied.source_end:
-            # A batch in two slots, or one that was written again: the later one counts.
-            if copied.batch_id >= known[place].batch_id:
-                known[place] = copied
-        else:
-            insort(known, copied, key=_source_end)
+        """Takes a line that was written after all that are known."""
+        # Where a first batch began is not told. If records are missing it was before this: lines that stay for it tell
+        # lower offsets of the mirror, which skip nothing.
+        first_offset = copied.source_start or copied.source_end - copied.record_count
+        with self._lock:
+            known = self._by_partition.setdefault(copied.source, [])
+            while known and (
+                known[-1].source_end > first_offset
+                or known[-1].source_end == copied.source_end
+                or known[-1].target_end > copied.target_start
+                or known[-1].target_topic != copied.target_topic
+            ):
+                known.pop()
+            known.append(copied)
+            if len(known) > LINES_MAX:
+                older, newer = known[:-FINE_SLOTS], known[-FINE_SLOTS:]
+                kept = [each for each in older if each.is_kept_for_long]
+                self._by_partition[copied.source] = kept[-COARSE_SLOTS:] + newer
 
     def translate(self, partition: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
         """Where a consumer of the mirror goes on that has read up to the offset; None if nobody knows any more."""
+        with self._lock:
+            return self._translate(partition, offset)
+
+    def _translate(self, partition: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
         known = self._by_partition.get(partition, [])
         place = bisect_left(known, offset, key=_source_end)
         if place < len(known) and known[place].source_start <= offset:
@@ -115,7 +145,8 @@ class OffsetMap:
         return TopicPartition(found.target_topic, partition.partition), target_offset
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_partition.values()))
+        with self._lock:
+            return sum(map(len, self._by_partition.values()))
 
 
 def _source_end(copied: Copied) -> int:

@@ -1,6 +1,8 @@
-"""A driver that is killed: a query from a topic to a topic or a table, exactly once, in a process of its own.
+"""A driver that is killed: a query from a topic to a topic, a table or a mirror, exactly once, in a process of its own.
 
-    python -m tests.spark.kill_matrix.driver '{"bootstrap": …}'
+    python -m tests.spark.kill_matrix.driver '[{"bootstrap": …}]'
+
+Several jobs are run one after the other.
 
 Where and how it fails is wrapped around the sink here; the sink knows nothing of it. At a point of a batch the driver,
 its JVM included, is killed, waits until it is told to go on, or is slow.
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,9 +31,13 @@ from barnabas.spark import register
 from barnabas.spark.databases import BatchWriter, DatabaseSink
 from barnabas.spark.exactly_once import TransactionalTopicSink
 from barnabas.spark.exactly_once_tasks import TransactionWriter
+from barnabas.spark.mirror import BatchSink, MirrorSink
 from barnabas.spark.session import start_session
 from barnabas.spark.sink import worker_producer
 from barnabas.spark.sink_columns import SinkColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BEFORE_TASKS = "before the tasks"
 IN_A_TASK = "in a task"
@@ -46,6 +52,9 @@ KILL = "kill"
 HOLD = "hold"
 KILL_WORKER = "kill the worker"
 SLEEP = "sleep"
+
+# The groups that a mirror takes along.
+READERS = "readers-.*"
 
 HELD = "held"
 GO = "go"
@@ -66,6 +75,8 @@ class Job:
     checkpoint: str
     # A database to write to, in a table with the name of the job, instead of the topic.
     url: str = ""
+    # Another cluster, to which the topic is mirrored, instead of the topic: "out" is the name that it has there.
+    target: str = ""
     starting: str = "earliest"
     take_over: bool = False
     transaction_timeout_ms: int = 600_000
@@ -75,8 +86,13 @@ class Job:
     batch: int = -1
     sleep_s: float = 0
 
-    def to_text(self) -> str:
-        return json.dumps(asdict(self))
+
+def to_text(jobs: Iterable[Job]) -> str:
+    return json.dumps([asdict(job) for job in jobs])
+
+
+def from_text(text: str) -> list[Job]:
+    return [Job(**each) for each in json.loads(text)]
 
 
 class Fault:
@@ -197,17 +213,11 @@ class StruckDatabaseSink(DatabaseSink):
         super().write_batch(frame.selectExpr("cast(value AS string) AS value"), batch_id, query_id)
 
 
-class StruckSink(TransactionalTopicSink):
-    def __init__(self, job: Job, fault: Fault) -> None:
-        super().__init__(
-            {"kafka.bootstrap.servers": job.bootstrap, "kafka.linger.ms": "0"},
-            transactional_id=job.name,
-            group=job.name,
-            topic=job.out,
-            checkpoint=job.checkpoint,
-            transaction_timeout_ms=job.transaction_timeout_ms,
-            take_over=job.take_over,
-        )
+class Struck(TransactionalTopicSink):
+    """The points of a sink that writes to topics."""
+
+    def __init__(self, fault: Fault, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self._fault = fault
         self._batch = -1
 
@@ -235,7 +245,44 @@ class StruckSink(TransactionalTopicSink):
         self._fault.at(AFTER_TASKS, self._batch)
 
 
-def main(job: Job) -> None:
+class StruckBatchSink(Struck, BatchSink):
+    pass
+
+
+class StruckMirrorSink(MirrorSink):
+    def __init__(self, job: Job, fault: Fault) -> None:
+        self._fault = fault
+        super().__init__(
+            {"kafka.bootstrap.servers": job.bootstrap},
+            {"kafka.bootstrap.servers": job.target, "kafka.linger.ms": "0"},
+            name=job.name,
+            rename=job.out.replace(job.source, "{topic}"),
+            groups=READERS,
+            checkpoint=job.checkpoint,
+            transaction_timeout_ms=job.transaction_timeout_ms,
+            take_over=job.take_over,
+        )
+
+    def _open_batch_sink(self, **settings: Any) -> BatchSink:
+        return StruckBatchSink(self._fault, self, self._target, **settings)
+
+
+def open_sink(job: Job, fault: Fault) -> Struck | StruckMirrorSink:
+    if job.target:
+        return StruckMirrorSink(job, fault)
+    return Struck(
+        fault,
+        {"kafka.bootstrap.servers": job.bootstrap, "kafka.linger.ms": "0"},
+        transactional_id=job.name,
+        group=job.name,
+        topic=job.out,
+        checkpoint=job.checkpoint,
+        transaction_timeout_ms=job.transaction_timeout_ms,
+        take_over=job.take_over,
+    )
+
+
+def main(jobs: list[Job]) -> None:
     spark = start_session(
         "kill matrix",
         master="local[2]",
@@ -244,11 +291,17 @@ def main(job: Job) -> None:
             # A JVM that lives for seconds has no use for what makes one fast that lives for hours.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": f"{job.folder}/warehouse",
+            "spark.sql.warehouse.dir": f"{jobs[0].folder}/warehouse",
         },
     )
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
+    for job in jobs:
+        run(spark, job)
+    spark.stop()
+
+
+def run(spark: SparkSession, job: Job) -> None:
     fault = Fault(job)
     if job.point == NEXT_PLANNED:
         ended = Path(job.checkpoint) / "commits" / str(job.batch)
@@ -260,11 +313,13 @@ def main(job: Job) -> None:
         .option("subscribe", job.source)
         .option("startingOffsets", job.starting)
         .option("maxOffsetsPerTrigger", job.offsets_per_batch)
+        .option("includeHeaders", bool(job.target))
         .load()
-        .select("key", "value")
     )
+    if not job.target:
+        frame = frame.select("key", "value")
     with contextlib.ExitStack() as stack:
-        sink = StruckDatabaseSink(job, fault) if job.url else stack.enter_context(StruckSink(job, fault))
+        sink: Any = StruckDatabaseSink(job, fault) if job.url else stack.enter_context(open_sink(job, fault))
         query = (
             frame.writeStream.foreachBatch(sink)
             .option("checkpointLocation", job.checkpoint)
@@ -272,8 +327,7 @@ def main(job: Job) -> None:
             .start()
         )
         query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":
-    main(Job(**json.loads(sys.argv[1])))
+    main(from_text(sys.argv[1]))

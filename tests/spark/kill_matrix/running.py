@@ -20,7 +20,7 @@ from barnabas.client.producer import Producer
 from barnabas.testing import Broker
 from tests.client.consumer_servers import OURS, KafkaProcess
 from tests.peers.kafka_peer import PeerUnavailable
-from tests.spark.kill_matrix.driver import GO, HELD, Job
+from tests.spark.kill_matrix.driver import GO, HELD, Job, to_text
 from tests.spark.sink_reading import committed_values
 
 ROOT: Final = Path(__file__).parents[3]
@@ -72,13 +72,13 @@ def running_server(kind: str, folder: Path) -> Iterator[Server]:
 class Driver:
     """A driver that was started; it and its JVM are a group of processes of their own."""
 
-    def __init__(self, job: Job) -> None:
-        self._folder = Path(job.folder)
+    def __init__(self, *jobs: Job) -> None:
+        self._folder = Path(jobs[0].folder)
         self._output = self._folder / f"driver-{len(list(self._folder.glob('driver-*')))}.out"
         paths = [str(ROOT), *(each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each)]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.kill_matrix.driver", job.to_text()],
+                [sys.executable, "-m", "tests.spark.kill_matrix.driver", to_text(jobs)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -114,17 +114,17 @@ class Driver:
 
 
 @contextlib.contextmanager
-def started(job: Job) -> Iterator[Driver]:
-    driver = Driver(job)
+def started(*jobs: Job) -> Iterator[Driver]:
+    driver = Driver(*jobs)
     try:
         yield driver
     finally:
         driver.close()
 
 
-def ended(job: Job) -> tuple[int, str]:
+def ended(*jobs: Job) -> tuple[int, str]:
     """Runs a driver to its end, whatever that is: its exit status and what it has said."""
-    with started(job) as driver:
+    with started(*jobs) as driver:
         return driver.wait(), driver.output()
 
 

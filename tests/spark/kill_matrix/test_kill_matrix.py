@@ -2,7 +2,7 @@
 
 Each case feeds unique values to a topic, runs drivers that copy them to another one, has one of them fail, lets another
 finish, and compares what a reader of committed records finds. A seeded sample runs in `make test`, all with
-BARNABAS_SOAK=1, on our broker and on Apache Kafka.
+BARNABAS_SOAK=1, on our broker and on Apache Kafka. Mirrors read from a broker of ours and write to either.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tests.spark.kill_matrix.driver import (
     SLEEP,
     Job,
 )
+from tests.spark.kill_matrix.mirroring import PARTITIONS, check_mirrored, commit_readers, feed_records
 from tests.spark.kill_matrix.running import (
     Server,
     check_equal,
@@ -68,6 +69,29 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The cluster that is mirrored; the other one is the server."""
+    with running_server(OURS, tmp_path_factory.mktemp("here")) as running:
+        yield running
+
+
+@pytest.fixture
+def mirror(here: Server, server: Server, tmp_path: Path) -> Job:
+    """To the server, under another name."""
+    name = f"mirror-{next(_numbers)}"
+    create(here, **{name: PARTITIONS})
+    return Job(
+        folder=str(tmp_path),
+        bootstrap=here.bootstrap,
+        source=name,
+        target=server.bootstrap,
+        out=f"copy.{name}",
+        name=name,
+        checkpoint=str(tmp_path / "mirror-checkpoint"),
+    )
+
+
 @pytest.fixture
 def job(server: Server, tmp_path: Path) -> Job:
     return new_job(server, tmp_path)
@@ -86,8 +110,8 @@ def new_job(server: Server, folder: Path) -> Job:
     )
 
 
-def killed(job: Job) -> None:
-    status, output = ended(job)
+def killed(*jobs: Job) -> None:
+    status, output = ended(*jobs)
     assert status == -signal.SIGKILL, output[-4000:]
 
 
@@ -112,15 +136,35 @@ def kill_one_after_the_other(server: Server, job: Job, points: list[str]) -> Non
     check_equal(server, job.out, wanted)
 
 
-def test_a_sample_of_kills(server: Server, job: Job) -> None:
-    """After the commit, which is the worst, and at another point of the seed's choice."""
-    other = random.Random(SEED).choice([point for point in DRIVER_POINTS if point != AFTER_COMMIT])
-    kill_one_after_the_other(server, job, [AFTER_COMMIT, other])
+def test_a_sample_of_kills(here: Server, server: Server, job: Job, mirror: Job) -> None:
+    """After the commit, which is the worst, and a mirror at a point of the seed's choice."""
+    wanted, mirrored = feed(server, job.source, range(800)), range(800)
+    feed_records(here, mirror.source, mirrored)
+    commit_readers(here, mirror, 150)
+    killed(replace(job, point=AFTER_COMMIT, batch=0))
+    # The second driver finishes what the first has left, and is killed in the mirror.
+    killed(job, replace(mirror, point=random.Random(SEED).choice(DRIVER_POINTS), batch=1))
+    check_equal(server, job.out, wanted)
+    finished(mirror)
+    check_mirrored(here, server, mirror, mirrored, readers=150)
 
 
 @whole_matrix
 def test_the_driver_is_killed_at_all_points(server: Server, job: Job) -> None:
     kill_one_after_the_other(server, job, random.Random(SEED).sample(DRIVER_POINTS, len(DRIVER_POINTS)))
+
+
+@whole_matrix
+def test_the_driver_is_killed_in_a_mirror(here: Server, server: Server, mirror: Job) -> None:
+    points = random.Random(SEED).sample(DRIVER_POINTS, len(DRIVER_POINTS))
+    mirrored = range(400 * (len(points) + 1))
+    feed_records(here, mirror.source, mirrored)
+    # Behind what the first batches have: a group waits there for the others.
+    commit_readers(here, mirror, 700)
+    for batch, point in enumerate(points):
+        killed(replace(mirror, point=point, batch=batch))
+    finished(mirror)
+    check_mirrored(here, server, mirror, mirrored, readers=700)
 
 
 @whole_matrix
@@ -165,6 +209,22 @@ def test_a_driver_that_was_thought_dead_is_fenced(server: Server, job: Job, poin
         if point != AFTER_COMMIT:
             assert "another driver uses transactional id" in zombie.output(), zombie.output()[-4000:]
     check_equal(server, job.out, wanted)
+
+
+@whole_matrix
+def test_a_mirror_that_was_thought_dead_is_fenced(here: Server, server: Server, mirror: Job) -> None:
+    mirrored = range(RECORDS)
+    feed_records(here, mirror.source, mirrored)
+    commit_readers(here, mirror, 500)
+    with started(replace(mirror, point=AFTER_TASKS, batch=1, action=HOLD)) as zombie:
+        zombie.wait_until_held()
+        zombie.signal(signal.SIGSTOP)
+        finished(mirror)
+        zombie.go_on()
+        zombie.signal(signal.SIGCONT)
+        assert zombie.wait() == 1, zombie.output()[-4000:]
+        assert "another driver uses transactional id" in zombie.output(), zombie.output()[-4000:]
+    check_mirrored(here, server, mirror, mirrored, readers=500)
 
 
 @whole_matrix

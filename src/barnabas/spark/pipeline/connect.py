@@ -47,7 +47,7 @@ def require_connected(pipeline: Pipeline) -> None:
 
 def _checks(pipeline: Pipeline) -> Iterator[Check]:
     reached: dict[str, Check] = {}
-    for where, kafka in _clusters(pipeline):
+    for where, kafka in clusters(pipeline):
         bootstrap = kafka[BOOTSTRAP]
         if bootstrap not in reached:
             reached[bootstrap] = _reach(where, bootstrap)
@@ -69,7 +69,8 @@ def _checks(pipeline: Pipeline) -> Iterator[Check]:
             yield _target("dead_letters.topic", letters.topic, kafka)
 
 
-def _clusters(pipeline: Pipeline) -> Iterator[tuple[str, Mapping[str, str]]]:
+def clusters(pipeline: Pipeline) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Where the file names them, and the settings of their clients."""
     for name, source in pipeline.topic_sources.items():
         yield f"sources.{name}", source.kafka
     if isinstance(pipeline.sink, TopicSink | MirrorSink):

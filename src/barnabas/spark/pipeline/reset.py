@@ -16,9 +16,9 @@ from barnabas.spark.pipeline.checkpoint import (
     remove_checkpoint,
     remove_folder,
 )
-from barnabas.spark.pipeline.connect import require_connected
+from barnabas.spark.pipeline.connect import BOOTSTRAP, clusters, require_connected
 from barnabas.spark.pipeline.group import RESET, admin_of, committed_offsets, end_offsets, source_partitions
-from barnabas.spark.pipeline.model import FileSink, Pipeline, TopicSink, TopicSource
+from barnabas.spark.pipeline.model import FileSink, Pipeline
 from barnabas.spark.pipeline.tables import located
 from barnabas.spark.topic_offsets import LATEST
 
@@ -105,8 +105,5 @@ def execute_reset(pipeline: Pipeline, planned: PlannedReset) -> None:
 
 
 def _clusters(pipeline: Pipeline) -> list[Mapping[str, str]]:
-    """The clusters that keep offsets for the pipeline: those it reads, and the one whose transactions have them."""
-    declared: list[TopicSource | TopicSink] = list(pipeline.topic_sources.values())
-    if isinstance(pipeline.sink, TopicSink):
-        declared.append(pipeline.sink)
-    return list({each.kafka["bootstrap.servers"]: each.kafka for each in declared}.values())
+    """The clusters that keep offsets for the pipeline: those it reads, and those whose transactions have them."""
+    return list({kafka[BOOTSTRAP]: kafka for _, kafka in clusters(pipeline)}.values())
