@@ -15,7 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from barnabas.client.batches import ProducerBatch
@@ -135,59 +135,54 @@ class SendFuture:
 
 
 class Run:
-    """Records of one `send_many` that stand side by side in one batch, and were given one timestamp."""
+    """Records of one `send_many` that stand side by side in one batch."""
 
-    __slots__ = ("batch", "count", "first", "number", "timestamp_ms")
+    __slots__ = ("batch", "count", "first", "number")
 
     batch: ProducerBatch
     first: i64
     count: i64
-    timestamp_ms: i64
     number: i64
 
-    def __init__(self, batch: ProducerBatch, first: i64, count: i64, timestamp_ms: i64, number: i64) -> None:
+    def __init__(self, batch: ProducerBatch, first: i64, count: i64, number: i64) -> None:
         self.batch = batch
         self.first = first
         self.count = count
-        self.timestamp_ms = timestamp_ms
         self.number = number
 
 
 class SendManyFuture:
     """The fate of all records of one `send_many`, in their order; `result` is a list."""
 
-    __slots__ = ("_order", "_runs", "count")
+    __slots__ = ("_order", "_runs", "_timestamp_ms", "_timestamps", "count")
 
     count: i64
+    _timestamp_ms: i64
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        # The number of each record's run, if records of one run are not those that were handed in side by side.
-        self._order: BytesWriter | None = None
+        # Of all records, if they were handed in run by run. Else each has its own, and the number of its run.
+        self._timestamp_ms = NO_TIMESTAMP
+        self._timestamps = BytesWriter()
+        self._order = BytesWriter()
         self.count = 0
 
     def add(self, batch: ProducerBatch, first: i64, count: i64, timestamp_ms: i64) -> None:
-        """Takes note of records that follow those known so far."""
+        """Takes note of records that follow those known so far; all of a future have one timestamp."""
         self.count += count
-        self._runs.append(Run(batch, first, count, timestamp_ms, len(self._runs)))
+        self._timestamp_ms = timestamp_ms
+        self._runs.append(Run(batch, first, count, len(self._runs)))
 
     def add_one(self, batch: ProducerBatch, index: i64, timestamp_ms: i64, last: Run | None) -> Run:
-        """Takes note of the next record; of its run, which is the partition's last one if that goes on with it."""
+        """Takes note of the next record; its run, which is the partition's last one if that goes on with it."""
         run = last
-        if (
-            run is None
-            or run.batch is not batch
-            or run.first + run.count != index
-            or run.timestamp_ms != timestamp_ms
-        ):
-            run = Run(batch, index, 0, timestamp_ms, len(self._runs))
+        if run is None or run.batch is not batch or run.first + run.count != index:
+            run = Run(batch, index, 0, len(self._runs))
             self._runs.append(run)
         run.count += 1
         self.count += 1
-        order = self._order
-        if order is None:
-            order = self._order = BytesWriter()
-        write_i32_le(order, i32(run.number))
+        write_i32_le(self._order, i32(run.number))
+        write_i64_le(self._timestamps, timestamp_ms)
         return run
 
     def __len__(self) -> int:
@@ -210,12 +205,19 @@ class SendManyFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        by_run = [self._metadata(run) for run in self._runs]
-        if self._order is None:
-            return [each for found in by_run for each in found]
+        places = [self._places(run) for run in self._runs]
+        if len(self._order) == 0:
+            return [
+                metadata_of(batch, index, self._timestamp_ms) for of_run in places for batch, index in of_run
+            ]
         order = self._order.getvalue()
-        left = [iter(found) for found in by_run]
-        return [next(left[read_i32_le(order, 4 * position)]) for position in range(self.count)]
+        timestamps = self._timestamps.getvalue()
+        left = [iter(of_run) for of_run in places]
+        found: list[RecordMetadata] = []
+        for position in range(self.count):
+            batch, index = next(left[read_i32_le(order, 4 * position)])
+            found.append(metadata_of(batch, index, read_i64_le(timestamps, 8 * position)))
+        return found
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         deadline_s = None if timeout is None else monotonic() + timeout
@@ -260,32 +262,25 @@ class SendManyFuture:
             batch = next((part for part in batch.parts if not _is_done(part)), batch.parts[0])
         return batch
 
-    def _metadata(self, run: Run) -> list[RecordMetadata]:
-        return [
-            metadata_of(batch, index, run.timestamp_ms)
-            for batch, first, count in self._leaves(run)
-            for index in range(first, first + count)
-        ]
-
-    def _leaves(self, run: Run) -> list[tuple[ProducerBatch, int, int]]:
-        """Where the records of a run are now: batch, first index and count, several if the batch was split."""
+    def _places(self, run: Run) -> list[tuple[ProducerBatch, int]]:
+        """Where each record of a run is now: its batch and its place there, which changes if the batch is split."""
         if run.batch.parts is None:
-            return [(run.batch, run.first, run.count)]
-        leaves: list[tuple[ProducerBatch, int, int]] = []
+            return [(run.batch, index) for index in range(run.first, run.first + run.count)]
+        found: list[tuple[ProducerBatch, int]] = []
         for index in range(run.first, run.first + run.count):
             record = SendFuture(run.batch, index, NO_TIMESTAMP)
             record._locate()
-            leaves.append((record._batch, record._index, 1))
-        return leaves
+            found.append((record._batch, record._index))
+        return found
 
     def _first_error(self) -> KafkaError | None:
         for run in self._runs:
-            for leaf, first, count in self._leaves(run):
-                if leaf.error is not None:
-                    for index in range(first, first + count):
-                        error = error_of(leaf, index)
-                        if error is not None:
-                            return error
+            if run.batch.parts is None and run.batch.error is None:
+                continue
+            for batch, index in self._places(run):
+                error = error_of(batch, index)
+                if error is not None:
+                    return error
         return None
 
 
