@@ -153,6 +153,14 @@ def wait_for(query: StreamingQuery, is_reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def wait_until_without_topics(query: StreamingQuery) -> None:
+    """Until a batch is done for which there was no topic to read."""
+    wait_for(
+        query,
+        lambda: any(each["sources"][0]["endOffset"] in ({}, "{}") for each in query.recentProgress),
+    )
+
+
 def wait_until_mirrored(query: StreamingQuery, target: str, topic: str, counts: list[int]) -> None:
     """Until the mirror's partitions have so many records, and no transaction is open."""
     wait_for(
@@ -365,6 +373,7 @@ def test_a_source_that_is_made_anew_is_mirrored_behind_what_there_was(
             wait_until_mirrored(query, target.bootstrap, topic, [100])
             with broker.admin() as admin:
                 admin.delete_topics([topic])
+            wait_until_without_topics(query)
             fill(40)
             wait_until_mirrored(query, target.bootstrap, topic, [140])
             query.processAllAvailable()

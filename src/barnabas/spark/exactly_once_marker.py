@@ -51,7 +51,10 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What Spark has planned for a batch: where its topics end, None if it reads others than topics, and a checksum."""
+    """What Spark has planned for a batch: where its topics end, None if it reads others than topics, and a checksum.
+
+    There are no offsets while there are no topics, such as between the deletion of one and its making anew.
+    """
 
     offsets: Offsets | None
     checksum: str
@@ -139,7 +142,7 @@ def parse_plan(text: str) -> Plan:
         for partition, offset in found.items():
             # Two sources may read one topic: the group has read what both have.
             offsets[partition] = min(offset, offsets.get(partition, offset))
-    return Plan(offsets=offsets or None, checksum=_checksum(text))
+    return Plan(offsets=offsets, checksum=_checksum(text))
 
 
 def _topic_offsets(line: str) -> Offsets | None:
