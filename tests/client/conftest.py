@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.client.producer import Producer
 from tests.clients.broker_process import BrokerProcess
 
 _numbers = itertools.count(1)
@@ -22,3 +23,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def topic() -> str:
     """A name that no other test of the module uses."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def producer(broker: BrokerProcess) -> Iterator[Producer]:
+    """One producer for a module's tests."""
+    with Producer(bootstrap_servers=broker.address) as shared:
+        yield shared

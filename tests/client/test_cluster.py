@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -23,21 +22,10 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from tests.client.running import run
 from tests.clients.broker_process import BrokerProcess, free_port
 
 WAIT_S = 60
-
-
-def run(settings: ClientSettings, test: Callable[[Brokers], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
-            brokers = Brokers(settings)
-            try:
-                await test(brokers)
-            finally:
-                await brokers.close()
-
-    asyncio.run(bounded())
 
 
 def settings_for(broker: BrokerProcess, **others: object) -> ClientSettings:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,23 +34,11 @@ from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsTopic,
 )
 from barnabas.records.layout import CompressionType
-from tests.broker.requests import create_topic
 from tests.client.reading import known, read_batches, read_partition, read_values
+from tests.client.topics import made
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
-
-
-@pytest.fixture(scope="module")
-def producer(broker: BrokerProcess) -> Iterator[Producer]:
-    with Producer(bootstrap_servers=broker.address) as shared:
-        yield shared
-
-
-def made(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: str) -> str:
-    with broker.client() as client:
-        create_topic(client, topic, partitions, **configs)
-    return topic
 
 
 def test_a_record_arrives_with_all_that_it_has(broker: BrokerProcess, producer: Producer, topic: str) -> None:

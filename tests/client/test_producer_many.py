@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,23 +20,11 @@ from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tests.broker.requests import create_topic
 from tests.client.reading import known, read_partition, read_values
+from tests.client.topics import made
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
-
-
-@pytest.fixture(scope="module")
-def producer(broker: BrokerProcess) -> Iterator[Producer]:
-    with Producer(bootstrap_servers=broker.address) as shared:
-        yield shared
-
-
-def made(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: str) -> str:
-    with broker.client() as client:
-        create_topic(client, topic, partitions, **configs)
-    return topic
 
 
 def test_many_values(broker: BrokerProcess, producer: Producer, topic: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -21,21 +20,10 @@ from barnabas.protocol.messages.create_partitions_request import (
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.requests import create_topic
+from tests.client.running import run
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
-
-
-def run(settings: ClientSettings, test: Callable[[Brokers], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
-            brokers = Brokers(settings)
-            try:
-                await test(brokers)
-            finally:
-                await brokers.close()
-
-    asyncio.run(bounded())
 
 
 def made(broker: BrokerProcess, *topics: str) -> None:
