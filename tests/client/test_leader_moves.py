@@ -11,6 +11,7 @@ import pytest
 
 import barnabas
 from barnabas.client.admin_results import NewTopic
+from barnabas.errors import UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import WAIT_S, KafkaProcess, consumer_settings, numbered, values
 from tests.peers.kafka_peer import V4, PeerUnavailable
@@ -34,7 +35,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaProc
 
 
 def leader_of(admin: barnabas.Admin, tp: TopicPartition) -> int | None:
-    return admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition].leader
+    """As the node that is asked sees it, which may be behind."""
+    try:
+        return admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition].leader
+    except UnknownTopicOrPartition:
+        return None
 
 
 def await_that(is_so: Callable[[], bool], what: str) -> None:
@@ -44,9 +49,8 @@ def await_that(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def move_leader(admin: barnabas.Admin, tp: TopicPartition) -> None:
-    """The other node becomes the preferred leader, and then the leader."""
-    order = [2, 1] if leader_of(admin, tp) == 1 else [1, 2]
+def move_leader(admin: barnabas.Admin, tp: TopicPartition, order: list[int]) -> None:
+    """The first of these nodes becomes the preferred leader, and then the leader."""
     admin.alter_reassignments({tp: order})
     await_that(lambda: not admin.list_reassignments(), "the reassignment ends")
     admin.elect_leaders([tp])
@@ -74,6 +78,7 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
     with barnabas.Admin(bootstrap_servers=addresses) as admin:
         await_that(lambda: len(admin.describe_cluster().nodes) == 2, "two nodes")
         admin.create_topics([NewTopic(name=tp.topic, assignment={0: [1, 2]})])
+        await_that(lambda: leader_of(admin, tp) == 1, "node 1 leads")
         settings = consumer_settings({"group_id": group_id})
         writer = threading.Thread(target=produce)
         with barnabas.Consumer(bootstrap_servers=addresses, **settings) as consumer:
@@ -83,7 +88,6 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
                 consumer.subscribe(tp.topic)
             writer.start()
             records: list[barnabas.ConsumerRecord] = []
-            leaders = [leader_of(admin, tp)]
             for move in range(MOVES + 1):
                 # Some records of each round are sent before the move, and some while it goes on.
                 deadline_s = time.monotonic() + WAIT_S
@@ -92,10 +96,8 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
                     records += consumer.poll(100)
                 if move < MOVES:
                     may_send.release(RECORDS_A_MOVE)
-                    move_leader(admin, tp)
-                    leaders.append(leader_of(admin, tp))
+                    move_leader(admin, tp, [2, 1] if move % 2 == 0 else [1, 2])
             writer.join(WAIT_S)
     assert not failures, failures
-    assert leaders == [1, 2, 1, 2, 1]
     assert values(records) == numbered(count)
     assert [record.offset for record in records] == list(range(count))
