@@ -2,9 +2,9 @@
 
 A round reads or writes all records with each contender in turn, warm, and ratios are taken within a round. Reading ends
 in Spark's `noop` sink, which takes every column of every row; what is written is made by Spark from numbers. Records
-have values of 200 bytes and keys of 8, in batches of 16 KiB, Kafka's default. Brokers have their logs in memory where
-the system has room for that (/dev/shm): a round writes gigabytes, and what the disk has not written yet slows down
-whoever comes next.
+have values of 200 bytes and keys of 8, in batches of 16 KiB, Kafka's default. Brokers have their logs, and queries
+their checkpoints, in memory where the system has room for that (/dev/shm): a round writes gigabytes, and what the disk
+has not written yet slows down whoever comes next.
 
     BENCH_SPARK_RECORDS   5,000,000: how many records
     BENCH_SPARK_ROUNDS    3
@@ -103,12 +103,12 @@ def run() -> bool:
 
 
 class _Bench:
-    def __init__(self, spark: SparkSession, folder: Path, logs_in: str) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, files_in: str) -> None:
         self._spark = spark
         self._folder = folder
         self._table = Table(
-            f"Spark {spark.version}, local[2]: {RECORDS:,} records of {VALUE_BYTES} bytes, logs in {logs_in},"
-            f" medians of {ROUNDS} rounds",
+            f"Spark {spark.version}, local[2]: {RECORDS:,} records of {VALUE_BYTES} bytes,"
+            f" logs and checkpoints in {files_in}, medians of {ROUNDS} rounds",
             ("", "the connector", "Barnabas", "ratio", "target", ""),
         )
         self._is_met = True
