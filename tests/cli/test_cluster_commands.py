@@ -67,9 +67,9 @@ def test_topics_from_the_first_to_the_last(
         "t-one: created with 3 partitions of 1 replica\nt-two: created with 3 partitions of 1 replica\n"
     )
     assert lines(ok("topics", "list", "t-*")) == [
-        ["topic", "partitions", "replicas"],
-        ["t-one", "3", "1"],
-        ["t-two", "3", "1"],
+        ["topic", "partitions", "replicas", "size"],
+        ["t-one", "3", "1", "0", "B"],
+        ["t-two", "3", "1", "0", "B"],
     ]
     (described,) = rows("topics", "describe", "t-one")
     assert described["configs"] == {"retention.ms": "1000"}
@@ -122,12 +122,99 @@ def test_the_nearest_name_is_told(run: Barnabas, ok: Callable[..., str]) -> None
     assert "there is no group nobody" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("topics", "create", "hinted", "-c", "retentoin.ms=3"), "retentoin.ms; did you mean retention.ms?"),
+        (
+            ("topics", "alter", "suggested", "-d", "retenton.ms"),
+            "a topic has no setting retenton.ms; did you mean retention.ms?",
+        ),
+        (
+            ("configs", "alter", "topic", "suggested", "clenup.policy=compact"),
+            "a topic has no setting clenup.policy; did you mean cleanup.policy?",
+        ),
+        (
+            ("configs", "alter", "broker", "all", "log.retenton.ms=3"),
+            "a broker has no setting log.retenton.ms; did you mean log.retention.ms?",
+        ),
+        (
+            ("quotas", "set", "--user", "ann", "producer_byt_rate=3"),
+            "there is no quota producer_byt_rate; did you mean producer_byte_rate?",
+        ),
+        (
+            ("quotas", "delete", "--user", "ann", "request_percent", "--yes"),
+            "there is no quota request_percent; did you mean request_percentage?",
+        ),
+        (
+            ("produce", "suggested", "-X", "liner.ms=3"),
+            "a producer has no setting liner.ms; did you mean linger.ms?",
+        ),
+        (
+            ("consume", "suggested", "-X", "fetch.mn.bytes=3"),
+            "a consumer has no setting fetch.mn.bytes; did you mean fetch.min.bytes?",
+        ),
+        (
+            ("copy", "suggested", "x", "--create", "-X", "batch.sise=3"),
+            "a producer has no setting batch.sise; did you mean batch.size?",
+        ),
+        (
+            ("perf", "consume", "suggested", "-X", "max.poll.record=3"),
+            "a consumer has no setting max.poll.record; did you mean max.poll.records?",
+        ),
+    ],
+)
+def test_every_command_that_takes_settings_suggests_the_nearest(
+    run: Barnabas, ok: Callable[..., str], arguments: tuple[str, ...], told: str
+) -> None:
+    ok("topics", "create", "suggested", "--if-not-exists")
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"{told}\n")
+
+
+def test_internal_topics_are_hidden_unless_they_are_asked_for(
+    ok: Callable[..., str], rows: Callable[..., Any], broker: Broker
+) -> None:
+    internal = "__consumer_offsets"
+    ok("topics", "create", "shown")
+    ok("groups", "reset-offsets", "shown", "--topic", "shown", "--to-earliest", "--yes")
+    for command in (
+        ("topics", "list"),
+        ("topics", "describe"),
+        ("leaders", "list"),
+        ("log-dirs", "describe", "--replicas"),
+    ):
+        assert internal not in ok(*command), command
+        assert internal not in str(rows(*command)), command
+        assert internal in ok(*command, "--internal"), command
+        assert internal in str(rows(*command, "--internal")), command
+    for command in (
+        ("topics", "list", internal),
+        ("topics", "describe", internal),
+        ("leaders", "list", internal),
+        ("log-dirs", "describe", "--topic", internal),
+    ):
+        assert internal in str(rows(*command)), command
+    ok("groups", "delete", "shown", "--yes")
+
+
+def test_topics_have_sizes(ok: Callable[..., str], rows: Callable[..., Any], broker: Broker) -> None:
+    ok("topics", "create", "sized", "-p", "2")
+    with broker.producer() as producer:
+        for partition in range(2):
+            producer.send("sized", b"x" * 50_000, partition=partition).result(TIMEOUT_S)
+    (row,) = rows("topics", "list", "sized")
+    assert 100_000 < row["size_bytes"] < 101_000
+    assert lines(ok("topics", "list", "sized"))[1] == ["sized", "2", "1", "100", "kB"]
+
+
 def test_nobody_to_ask(run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any]) -> None:
     ok("topics", "create", "kept")
     result = run("topics", "delete", "kept")
     assert (result.exit_code, result.stderr) == (
         1,
-        "barnabas: Delete 1 topic with all records: kept? There is nobody to ask: say so with --yes\n",
+        "barnabas: Refusing to delete 1 topic with all records (kept) without confirmation. Use --yes.\n",
     )
     assert len(rows("topics", "list", "kept")) == 1
 
@@ -135,11 +222,9 @@ def test_nobody_to_ask(run: Barnabas, ok: Callable[..., str], rows: Callable[...
 def test_offsets_of_a_group(run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any]) -> None:
     ok("topics", "create", "g-topic", "-p", "2")
     shown = run("groups", "reset-offsets", "g-readers", "--topic", "g-topic", "--to-earliest")
-    assert shown.stderr == "nothing was changed: add --execute to do it\n"
+    assert shown.stderr == "Nothing was changed. Use --execute to do it.\n"
     assert rows("groups", "list") == []
-    reset = rows(
-        "groups", "reset-offsets", "g-readers", "--topic", "g-topic:1", "--to-offset", "7", "--execute"
-    )
+    reset = rows("groups", "reset-offsets", "g-readers", "--topic", "g-topic:1", "--to-offset", "7", "--yes")
     # There are no records yet, so 0 is as far as it goes.
     assert [(row["partition"], row["new_offset"], row["executed"]) for row in reset] == [(1, 0, True)]
     (group,) = rows("groups", "describe", "g-readers")
@@ -149,13 +234,13 @@ def test_offsets_of_a_group(run: Barnabas, ok: Callable[..., str], rows: Callabl
     ]
     told = ok("groups", "describe", "g-readers")
     assert told.startswith("g-readers: Empty, classic, coordinator ")
-    assert lines(told)[-1] == ["g-readers", "g-topic", "1", "0", "0", "0"]
+    assert lines(told)[-1] == ["g-topic", "1", "0", "0", "0"]
     for way in (["--to-latest"], ["--shift-by", "-5"], ["--by-duration", "1h"], ["--to-time", "2020-01-01"]):
         assert rows("groups", "reset-offsets", "g-readers", "--all-topics", *way)[0]["new_offset"] == 0
-    assert ok("groups", "delete-offsets", "g-readers", "--topic", "g-topic") == (
+    assert ok("groups", "delete-offsets", "g-readers", "--topic", "g-topic", "--yes") == (
         "g-topic-0: offset deleted\ng-topic-1: offset deleted\n"
     )
-    rows("groups", "reset-offsets", "g-readers", "--topic", "g-topic", "--to-latest", "--execute")
+    rows("groups", "reset-offsets", "g-readers", "--topic", "g-topic", "--to-latest", "--yes")
     assert ok("groups", "delete", "g-readers", "--yes") == "g-readers: deleted\n"
     assert run("groups", "delete", "g-readers", "--yes").exit_code == 4
 
@@ -166,7 +251,7 @@ def test_offsets_of_a_group(run: Barnabas, ok: Callable[..., str], rows: Callabl
         (["--topic", "x"], "Say where to with one of"),
         (["--topic", "x", "--to-latest", "--to-earliest"], "Say where to with one of"),
         (["--to-latest"], "Say which partitions"),
-        (["--topic", "x:one", "--to-latest"], "'x:one' is not TOPIC or TOPIC:0,1."),
+        (["--topic", "x:one", "--to-latest"], "'x:one' is not TOPIC, TOPIC:0,1 or TOPIC:0-3."),
     ],
 )
 def test_wrong_use_of_reset_offsets(run: Barnabas, arguments: list[str], told: str) -> None:
@@ -228,8 +313,8 @@ def test_quotas(run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any])
         ["<default>", "-", "-", "request_percentage", "50"],
     ]
     assert len(rows("quotas", "list", "--client-id", "loader")) == 1
-    ok("quotas", "delete", "--client-id", "loader", "producer_byte_rate")
-    ok("quotas", "delete", "--user", "", "request_percentage")
+    ok("quotas", "delete", "--client-id", "loader", "producer_byte_rate", "--yes")
+    ok("quotas", "delete", "--user", "", "request_percentage", "--yes")
     assert run("quotas", "list").stderr == "no quotas\n"
     assert run("quotas", "set", "producer_byte_rate=1").exit_code == 2
     assert run("quotas", "set", "--ip", "10.0.0.1", "producer_byte_rate=x").exit_code == 2
@@ -282,12 +367,13 @@ def test_no_broker(barnabas: Barnabas) -> None:
     assert result == Result(
         exit_code=3,
         stdout="",
-        stderr=f"barnabas: no broker answers at 127.0.0.1:{port} (connection refused). Is one running (barnabas"
-        " start)? Name another with --bootstrap HOST:PORT or in BARNABAS_BOOTSTRAP\n",
+        stderr=f"barnabas: no broker answers at 127.0.0.1:{port} (connection refused). Check that a broker runs there"
+        " (`barnabas start` runs one here), or name another with -b HOST:PORT\n",
     )
-    result = barnabas("topics", "list", "--bootstrap", "no port")
-    assert result.exit_code == 1
-    assert "host:port" in result.stderr
+    for address in ("no port", "host:port", "host:0", ",", ""):
+        result = barnabas("topics", "list", "--bootstrap", address)
+        assert result.exit_code == 2, address
+        assert "is not HOST or HOST:PORT" in result.stderr
 
 
 def test_somebody_else_answers(barnabas: Barnabas) -> None:
@@ -299,8 +385,8 @@ def test_somebody_else_answers(barnabas: Barnabas) -> None:
         result = barnabas("topics", "list", "--bootstrap", address, "--timeout", "0.5")
     assert result.exit_code == 3
     assert result.stderr == (
-        f"barnabas: describing topics was not done within 500 ms. Is {address} a Kafka broker? --timeout gives it more"
-        " time\n"
+        f"barnabas: describing topics was not done within 500 ms. Check that {address} is a Kafka broker; --timeout"
+        " gives it more time\n"
     )
 
 
@@ -352,6 +438,23 @@ def test_every_command_explains_itself(barnabas: Barnabas) -> None:
         assert result.exit_code == 0
         assert result.stdout.startswith(f"Usage: barnabas {' '.join(words)}")
         assert max(map(len, result.stdout.splitlines())) <= 130, words
+
+
+def test_help_texts_are_whole(barnabas: Barnabas) -> None:
+    """The list of a group's commands has the first sentence of each, with none cut off."""
+    import click
+
+    from barnabas.cli.group import first_sentence
+
+    context = click.Context(group)
+    for name in COMMANDS:
+        command = group.get_command(context, name)  # type: ignore[attr-defined]
+        if isinstance(command, click.Group):
+            listed = " ".join(barnabas(name, "--help").stdout.partition("Commands:")[2].split())
+            for inner, each in command.commands.items():
+                sentence = first_sentence(each)
+                assert sentence.endswith("."), (name, inner)
+                assert f"{inner} {sentence}" in listed
 
 
 def test_every_command_of_a_cluster_knows_json() -> None:

@@ -34,7 +34,7 @@ def test_version(barnabas: Barnabas) -> None:
 def test_an_unknown_command_is_named(barnabas: Barnabas) -> None:
     result = barnabas("wrie")
     assert result.exit_code == 2
-    assert "No such command 'wrie'" in result.stderr
+    assert "There is no command 'wrie'; did you mean wire?" in result.stderr
 
 
 def test_a_reader_that_has_gone_is_no_fault_of_ours() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Barnabas
 from tests.client.consumer_servers import Server, running
-from tests.peers.kafka_peer import V3, V4
+from tests.peers.kafka_peer import V3, V4, run_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -78,7 +79,7 @@ def test_groups(ok: Callable[..., str], rows: Callable[..., Any]) -> None:
     assert ok("consume", "read", "--group", "readers") == "3\n"
     (group,) = rows("groups", "describe", "readers", until=lambda found: found[0]["state"] == "Empty")
     assert [row["lag"] for row in group["offsets"]] == [0]
-    (reset,) = rows("groups", "reset-offsets", "readers", "--all-topics", "--shift-by", "-1", "--execute")
+    (reset,) = rows("groups", "reset-offsets", "readers", "--all-topics", "--shift-by", "-1", "--yes")
     assert (reset["committed_offset"], reset["new_offset"]) == (3, 2)
     assert ok("consume", "read", "--group", "readers") == "3\n"
     assert "readers" in ok("groups", "list")
@@ -108,3 +109,37 @@ def test_the_rest(ok: Callable[..., str], rows: Callable[..., Any], server: Serv
     assert rows("perf", "consume", "rest")["records"] == 1000
     assert len(rows("transactions", "producers", "rest")) >= 1
     assert rows("perf", "latency", "rest", "-n", "10", "--rate", "100")["records"] == 10
+
+
+def test_files_of_offsets_are_those_of_kafka(
+    ok: Callable[..., str], rows: Callable[..., Any], server: Server, tmp_path: Path
+) -> None:
+    """kafka-consumer-groups reads what we export and exports what we read; kafka-delete-records has our JSON."""
+    ok("topics", "create", "filed", "-p", "2")
+    for partition in ("0", "1"):
+        ok("produce", "filed", "-p", partition, stdin=b"1\n2\n3\n")
+    ok("groups", "reset-offsets", "filed-readers", "--topic", "filed", "--to-offset", "2", "--yes")
+    file = tmp_path / "offsets.csv"
+    file.write_text(
+        ok("groups", "reset-offsets", "filed-readers", "--all-topics", "--to-current", "--export")
+    )
+
+    def kafka(main_class: str, *arguments: str) -> str:
+        version = V4 if server.kind == V4 else V3
+        return run_tool(version, main_class, "--bootstrap-server", server.address, *arguments)
+
+    groups = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    resetting = ("--reset-offsets", "--group", "filed-readers", "--dry-run", "--export")
+    assert sorted(kafka(groups, *resetting, "--from-file", str(file)).split()) == ["filed,0,2", "filed,1,2"]
+    file.write_text(kafka(groups, *resetting, "--all-topics", "--to-earliest").lstrip())
+    reset = rows("groups", "reset-offsets", "filed-readers", "--from-file", str(file), "--yes")
+    assert [row["new_offset"] for row in reset] == [0, 0]
+
+    file = tmp_path / "offsets.json"
+    file.write_text('{"version":1,"partitions":[{"topic":"filed","partition":0,"offset":1}]}')
+    (row,) = rows("topics", "delete-records", "--from-file", str(file), "--yes")
+    assert (row["new_first_offset"], row["deleted"]) == (1, 1)
+    file.write_text('{"version":1,"partitions":[{"topic":"filed","partition":0,"offset":-1}]}')
+    kafka("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(file))
+    (row,) = rows("topics", "delete-records", "--from-file", str(file), "--yes")
+    assert (row["first_offset"], row["deleted"]) == (3, 0)

@@ -173,7 +173,7 @@ def test_reset(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -
         assert folder.exists()
         nobody = barnabas("pipeline", "reset", file, "--execute")
         assert nobody.exit_code == 1
-        assert "There is nobody to ask: say so with --yes" in nobody.stderr
+        assert "without confirmation. Use --yes." in nobody.stderr
         assert folder.exists()
 
         done = barnabas("pipeline", "reset", file, "--to-latest", "--execute", "--yes", "--json")

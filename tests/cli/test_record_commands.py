@@ -248,6 +248,44 @@ def test_wrong_use(run: Barnabas, numbered: str, arguments: list[str], told: str
     assert told in result.stderr
 
 
+def test_several_topics_and_regular_expressions(
+    run: Barnabas, ok: Callable[..., str], broker: Broker
+) -> None:
+    for name in ("re-one", "re-two", "re-other", "more-re-one"):
+        ok("produce", name, "--create", stdin=f"{name}\n".encode())
+    assert sorted(ok("consume", "re-one", "re-other:0").split()) == ["re-one", "re-other"]
+    assert sorted(ok("consume", "--regex", "re-o.*").split()) == ["re-one", "re-other"]
+    # Whole names, and any of several expressions.
+    assert sorted(ok("consume", "-r", "re-(?:one|two)", ".*other").split()) == [
+        "re-one",
+        "re-other",
+        "re-two",
+    ]
+    assert sorted(ok("consume", "-r", "re-.*", "--group", "g-regex").split()) == [
+        "re-one",
+        "re-other",
+        "re-two",
+    ]
+    assert ok("consume", "-r", "re-.*", "--group", "g-regex") == ""
+    ok("groups", "delete", "g-regex", "--yes")
+    result = run("consume", "-r", "re-o", ".*consumer_offsets")
+    assert (result.exit_code, result.stderr) == (4, "barnabas: no topic matches re-o or .*consumer_offsets\n")
+    result = run("consume", "-r", "re-(")
+    assert result.exit_code == 2
+    assert "'re-(' is not a regular expression: " in result.stderr
+
+
+def test_ranges_of_partitions(run: Barnabas, ok: Callable[..., str]) -> None:
+    ok("topics", "create", "wide", "-p", "6")
+    for number in range(6):
+        ok("produce", "wide", "-p", str(number), stdin=b"%d\n" % number)
+    assert sorted(ok("consume", "wide:0-2,5").split()) == ["0", "1", "2", "5"]
+    for text in ("wide:", "wide:1-", "wide:-1", "wide:1-2-3", "wide:x", "wide:1,,2", "wide:0-99999999"):
+        result = run("consume", text)
+        assert (result.exit_code == 2) == (text != "wide:"), text
+    assert "not 6" in run("consume", "wide:4-6").stderr
+
+
 def test_as_a_member_of_a_group(
     ok: Callable[..., str], rows: Callable[..., Any], numbered: str, run: Barnabas
 ) -> None:
@@ -260,7 +298,7 @@ def test_as_a_member_of_a_group(
     assert ok("consume", numbered, "--group", "g-reading") == ""
     (group,) = json.loads(ok("groups", "describe", "g-reading", "--json"))
     assert [row["lag"] for row in group["offsets"]] == [0, 0]
-    ok("groups", "reset-offsets", "g-reading", "--topic", f"{numbered}:0", "--shift-by", "-3", "--execute")
+    ok("groups", "reset-offsets", "g-reading", "--topic", f"{numbered}:0", "--shift-by", "-3", "--yes")
     assert ok("consume", numbered, "--group", "g-reading").split() == ["r-0-7", "r-0-8", "r-0-9"]
     ok("groups", "delete", "g-reading", "--yes")
 

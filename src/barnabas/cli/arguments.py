@@ -1,10 +1,10 @@
-"""Arguments that several commands take: NAME=VALUE, TOPIC[:P,…], and a person's yes."""
+"""Arguments that several commands take: NAME=VALUE, TOPIC[:P,...], and a person's yes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,8 +14,12 @@ from barnabas.cli.target import described_topics
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import ConfigResource
+    from barnabas.client.admin_results import ConfigResource, TopicDescription
     from barnabas.model import TopicPartition
+
+
+# Kafka's partitions are numbered by 32 bits; nobody has a million of a topic.
+PARTITION_MAX: Final = 1_000_000
 
 
 def parse_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -30,26 +34,50 @@ def parse_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def partitions_of(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
-    """What TOPIC[:P,…] texts stand for, checked against the topics there are."""
+    """What TOPIC[:P,...] texts stand for, checked against the topics there are; P is a number or a range, 0-3."""
     from barnabas.model import TopicPartition
 
     wanted: dict[str, list[int]] = {}
     for text in texts:
         # Names of topics have no colon.
         name, _, numbers = text.partition(":")
-        try:
-            wanted.setdefault(name, []).extend(int(number) for number in numbers.split(",") if number.strip())
-        except ValueError:
-            raise click.UsageError(f"{text!r} is not TOPIC or TOPIC:0,1.") from None
+        wanted.setdefault(name, []).extend(_parse_partitions(text, numbers))
     described = described_topics(admin, list(wanted))
-    partitions = set()
-    for name, chosen in wanted.items():
-        known = {each.partition for each in described[name].partitions}
-        for number in chosen or known:
-            if number not in known:
-                fail(f"{name} has the partitions 0 to {max(known)}, not {number}", NOT_FOUND)
-            partitions.add(TopicPartition(name, number))
+    partitions = [
+        TopicPartition(name, number)
+        for name, chosen in wanted.items()
+        for number in sorted(set(chosen)) or [each.partition for each in described[name].partitions]
+    ]
+    _check_numbers(described, partitions)
     return sorted(partitions)
+
+
+def _parse_partitions(text: str, numbers: str) -> list[int]:
+    found: list[int] = []
+    for part in numbers.split(",") if numbers.strip() else ():
+        first, dash, last = part.strip().partition("-")
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isascii() and end.isdigit() and int(end) <= PARTITION_MAX for end in ends):
+            raise click.UsageError(f"{text!r} is not TOPIC, TOPIC:0,1 or TOPIC:0-3.")
+        found += range(int(ends[0]), int(ends[1]) + 1)
+    return found
+
+
+def check_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """Fails if there is no such topic or partition."""
+    _check_numbers(described_topics(admin, sorted({each.topic for each in partitions})), partitions)
+
+
+def _check_numbers(described: dict[str, TopicDescription], partitions: Iterable[TopicPartition]) -> None:
+    for name, number in partitions:
+        known = {each.partition for each in described[name].partitions}
+        if number not in known:
+            fail(f"{name} has the partitions 0 to {max(known)}, not {number}", NOT_FOUND)
+
+
+internal_option: Final = click.option(
+    "--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets."
+)
 
 
 def check_setting_names(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
@@ -60,8 +88,22 @@ def check_setting_names(admin: Admin, resource: ConfigResource, names: Sequence[
             fail(f"a {resource.type.name.lower()} has no setting {name}{hint}")
 
 
-def confirm(question: str) -> None:
-    """Asks a person; whoever runs a script says --yes."""
-    if not sys.stdin.isatty():
-        fail(f"{question} There is nobody to ask: say so with --yes")
-    click.confirm(question, abort=True, err=True)
+execute_option: Final = click.option(
+    "--execute",
+    is_flag=True,
+    help="Do it, after a confirmation. Without this or --yes, only show what would be done.",
+)
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def confirm(action: str, *, yes: bool) -> None:
+    """Asks a person before something is deleted or reset; without a terminal only --yes will do.
+
+    The action begins with a verb: `delete 2 topics`.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        fail(f"Refusing to {action} without confirmation. Use --yes.")
+    if not click.confirm(f"{action[0].upper()}{action[1:]}?", err=True):
+        fail("nothing was changed")

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, show, show_json
 from barnabas.cli.target import Target, cluster_command
 
@@ -13,9 +14,9 @@ BROKERS: Final = (
     Column("id", "broker"),
     Column("host", "host"),
     Column("port", "port"),
-    Column("rack", "rack"),
+    Column("rack", "rack", rank=1),
     Column("controller", "controller"),
-    Column("fenced", "fenced"),
+    Column("fenced", "fenced", rank=2),
 )
 FEATURES: Final = (
     Column("feature", "feature"),
@@ -25,7 +26,7 @@ FEATURES: Final = (
 )
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def cluster() -> None:
     """The brokers of a cluster, and its features."""
 

@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.arguments import check_setting_names, parse_pairs
 from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, fail, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic
 
@@ -20,8 +21,8 @@ ALL_BROKERS: Final = "all"
 LISTED: Final = (
     Column("name", "name"),
     Column("value", "value"),
-    Column("source", "from"),
-    Column("read_only", "read only"),
+    Column("source", "from", rank=1),
+    Column("read_only", "read only", rank=2),
 )
 DOCUMENTED: Final = (*LISTED, Column("documentation", "what it takes"))
 
@@ -30,7 +31,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
     return complete_topics(context, parameter, incomplete) if context.params.get("kind") == "topic" else []
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def configs() -> None:
     """Settings of topics, brokers and groups."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import parse_pairs, partitions_of
+from barnabas.cli.arguments import partitions_of
+from barnabas.cli.client_settings import parse_client_settings
+from barnabas.cli.exit_codes import NOT_FOUND
 from barnabas.cli.formats import formatter
-from barnabas.cli.output import count_text, fail, note
+from barnabas.cli.output import count_text, fail, note, printable
 from barnabas.cli.progress import progress_bar
 from barnabas.cli.ranges import POLL_MS, WHERE_HELP, Range, parse_where
 from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, described_topics
@@ -29,14 +32,22 @@ ISOLATION_HELP: Final = "With read_committed, records of open and aborted transa
 @click.command(
     epilog="""\b
 Examples:
-  barnabas consume orders                          all there is, then end
-  barnabas consume orders --from end --follow      what comes from now on
+  barnabas consume orders                          all records, then exit
+  barnabas consume orders --from end --follow      records from now on
   barnabas consume orders:0 --from -10             the last ten of a partition
+  barnabas consume orders payments --json          several topics
+  barnabas consume --regex 'orders-.*'             all topics with such names
   barnabas consume orders --from 2h --until 1h --json
   barnabas consume orders --group billing -n 100   as a member of a group
   barnabas consume orders --format '{partition}:{offset} {key} {value}'"""
 )
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,…]...", shell_complete=complete_topics)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics)
+@click.option(
+    "-r",
+    "--regex",
+    is_flag=True,
+    help="TOPIC is a regular expression for whole names. With --group and --follow, topics to come are read too.",
+)
 @click.option("--from", "start", default=None, metavar="WHERE", help=f"Where to begin: {WHERE_HELP}.")
 @click.option(
     "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
@@ -79,6 +90,7 @@ Examples:
 def consume(
     target: Target,
     topics: tuple[str, ...],
+    regex: bool,
     start: str | None,
     until: str | None,
     follow: bool,
@@ -91,7 +103,7 @@ def consume(
     settings: tuple[str, ...],
 ) -> None:
     """Print the records of topics: what there is, or with --follow what comes."""
-    if group is not None and (until is not None or any(":" in topic for topic in topics)):
+    if group is not None and (until is not None or (not regex and any(":" in topic for topic in topics))):
         raise click.UsageError(
             "A group decides who reads which partitions: no --until and no TOPIC:P with --group."
         )
@@ -100,12 +112,14 @@ def consume(
     show = formatter("json" if target.as_json else form, key_separator, null)
     begin = parse_where(start or "beginning", "--from")
     end = None if follow else parse_where(until or "end", "--until")
-    chosen = {"isolation.level": isolation, **dict(parse_pairs(settings))}
+    chosen = {"isolation.level": isolation, **parse_client_settings("consumer", settings)}
+    pattern = _pattern(topics) if regex else None
     with target.admin() as admin:
+        named = topics if pattern is None else _matching(admin, pattern, topics)
         if group is None:
-            partitions = partitions_of(admin, topics)
+            partitions = partitions_of(admin, named)
         else:
-            described_topics(admin, topics)
+            described_topics(admin, named)
     if group is not None:
         if start is not None and begin.kind not in ("beginning", "end"):
             raise click.UsageError(
@@ -118,7 +132,7 @@ def consume(
             target.admin() as admin,
             open_consumer(target, chosen, group_id=group, auto_offset_reset=reset) as consumer,
         ):
-            consumer.subscribe(list(topics))
+            consumer.subscribe(pattern or list(topics))
             polls = (
                 _of_a_group(consumer, max_records)
                 if follow
@@ -131,6 +145,27 @@ def consume(
             shown = _print(chosen_range.polls(max_records), show, max_records or chosen_range.total)
     if sys.stderr.isatty() and not sys.stdout.isatty():
         note(count_text(shown, "record"))
+
+
+def _pattern(texts: tuple[str, ...]) -> re.Pattern[str]:
+    """One expression for whole names of topics."""
+    for text in texts:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise click.UsageError(f"{text!r} is not a regular expression: {error}.") from None
+    try:
+        return re.compile(rf"(?:{'|'.join(f'(?:{text})' for text in texts)})\Z")
+    except re.error as error:
+        raise click.UsageError(f"--regex: {error}.") from None
+
+
+def _matching(admin: Admin, pattern: re.Pattern[str], texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The topics that match, without the internal ones."""
+    found = tuple(topic.name for topic in admin.list_topics() if pattern.match(topic.name))
+    if not found:
+        fail(f"no topic matches {' or '.join(texts)}", NOT_FOUND)
+    return found
 
 
 def open_consumer(target: Target, settings: dict[str, Any], **more: Any) -> Consumer:
@@ -146,6 +181,8 @@ def _print(
 ) -> int:
     count = 0
     output = sys.stdout.buffer
+    if sys.stdout.isatty():
+        show = _for_a_terminal(show)
     with progress_bar("consuming", total, unit="records", beside_output=True) as advance:
         for records in polls:
             if records:
@@ -155,6 +192,13 @@ def _print(
                 count += len(records)
                 advance(len(records))
     return count
+
+
+def _for_a_terminal(show: Callable[[ConsumerRecord], bytes]) -> Callable[[ConsumerRecord], bytes]:
+    """Bytes that are no text, and those that could steer the terminal, are shown as \\xNN."""
+    return lambda record: printable(show(record).decode(errors="backslashreplace")).encode(
+        errors="backslashreplace"
+    )
 
 
 def _of_a_group(consumer: Consumer, max_records: int | None) -> Iterator[list[ConsumerRecord]]:

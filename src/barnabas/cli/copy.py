@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import parse_pairs
+from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.consume import ISOLATION_HELP, ISOLATIONS, open_consumer
 from barnabas.cli.exit_codes import NOT_FOUND
 from barnabas.cli.formats import Outgoing
+from barnabas.cli.group import given_options
 from barnabas.cli.output import count_text, fail, nearest, note, show_json
 from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
+from barnabas.cli.profiles import complete_profiles
 from barnabas.cli.progress import progress_bar
 from barnabas.cli.ranges import WHERE_HELP, Range, parse_where
-from barnabas.cli.target import Target, bootstrap_option, cluster_command, complete_topics, described_topic
+from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic, target_of
 
 if TYPE_CHECKING:
     from barnabas.client.admin_results import TopicDescription
@@ -32,7 +34,15 @@ Examples:
 )
 @click.argument("source", shell_complete=complete_topics)
 @click.argument("destination", required=False, metavar="[DESTINATION]")
-@bootstrap_option("--to-bootstrap", help="The cluster to copy to; without it the same one.")
+@click.option(
+    "--to-bootstrap", metavar="HOST[:PORT]", help="The cluster to copy to.  [default: the same cluster]"
+)
+@click.option(
+    "--to-profile",
+    metavar="NAME",
+    help="The cluster to copy to, by its profile.",
+    shell_complete=complete_profiles,
+)
 @click.option(
     "--from", "start", default="beginning", show_default=True, metavar="WHERE", help=f"{WHERE_HELP}."
 )
@@ -72,6 +82,7 @@ def copy(
     source: str,
     destination: str | None,
     to_bootstrap: str | None,
+    to_profile: str | None,
     start: str,
     until: str | None,
     follow: bool,
@@ -90,20 +101,29 @@ def copy(
     interrupted and run again.
     """
     if destination is None:
-        if to_bootstrap is None:
-            raise click.UsageError("Name a DESTINATION, or another cluster with --to-bootstrap.")
+        if to_bootstrap is None and to_profile is None:
+            raise click.UsageError(
+                "Name a DESTINATION, or another cluster with --to-bootstrap or --to-profile."
+            )
         destination = source
     if follow and until is not None:
         raise click.UsageError("--follow never ends, --until does.")
     begin = parse_where(start, "--from")
     end = None if follow else parse_where(until or "end", "--until")
-    there = target if to_bootstrap is None else target._replace(bootstrap=to_bootstrap)
+    there = target
+    if to_bootstrap is not None or to_profile is not None:
+        given = {
+            **given_options(click.get_current_context()),
+            "bootstrap": to_bootstrap,
+            "profile": to_profile,
+        }
+        there = target_of(given, environment={})
     partitions = keep_partitions or exact
     described, cluster_id = _look_at(target, source)
     _prepare(there, destination, described, cluster_id, create=create, keep_partitions=partitions)
     make = _Maker(partitions, keep_timestamps or exact, keep_headers or exact)
 
-    chosen = {"compression.type": compression, **dict(parse_pairs(settings))}
+    chosen = {"compression.type": compression, **parse_client_settings("producer", settings)}
     reading = {"isolation.level": isolation, "max.poll.records": RECORDS_A_POLL}
     with (
         target.unreachable_is_told(),

@@ -7,49 +7,71 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, partitions_of
-from barnabas.cli.output import Column, count_text, fail, note, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, missing_groups
-from barnabas.cli.times import parse_duration_ms, parse_time_ms
+from barnabas.cli.arguments import confirm, partitions_of, yes_option
+from barnabas.cli.group import ClusterGroup
+from barnabas.cli.output import (
+    Column,
+    count_text,
+    fail,
+    heading,
+    note,
+    note_left_out,
+    show,
+    show_json,
+    show_table,
+)
+from barnabas.cli.reset_offsets import reset_offsets
+from barnabas.cli.target import Target, cluster_command, complete_groups, missing_groups
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import CommittedOffset, GroupDescription, ListedOffset
+    from barnabas.client.admin_results import GroupDescription, ListedOffset
     from barnabas.model import TopicPartition
+
+
+def _assignment_text(partitions: Sequence[str]) -> str:
+    """The partitions by topic, as commands take them: orders:0-2,5 payments:0."""
+    by_topic: dict[str, list[int]] = {}
+    for each in partitions:
+        topic, _, number = each.rpartition("-")
+        by_topic.setdefault(topic, []).append(int(number))
+    return " ".join(f"{topic}:{_ranges_text(sorted(numbers))}" for topic, numbers in sorted(by_topic.items()))
+
+
+def _ranges_text(numbers: Sequence[int]) -> str:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
 
 LISTED: Final = (
     Column("group", "group"),
     Column("type", "type"),
     Column("state", "state"),
-    Column("protocol_type", "protocol"),
+    Column("protocol_type", "protocol", rank=1),
 )
 OFFSETS: Final = (
-    Column("group", "group"),
     Column("topic", "topic"),
     Column("partition", "partition"),
     Column("committed_offset", "committed"),
     Column("end_offset", "end"),
     Column("lag", "lag"),
-    Column("member_id", "member"),
-    Column("client_id", "client"),
-    Column("host", "host"),
+    Column("client_id", "client", rank=1),
+    Column("host", "host", rank=2),
+    Column("member_id", "member", rank=3),
 )
 MEMBERS: Final = (
-    Column("group", "group"),
-    Column("member_id", "member"),
-    Column("instance_id", "instance"),
     Column("client_id", "client"),
-    Column("host", "host"),
-    Column("member_epoch", "epoch"),
+    Column("instance_id", "instance", rank=1),
+    Column("host", "host", rank=2),
+    Column("member_epoch", "epoch", rank=3),
+    Column("member_id", "member", rank=4),
     Column("partition_count", "partitions"),
-    Column("assignment", "assignment"),
-)
-RESET: Final = (
-    Column("topic", "topic"),
-    Column("partition", "partition"),
-    Column("committed_offset", "committed"),
-    Column("new_offset", "new"),
-    Column("change", "change"),
+    Column("assignment", "assignment", _assignment_text),
 )
 _STATES: Final = (
     "Empty",
@@ -62,7 +84,7 @@ _STATES: Final = (
 )
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def groups() -> None:
     """Consumer groups: members, lag, offsets."""
 
@@ -109,23 +131,30 @@ def describe(target: Target, names: tuple[str, ...], members: bool) -> None:
         return
     if not described:
         note("no groups")
-    for group in described:
-        click.echo(
+    left_out: list[str] = []
+    for number, group in enumerate(described):
+        if number:
+            click.echo()
+        heading(
             f"{group.group_id}: {group.state}, {group.type}"
             f"{f', assignor {group.assignor}' if group.assignor else ''}, coordinator {group.coordinator},"
             f" {count_text(len(group.members), 'member')}"
         )
-    if members:
-        rows = [row for group in described for row in _member_rows(group)]
-        shown = [column for column in MEMBERS if _any(rows, column.key)]
-        show(rows, shown, as_json=False, nothing="no members")
-    elif described:
-        shown = [
-            column
-            for column in OFFSETS
-            if column.key in ("lag", "committed_offset") or _any(offsets, column.key)
-        ]
-        show(offsets, shown, as_json=False, nothing="no offsets are committed")
+        if members:
+            rows = _member_rows(group)
+            shown = [column for column in MEMBERS if _any(rows, column.key)]
+        else:
+            rows = [row for row in offsets if row["group"] == group.group_id]
+            shown = [
+                column
+                for column in OFFSETS
+                if column.key in ("lag", "committed_offset") or _any(rows, column.key)
+            ]
+        if rows:
+            left_out += show_table(rows, shown)
+        else:
+            note("no members" if members else "no offsets are committed")
+    note_left_out(left_out)
 
 
 def _any(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
@@ -222,141 +251,9 @@ def _group_row(group: GroupDescription, offsets: list[dict[str, Any]], members: 
     return row
 
 
-@groups.command(
-    name="reset-offsets",
-    epilog="""\b
-Examples:
-  barnabas groups reset-offsets billing --topic orders --to-earliest
-  barnabas groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute
-  barnabas groups reset-offsets billing --all-topics --to-time 2026-01-31T12:00:00 --execute""",
-)
-@click.argument("group", metavar="GROUP", shell_complete=complete_groups)
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,…]",
-    help="A topic, or some of its partitions. May be repeated.",
-    shell_complete=complete_topics,
-)
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has offsets of.")
-@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
-@click.option("--to-latest", is_flag=True, help="Behind the last record there is.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Forwards, or with a minus backwards.")
-@click.option("--to-time", metavar="TIME", help="To the first record at or after a time.")
-@click.option("--by-duration", metavar="DURATION", help="To the first record of the last 30s, 15m, 2h, 7d.")
-@click.option("--to-current", is_flag=True, help="Leave them as they are; to see or export them.")
-@click.option("--execute", is_flag=True, help="Do it. Without this, what would be done is only shown.")
-@cluster_command
-def reset_offsets(
-    target: Target, group: str, topics: tuple[str, ...], all_topics: bool, execute: bool, **ways: Any
-) -> None:
-    """Set the offsets of a group that has no members at the moment.
-
-    An offset beyond the records there are becomes the nearest one.
-    """
-    chosen = {name: value for name, value in ways.items() if value is not None and value is not False}
-    if len(chosen) != 1:
-        raise click.UsageError(
-            "Say where to with one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-time, --by-duration,"
-            " --to-current."
-        )
-    if not group:
-        raise click.UsageError("Name a GROUP.")
-    if bool(topics) == all_topics:
-        raise click.UsageError("Say which partitions: --topic TOPIC[:P,…], or --all-topics.")
-    with target.admin() as admin:
-        committed = admin.list_group_offsets(group)
-        if all_topics:
-            if not committed:
-                _described(admin, [group])
-                fail(f"{group} has no offsets to reset; name topics with --topic")
-            partitions = list(committed)
-        else:
-            partitions = partitions_of(admin, topics)
-        new = _new_offsets(admin, partitions, committed, *chosen.popitem())
-        if execute:
-            _refuse_if_active(admin, group)
-            admin.alter_group_offsets(group, new)
-    rows = []
-    for partition in partitions:
-        before = committed[partition].offset if partition in committed else None
-        rows.append(
-            {
-                "group": group,
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "committed_offset": before,
-                "new_offset": new[partition],
-                "change": None if before is None else new[partition] - before,
-                "executed": execute,
-            }
-        )
-    show(rows, RESET, as_json=target.as_json, nothing="no partitions")
-    if not target.as_json:
-        note("done" if execute else "nothing was changed: add --execute to do it")
-
-
-def _new_offsets(
-    admin: Admin,
-    partitions: list[TopicPartition],
-    committed: Mapping[TopicPartition, CommittedOffset],
-    way: str,
-    value: Any,
-) -> dict[TopicPartition, int]:
-    """The offset that each partition gets, within the records there are."""
-    from barnabas.clock import SystemClock
-
-    first = {
-        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -2)).items()
-    }
-    end = {
-        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
-    }
-    if way in ("to_time", "by_duration"):
-        if way == "to_time":
-            time_ms = parse_time_ms(value, "--to-time")
-        else:
-            time_ms = SystemClock().now_ms() - parse_duration_ms(value, "--by-duration")
-        found = admin.list_offsets(dict.fromkeys(partitions, max(0, time_ms)))
-        return {each: end[each] if (offset := found[each].offset) is None else offset for each in partitions}
-    wanted: dict[TopicPartition, int] = {}
-    for each in partitions:
-        if way == "to_earliest":
-            offset = first[each]
-        elif way == "to_latest":
-            offset = end[each]
-        elif way == "to_offset":
-            offset = value
-        else:
-            if each not in committed:
-                fail(
-                    f"the group has no offset of {each} to begin with; use another way than --{way.replace('_', '-')}"
-                )
-            offset = committed[each].offset + (value if way == "shift_by" else 0)
-        wanted[each] = min(max(offset, first[each]), end[each])
-    return wanted
-
-
-def _refuse_if_active(admin: Admin, group: str) -> None:
-    from barnabas.errors import GroupIdNotFound
-
-    try:
-        described = admin.describe_groups([group])[group]
-    except GroupIdNotFound:
-        # Offsets may be set for a group that is yet to come.
-        return
-    if described.members:
-        fail(
-            f"{group} has {count_text(len(described.members), 'member')}, who would go on where they are: stop them"
-            " first"
-        )
-
-
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_command
 def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:
     """Delete groups that have no members, with their offsets."""
@@ -368,21 +265,24 @@ def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:
                     f"{group.group_id} has {count_text(len(group.members), 'member')}: stop them first, or take them"
                     " out with barnabas groups remove-members"
                 )
-        if not yes:
-            confirm(f"Delete {count_text(len(names), 'group')} with their offsets: {', '.join(names)}?")
+        confirm(f"delete {count_text(len(names), 'group')} with all offsets ({', '.join(names)})", yes=yes)
         admin.delete_groups(names)
     _tell_all(target, names, "deleted")
 
 
 @groups.command(name="delete-offsets")
 @click.argument("group", metavar="GROUP", shell_complete=complete_groups)
-@click.option("--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,…]", help="Whose offsets.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,...]", help="Whose offsets."
+)
+@yes_option
 @cluster_command
-def delete_offsets(target: Target, group: str, topics: tuple[str, ...]) -> None:
+def delete_offsets(target: Target, group: str, topics: tuple[str, ...], yes: bool) -> None:
     """Forget a group's offsets of topics that it does not read any more."""
     with target.admin() as admin:
         _described(admin, [group])
         partitions = partitions_of(admin, topics)
+        confirm(f"delete the offsets of {group} for {', '.join(topics)}", yes=yes)
         admin.delete_group_offsets(group, partitions)
     _tell_all(target, [str(partition) for partition in partitions], "offset deleted")
 
@@ -396,15 +296,18 @@ def delete_offsets(target: Target, group: str, topics: tuple[str, ...]) -> None:
 @click.option(
     "--reason", default="removed by barnabas groups", show_default=True, help="For the broker's log."
 )
+@yes_option
 @cluster_command
 def remove_members(
-    target: Target, group: str, instances: tuple[str, ...], everybody: bool, reason: str
+    target: Target, group: str, instances: tuple[str, ...], everybody: bool, reason: str, yes: bool
 ) -> None:
     """Take members out of a group. One that still runs comes back by itself."""
     if bool(instances) == everybody:
         raise click.UsageError("Say whom: --instance ID, or --all.")
     with target.admin() as admin:
         described = _described(admin, [group])[0]
+        whom = ", ".join(instances) or "all members"
+        confirm(f"remove {whom} from {group}", yes=yes)
         admin.remove_members(group, instances or None, reason=reason)
     names = list(instances) or [member.member_id for member in described.members]
     _tell_all(target, names, "removed")
@@ -416,3 +319,6 @@ def _tell_all(target: Target, names: Sequence[str], what: str) -> None:
         return
     for name in names:
         click.echo(f"{name}: {what}")
+
+
+groups.add_command(reset_offsets)

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from barnabas.cli.arguments import partitions_of
+from barnabas.cli.arguments import confirm, internal_option, partitions_of, yes_option
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, fail, note, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
 
@@ -15,12 +16,12 @@ LISTED: Final = (
     Column("partition", "partition"),
     Column("leader", "leader"),
     Column("preferred", "preferred"),
-    Column("leader_epoch", "epoch"),
-    Column("isr", "in sync"),
+    Column("leader_epoch", "epoch", rank=2),
+    Column("isr", "in sync", rank=1),
 )
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def leaders() -> None:
     """Leaders of partitions: see and elect them."""
 
@@ -30,8 +31,9 @@ def leaders() -> None:
 @click.option(
     "--not-preferred", is_flag=True, help="Only partitions led by another than their first replica."
 )
+@internal_option
 @cluster_command
-def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool) -> None:
+def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, internal: bool) -> None:
     """Show who leads partitions and who should, of all topics if none is named."""
     with target.admin() as admin:
         described = described_topics(admin, names) if names else admin.describe_topics()
@@ -45,6 +47,7 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool) ->
             "isr": list(each.isr),
         }
         for topic in described.values()
+        if names or internal or not topic.is_internal
         for each in topic.partitions
         if not not_preferred or (each.replicas and each.leader != each.replicas[0])
     ]
@@ -52,25 +55,28 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool) ->
 
 
 @leaders.command()
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,…]", shell_complete=complete_topics)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,...]", shell_complete=complete_topics)
 @click.option("--all", "everything", is_flag=True, help="All partitions.")
 @click.option(
     "--unclean",
     is_flag=True,
     help="Let a replica lead that was not in sync if no other can: records may be lost.",
 )
+@yes_option
 @cluster_command
-def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool) -> None:
+def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool, yes: bool) -> None:
     """Have the first replica of partitions lead them again."""
     from barnabas.client.admin_core import AdminErrors
     from barnabas.client.admin_results import ElectionType
     from barnabas.errors import KafkaError
 
     if bool(topics) == everything:
-        raise click.UsageError("Say which partitions: --topic TOPIC[:P,…], or --all.")
+        raise click.UsageError("Say which partitions: --topic TOPIC[:P,...], or --all.")
     errors: dict[object, KafkaError] = {}
     with target.admin() as admin:
         chosen = None if everything else partitions_of(admin, topics)
+        if unclean:
+            confirm("elect leaders that were not in sync, which may lose records", yes=yes)
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         try:
             elected = admin.elect_leaders(chosen, election=election)

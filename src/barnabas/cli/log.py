@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.group import CommandGroup
 from barnabas.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 DIRECTORY = click.Path(exists=True, file_okay=False)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def log() -> None:
     """Look at log directories, check and recover them."""
 

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import click
 
-from barnabas.cli.arguments import partitions_of
+from barnabas.cli.arguments import internal_option, partitions_of
 from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, bytes_text, fail, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics
 
@@ -17,7 +18,7 @@ DIRECTORIES: Final = (
     Column("partitions", "partitions"),
     Column("size_bytes", "size", bytes_text),
     Column("usable_bytes", "free", bytes_text),
-    Column("total_bytes", "disk", bytes_text),
+    Column("total_bytes", "disk", bytes_text, rank=1),
     Column("error", "error"),
 )
 REPLICAS: Final = (
@@ -26,12 +27,12 @@ REPLICAS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition"),
     Column("size_bytes", "size", bytes_text),
-    Column("offset_lag", "lag"),
-    Column("future", "on the move"),
+    Column("offset_lag", "lag", rank=2),
+    Column("future", "moving", rank=1),
 )
 
 
-@click.group(name="log-dirs")
+@click.group(name="log-dirs", cls=ClusterGroup)
 def log_dirs() -> None:
     """Directories of brokers, and what lies in them."""
 
@@ -42,13 +43,16 @@ def log_dirs() -> None:
     "--topic",
     "topics",
     multiple=True,
-    metavar="TOPIC[:P,…]",
+    metavar="TOPIC[:P,...]",
     help="The replicas of these.",
     shell_complete=complete_topics,
 )
-@click.option("--replicas", "each_replica", is_flag=True, help="All replicas one by one.")
+@click.option("--replicas", "each_replica", is_flag=True, help="Each replica in a line.")
+@internal_option
 @cluster_command
-def describe(target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], each_replica: bool) -> None:
+def describe(
+    target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], each_replica: bool, internal: bool
+) -> None:
     """Show how full the directories of brokers are, and with what."""
     with target.admin() as admin:
         known = {node.id for node in admin.describe_cluster().nodes}
@@ -59,6 +63,11 @@ def describe(target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], 
                 )
         partitions = partitions_of(admin, topics) if topics else None
         found = admin.describe_log_dirs(brokers or None, partitions=partitions)
+        hidden = {
+            topic.name
+            for topic in admin.list_topics(include_internal=True)
+            if topic.is_internal and not internal and not topics
+        }
     directories = []
     replicas: list[dict[str, Any]] = []
     for broker, by_path in sorted(found.items()):
@@ -74,13 +83,14 @@ def describe(target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], 
                     "future": replica.is_future,
                 }
                 for partition, replica in sorted(directory.replicas.items())
+                if partition.topic not in hidden
             ]
             replicas += held
             directories.append(
                 {
                     "broker": broker,
                     "path": path,
-                    "partitions": len(held),
+                    "partitions": len(directory.replicas),
                     "size_bytes": sum(replica.size_bytes for replica in directory.replicas.values()),
                     "usable_bytes": directory.usable_bytes,
                     "total_bytes": directory.total_bytes,
@@ -99,7 +109,9 @@ def describe(target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], 
 
 
 @log_dirs.command()
-@click.argument("replicas", nargs=-1, required=True, metavar="TOPIC[:P,…]...", shell_complete=complete_topics)
+@click.argument(
+    "replicas", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics
+)
 @click.option("--broker", type=int, required=True, metavar="ID", help="The broker whose replicas are moved.")
 @click.option("--to", "path", required=True, metavar="DIRECTORY", help="Another of the broker's directories.")
 @cluster_command

@@ -11,6 +11,7 @@ import click
 
 from barnabas import __version__
 from barnabas.cli.exit_codes import FAILED, FAULT, INTERRUPTED, NOT_FOUND
+from barnabas.cli.group import ClusterGroup, connects, given_options
 from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound, UnknownTopicOrPartition
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
@@ -27,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "leaders": ("barnabas.cli.leaders", "Leaders of partitions: see and elect them."),
     "quotas": ("barnabas.cli.quotas", "Limits of users, clients and addresses."),
     "cluster": ("barnabas.cli.cluster", "The brokers of a cluster, and its features."),
+    "profile": ("barnabas.cli.profile", "Save clusters with their settings, and choose one."),
     "pipeline": ("barnabas.cli.pipeline", "Data pipelines on Spark, each a TOML file."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
     "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
@@ -38,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 DEBUG_VARIABLE = "BARNABAS_DEBUG"
 
 
-class LazyGroup(click.Group):
+class LazyGroup(ClusterGroup):
     """A group that lists its commands without loading them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,15 +52,23 @@ class LazyGroup(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        given = given_options(ctx)
+        if given and not connects(command) and not ctx.resilient_parsing:
+            option = "--" + next(iter(given)).replace("_", "-")
+            raise click.UsageError(
+                f"`barnabas {cmd_name}` connects to no cluster: it takes no {option}.", ctx
+            )
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [(name, summary) for name, (_, summary) in COMMANDS.items()]
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Commands that connect to a cluster take -b HOST[:PORT], --profile NAME, --client-config FILE and --timeout"
+    " SECONDS, before or after the command.",
 )
 @click.version_option(__version__, prog_name="barnabas")
 def barnabas() -> None:
@@ -77,6 +87,12 @@ def exit_code_of(error: Exception) -> int:
     return NOT_FOUND if is_missing else FAILED
 
 
+def complain(text: str) -> None:
+    from barnabas.cli.output import complain
+
+    complain(text)
+
+
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # Text comes from peers and files: what the terminal cannot show must not stop us from showing the rest.
@@ -89,26 +105,27 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if error.__cause__ is None and sys.stderr.isatty():
+            # Ctrl-C at a question. The shell's prompt begins on a line of its own; elsewhere click sees to that.
+            click.echo(err=True)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except (KafkaError, ExceptionGroup) as error:
-        click.echo(f"barnabas: {told(error)}", err=True)
+        complain(told(error))
         sys.exit(exit_code_of(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"barnabas: {where}{error.strerror or error}", err=True)
+        complain(f"{where}{error.strerror or error}")
         sys.exit(FAILED)
     except Exception as error:
         if DEBUG_VARIABLE in os.environ:
             raise
-        click.echo(
-            f"barnabas: this is a fault of barnabas: {type(error).__name__}: {error}. With {DEBUG_VARIABLE}=1 it tells"
-            " where",
-            err=True,
+        complain(
+            f"this is a fault of barnabas: {type(error).__name__}: {error}. With {DEBUG_VARIABLE}=1 it shows where"
         )
         sys.exit(FAULT)
     sys.exit(exit_code if isinstance(exit_code, int) else 0)

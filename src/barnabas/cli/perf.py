@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import parse_pairs, partitions_of
+from barnabas.cli.arguments import partitions_of
+from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.consume import open_consumer
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, fail, show, show_json
 from barnabas.cli.produce import COMPRESSIONS, open_producer
 from barnabas.cli.progress import progress_bar
@@ -45,7 +47,7 @@ LATENCIES: Final = tuple(
 )
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def perf() -> None:
     """Measure how fast a cluster is, with our own clients."""
 
@@ -112,7 +114,7 @@ def produce(
         described_topic(admin, topic)
     values = [os.urandom(size) for _ in range(DISTINCT_VALUES)]
     ring = values + values[:RECORDS_A_CALL]
-    chosen = {"acks": acks, "compression.type": compression, **dict(parse_pairs(settings))}
+    chosen = {"acks": acks, "compression.type": compression, **parse_client_settings("producer", settings)}
     with target.unreachable_is_told(), open_producer(target, chosen) as producer:
         pace = Pace(rate)
         latencies = Latencies()
@@ -145,7 +147,7 @@ def produce(
 
 
 @perf.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,…]...", shell_complete=complete_topics)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics)
 @click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="At most; else all there are.")
 @click.option(
     "--as",
@@ -163,7 +165,7 @@ def consume(
     """Read what topics have, and do nothing with it."""
     with target.admin() as admin:
         partitions = partitions_of(admin, topics)
-    chosen: dict[str, Any] = {"max.poll.records": 10_000, **dict(parse_pairs(settings))}
+    chosen: dict[str, Any] = {"max.poll.records": 10_000, **parse_client_settings("consumer", settings)}
     with target.unreachable_is_told(), open_consumer(target, chosen) as consumer:
         wanted = Range(consumer, partitions, Where("beginning"), Where("end"))
         total = wanted.total if records is None else min(records, wanted.total or 0)
@@ -240,7 +242,7 @@ def latency(
     """Measure how long records take from send() to poll(), one after the other at a steady rate."""
     with target.admin() as admin:
         partitions = partitions_of(admin, [topic])
-    chosen: dict[str, Any] = {"acks": acks, "linger.ms": 0, **dict(parse_pairs(settings))}
+    chosen: dict[str, Any] = {"acks": acks, "linger.ms": 0, **parse_client_settings("producer", settings)}
     fill = os.urandom(size - 8)
     sent_ns: dict[int, int] = {}
     latencies = Latencies()

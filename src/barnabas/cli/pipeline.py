@@ -7,8 +7,9 @@ from typing import Final
 
 import click
 
-from barnabas.cli.arguments import confirm
+from barnabas.cli.arguments import confirm, execute_option, yes_option
 from barnabas.cli.exit_codes import FAILED
+from barnabas.cli.group import CommandGroup
 from barnabas.cli.output import Column, note, show, show_json, show_table, time_text
 from barnabas.cli.pipeline_run import run
 from barnabas.cli.pipeline_session import (
@@ -43,7 +44,7 @@ RESETS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Data pipelines on Spark, each a TOML file."""
 
@@ -152,8 +153,8 @@ Examples:
 @click.option("--to-latest", is_flag=True, help="Begin behind the last record there is.")
 @click.option("--to-time", metavar="TIME", help="Begin with the first record at or after a time.")
 @click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
-@click.option("--execute", is_flag=True, help="Do it. Without this, what would be done is only shown.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@execute_option
+@yes_option
 @json_option
 def reset(
     file: Path,
@@ -180,14 +181,15 @@ def reset(
         place = -2 if to_earliest else -1
     elif to_time is not None:
         place = max(0, parse_time_ms(to_time, "--to-time"))
+    execute = execute or yes
     declared = load_pipeline(file)
     with told_in_a_line(debug=False):
         planned = plan_reset(declared, checkpoint, place)
         if execute:
-            if not yes:
-                confirm(
-                    f"Remove {planned.checkpoint} and the offsets of {', '.join(planned.groups) or 'no group'}?"
-                )
+            confirm(
+                f"remove {planned.checkpoint} and the offsets of {', '.join(planned.groups) or 'no group'}",
+                yes=yes,
+            )
             execute_reset(declared, planned)
     rows = [
         {

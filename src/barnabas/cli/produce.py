@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from barnabas.cli.arguments import parse_pairs
+from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.formats import LineReader, Outgoing
 from barnabas.cli.output import count_text, fail, note, show_json_line
 from barnabas.cli.progress import progress_bar
@@ -116,13 +117,19 @@ def produce(
         common["partition"] = partition
     if timestamp is not None:
         common["timestamp_ms"] = timestamp
+    chosen = parse_client_settings("producer", settings)
     _ensure_topic(target, topic, create=create)
-    chosen = {"acks": acks, "compression.type": compression, **dict(parse_pairs(settings))}
-    sizes = [os.path.getsize(file) for file in files if file != "-"]
+    chosen = {"acks": acks, "compression.type": compression, **chosen}
+    has_input = not files or "-" in files
+    total_bytes = None if has_input else sum(os.path.getsize(file) for file in files)
+    # A person who types the records sees them, and a bar would be in the way.
+    is_typed = has_input and sys.stdin.isatty()
     with (
         target.unreachable_is_told(),
         open_producer(target, chosen) as producer,
-        progress_bar("producing", sum(sizes)) as advance,
+        progress_bar(
+            "producing", total_bytes, beside_output=target.as_json, is_wanted=not is_typed
+        ) as advance,
     ):
         sending = Sending(producer, topic, as_json=target.as_json)
         if form == "file":
@@ -170,7 +177,7 @@ def _open(file: str) -> BinaryIO:
     if file != "-":
         return open(file, "rb")
     if sys.stdin.isatty():
-        note("a record a line; Ctrl-D ends")
+        note("Type one record per line. Ctrl-D ends.")
     # Closing this must not close standard input.
     return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import parse_pairs
-from barnabas.cli.output import Column, show, show_json
+from barnabas.cli.arguments import confirm, parse_pairs, yes_option
+from barnabas.cli.group import ClusterGroup
+from barnabas.cli.output import Column, fail, nearest, show, show_json
 from barnabas.cli.target import Target, cluster_command
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ LISTED: Final = (
     Column("value", "value", lambda value: f"{value:,.10g}"),
 )
 KINDS: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
+NAMES: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
 DEFAULT: Final = "<default>"
 
 
@@ -33,7 +41,7 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def quotas() -> None:
     """Limits of users, clients and addresses."""
 
@@ -83,27 +91,42 @@ def set_quotas(target: Target, assignments: tuple[str, ...], **parts: str | None
             values[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{name}: {text!r} is not a number.") from None
+    _check_names(values)
     _alter(target, _required(parts), values, "set")
 
 
 @quotas.command()
 @click.argument("names", nargs=-1, required=True, metavar="QUOTA...")
 @entity_options
+@yes_option
 @cluster_command
-def delete(target: Target, names: tuple[str, ...], **parts: str | None) -> None:
-    """Remove quotas."""
-    _alter(target, _required(parts), dict.fromkeys(names), "deleted")
+def delete(target: Target, names: tuple[str, ...], yes: bool, **parts: str | None) -> None:
+    """Delete quotas."""
+    _check_names(names)
+    entity = _required(parts)
+    confirm(f"delete {', '.join(names)} of {_entity_text(entity)}", yes=yes)
+    _alter(target, entity, dict.fromkeys(names), "deleted")
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """A name that is near a known one is mistyped; any other is left to the broker."""
+    for name in names:
+        if name not in NAMES and (hint := nearest(name, NAMES)):
+            fail(f"there is no quota {name}{hint}")
+
+
+def _entity_text(parts: dict[str, str | None]) -> str:
+    return ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in sorted(parts.items()))
 
 
 def _alter(target: Target, parts: dict[str, str | None], values: dict[str, float | None], what: str) -> None:
     entity: QuotaEntity = tuple(sorted(parts.items()))
     with target.admin() as admin:
         admin.alter_quotas({entity: values})
-    shown = ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in entity)
     if target.as_json:
         show_json({"entity": dict(entity), "quotas": values})
     else:
-        click.echo(f"{shown}: {', '.join(values)} {what}")
+        click.echo(f"{_entity_text(parts)}: {', '.join(values)} {what}")
 
 
 def _entity(parts: dict[str, str | None]) -> dict[str, str | None]:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
 from barnabas.cli.exit_codes import NOT_FOUND, UNREACHABLE
+from barnabas.cli.group import (
+    BOOTSTRAP_VARIABLE,
+    CONNECTION,
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    PROFILE_VARIABLE,
+    given_options,
+    json_option,
+)
 from barnabas.cli.output import fail, nearest
 
 if TYPE_CHECKING:
@@ -19,8 +29,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin import Admin
     from barnabas.client.admin_results import TopicDescription
 
-BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
-DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_PORT: Final = 9092
+TIMEOUT_S_MAX: Final = 86_400.0
 CONNECT_TIMEOUT_S: Final = 5.0
 COMPLETION_TIMEOUT_MS: Final = 1_000
 
@@ -33,11 +43,13 @@ class Target(NamedTuple):
     bootstrap: str
     timeout_ms: int
     settings: dict[str, str]
-    as_json: bool
+    as_json: bool = False
+    # What has named the address if it does not stand on the line.
+    source: str = ""
 
     @contextmanager
     def admin(self) -> Iterator[Admin]:
-        reach(self.bootstrap)
+        reach(self)
         from barnabas.client.admin import Admin
 
         settings = self.client_settings("admin", default_api_timeout_ms=self.timeout_ms)
@@ -52,7 +64,10 @@ class Target(NamedTuple):
         try:
             yield
         except (NetworkException, RequestTimedOut) as error:
-            fail(f"{error}. Is {self.bootstrap} a Kafka broker? --timeout gives it more time", UNREACHABLE)
+            fail(
+                f"{error}. Check that {self.bootstrap} is a Kafka broker; --timeout gives it more time",
+                UNREACHABLE,
+            )
 
     def client_settings(self, kind: str, **settings: object) -> dict[str, object]:
         """Settings for a client of ours: those of the file that this kind of client has, and what the command needs."""
@@ -68,74 +83,103 @@ class Target(NamedTuple):
         return {"client.id": "barnabas-cli", **chosen, "bootstrap.servers": self.bootstrap}
 
 
-def bootstrap_option(name: str = "--bootstrap", **attributes: Any) -> Callable[[F], F]:
-    names = (name, "-b") if name == "--bootstrap" else (name,)
-    return click.option(*names, metavar="HOST:PORT[,…]", **attributes)
-
-
 def cluster_command(command: F) -> F:
     """Gives a command the options of a cluster, and hands it a Target as its first argument."""
 
-    @bootstrap_option(
-        envvar=BOOTSTRAP_VARIABLE,
-        default=DEFAULT_BOOTSTRAP,
-        show_default=True,
-        show_envvar=True,
-        help="Brokers to begin with.",
-    )
-    @click.option(
-        "--timeout",
-        "timeout_s",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="How long a request to the cluster may take, retries included; else 30.",
-    )
-    @click.option(
-        "--client-config",
-        "config_file",
-        type=click.Path(exists=True, dir_okay=False),
-        help="A file of settings for clients, as Kafka's tools take it.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
     @functools.wraps(command)
-    def run(
-        *arguments: Any,
-        bootstrap: str,
-        timeout_s: float,
-        config_file: str | None,
-        as_json: bool,
-        **options: Any,
-    ) -> Any:
-        if not timeout_s > 0:
-            raise click.BadParameter("it takes a number of seconds above 0", param_hint="--timeout")
-        settings: dict[str, str] = {}
-        if config_file is not None:
-            from pathlib import Path
+    def run(*arguments: Any, as_json: bool, **options: Any) -> Any:
+        target = target_of(given_options(click.get_current_context()))
+        return command(target._replace(as_json=as_json), *arguments, **options)
 
-            from barnabas.config.properties import load_properties
-
-            settings = load_properties(Path(config_file))
-        target = Target(bootstrap, int(timeout_s * 1000), settings, as_json)
-        return command(target, *arguments, **options)
-
-    return run  # type: ignore[return-value]
+    decorated: Any = json_option(run)
+    for names, attributes in reversed(CONNECTION):
+        decorated = click.option(*names, **attributes)(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
-def reach(bootstrap: str) -> None:
+def target_of(given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Target:
+    """The cluster that the options, the environment and the profiles name.
+
+    The address on the line counts first, then that of the file, of the profile on the line, BARNABAS_BOOTSTRAP,
+    BARNABAS_PROFILE and the profile in use. The profile in use counts as a whole or not at all: its settings, which may
+    hold passwords, are not for another address.
+    """
+    from barnabas.cli.client_settings import bootstrap_of, load_client_config
+
+    timeout_s = given.get("timeout", DEFAULT_TIMEOUT_S)
+    if not 0 < timeout_s < TIMEOUT_S_MAX:
+        raise click.BadParameter("it takes a number of seconds above 0", param_hint="--timeout")
+    file, named = given.get("client_config"), given.get("profile")
+    file_settings = {} if file is None else load_client_config(file)
+    addresses = [(given.get("bootstrap"), ""), (bootstrap_of(file_settings), f"bootstrap.servers of {file}")]
+    if named is None:
+        addresses.append((environment.get(BOOTSTRAP_VARIABLE) or None, BOOTSTRAP_VARIABLE))
+    address, source = next((each for each in addresses if each[0] is not None), (None, ""))
+    name, settings = _profile(named or environment.get(PROFILE_VARIABLE), is_addressed=address is not None)
+    if address is None:
+        address = bootstrap_of(settings) or DEFAULT_BOOTSTRAP
+        source = "" if name is None else f"profile {name}"
+    bootstrap = parse_bootstrap(address, source or "--bootstrap")
+    return Target(bootstrap, int(timeout_s * 1000), {**settings, **file_settings}, source=source)
+
+
+def _profile(named: str | None, *, is_addressed: bool) -> tuple[str | None, dict[str, str]]:
+    from barnabas.cli.client_settings import check_client_settings
+    from barnabas.cli.profiles import load_profiles
+
+    if not named and is_addressed:
+        return None, {}
+    profiles = load_profiles()
+    name = named or profiles.in_use
+    if name is None:
+        return None, {}
+    settings = profiles.of(name)
+    check_client_settings(settings, f"profile {name}")
+    return name, settings
+
+
+def parse_bootstrap(text: str, option: str = "--bootstrap") -> str:
+    """Addresses, each with its port: 9092 where there is none."""
+    addresses = [each.strip() for each in text.split(",") if each.strip()]
+    return ",".join(_with_port(each, option) for each in addresses or [text])
+
+
+def _with_port(text: str, option: str) -> str:
+    from barnabas.client.settings import parse_address
+    from barnabas.errors import InvalidConfig
+
+    rest = text.rpartition("://")[2]
+    is_bare_ipv6 = rest.count(":") > 1 and not rest.startswith("[")
+    if is_bare_ipv6:
+        rest = f"[{rest}]"
+    if rest.endswith("]") or ":" not in rest:
+        rest = f"{rest}:{DEFAULT_PORT}"
+    try:
+        host, _ = parse_address(rest)
+    except InvalidConfig:
+        host = ""
+    if not host or not {" ", ","}.isdisjoint(host):
+        raise click.BadParameter(
+            f"{text!r} is not HOST or HOST:PORT, several with commas, such as localhost:9092",
+            param_hint=option,
+        )
+    return rest
+
+
+def reach(target: Target) -> None:
     """Fails with what is wrong with each address if none of them can be connected to."""
     from barnabas.client.settings import parse_address
 
     reasons = []
-    for text in bootstrap.split(","):
-        host, port = parse_address(text.strip())
+    for text in target.bootstrap.split(","):
+        host, port = parse_address(text)
         reason = why_unreachable(host, port)
         if reason is None:
             return
-        reasons.append(f"{host}:{port} ({reason})")
+        reasons.append(f"{text} ({reason})")
     fail(
-        f"no broker answers at {', '.join(reasons)}. Is one running (barnabas start)? Name another with --bootstrap"
-        f" HOST:PORT or in {BOOTSTRAP_VARIABLE}",
+        f"no broker answers at {', '.join(reasons)}{f', from {target.source}' if target.source else ''}. Check that a"
+        " broker runs there (`barnabas start` runs one here), or name another with -b HOST:PORT",
         UNREACHABLE,
     )
 
@@ -213,9 +257,9 @@ def _complete(
 ) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    bootstrap = context.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        with Target(bootstrap, COMPLETION_TIMEOUT_MS, {}, False).admin() as admin:
+        target = target_of(given_options(context))._replace(timeout_ms=COMPLETION_TIMEOUT_MS)
+        with target.admin() as admin:
             return [CompletionItem(name) for name in names(admin) if name.startswith(incomplete)]
     except Exception:
         return []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import check_setting_names, confirm, parse_pairs
-from barnabas.cli.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.arguments import check_setting_names, confirm, internal_option, parse_pairs, yes_option
+from barnabas.cli.delete_records import delete_records
+from barnabas.cli.group import ClusterGroup
+from barnabas.cli.output import Column, bytes_text, count_text, fail, heading, nearest, note, show, show_json
 from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
 
 if TYPE_CHECKING:
@@ -20,17 +22,18 @@ LISTED: Final = (
     Column("topic", "topic"),
     Column("partitions", "partitions"),
     Column("replication_factor", "replicas"),
+    Column("size_bytes", "size", bytes_text),
     Column("internal", "internal"),
 )
 PARTITIONS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition"),
     Column("leader", "leader"),
-    Column("leader_epoch", "epoch"),
-    Column("replicas", "replicas"),
-    Column("isr", "in sync"),
-    Column("first_offset", "first offset"),
-    Column("end_offset", "end offset"),
+    Column("leader_epoch", "epoch", rank=4),
+    Column("replicas", "replicas", rank=3),
+    Column("isr", "in sync", rank=2),
+    Column("first_offset", "first", rank=1),
+    Column("end_offset", "end"),
 )
 
 
@@ -38,7 +41,7 @@ def topic_names(**attributes: Any) -> Callable[..., Any]:
     return click.argument("names", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics, **attributes)
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def topics() -> None:
     """Create, look at, change and delete topics."""
 
@@ -78,21 +81,22 @@ def create(
     """Create topics."""
     from barnabas.client.admin_core import AdminErrors
     from barnabas.client.admin_results import BROKER_DEFAULT
-    from barnabas.errors import KafkaError, TopicAlreadyExists
+    from barnabas.errors import InvalidConfig, KafkaError, TopicAlreadyExists
 
     errors: dict[str, KafkaError] = {}
+    settings = dict(parse_pairs(configs))
     with target.admin() as admin:
         try:
             created = admin.create_topics(
                 names,
                 partitions=partitions or BROKER_DEFAULT,
                 replication_factor=replication_factor or BROKER_DEFAULT,
-                configs=dict(parse_pairs(configs)),
+                configs=settings,
                 validate_only=dry_run,
             )
         except AdminErrors as failed:
             errors, created = dict(failed.errors), dict(failed.results)
-        except TopicAlreadyExists as error:
+        except (TopicAlreadyExists, InvalidConfig) as error:
             errors, created = {names[0]: error}, {}
     if if_not_exists:
         errors = {name: error for name, error in errors.items() if not isinstance(error, TopicAlreadyExists)}
@@ -116,50 +120,79 @@ def create(
         click.echo(f"{row['topic']}: {what}{details}")
     if errors:
         # Brokers name the topic in some of their messages.
-        fail(
-            "; ".join(
-                str(error) if name in str(error) else f"{name}: {error}" for name, error in errors.items()
-            )
-        )
+        told = [str(error) if name in str(error) else f"{name}: {error}" for name, error in errors.items()]
+        is_invalid = any(isinstance(error, InvalidConfig) for error in errors.values())
+        fail("; ".join(told) + (_hints(settings) if is_invalid else ""))
+
+
+def _hints(names: Iterable[str]) -> str:
+    """The nearest settings of topics to those that there are none of."""
+    from barnabas.config.log_config import TOPIC_SETTINGS
+
+    return "".join(nearest(name, TOPIC_SETTINGS) for name in names if name not in TOPIC_SETTINGS)
 
 
 @topics.command(name="list")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
-@click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
+@internal_option
 @cluster_command
 def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> None:
-    """List topics; with patterns such as 'order*', those that match one."""
+    """List topics with their sizes on disk; with patterns such as 'order*', those that match one."""
     with target.admin() as admin:
         described = admin.describe_topics()
+        sizes = _sizes(admin)
     rows = [
         {
             "topic": topic.name,
             "topic_id": topic.topic_id,
             "partitions": len(topic.partitions),
             "replication_factor": max((len(each.replicas) for each in topic.partitions), default=0),
+            "size_bytes": None if sizes is None else sizes.get(topic.name, 0),
             "internal": topic.is_internal,
         }
         for topic in described.values()
-        if (internal or not topic.is_internal)
+        # A pattern that is its very name asks for an internal topic.
+        if (internal or not topic.is_internal or topic.name in patterns)
         and (not patterns or any(fnmatch.fnmatchcase(topic.name, pattern) for pattern in patterns))
     ]
-    columns = LISTED if internal else LISTED[:-1]
+    columns = LISTED if any(row["internal"] for row in rows) else LISTED[:-1]
     show(rows, columns, as_json=target.as_json, nothing="no topics")
+
+
+def _sizes(admin: Admin) -> dict[str, int] | None:
+    """The bytes of each topic on disk, of all replicas together; None if a broker does not say."""
+    from barnabas.errors import KafkaError
+
+    sizes: dict[str, int] = {}
+    try:
+        found = admin.describe_log_dirs()
+    except (KafkaError, ExceptionGroup):
+        return None
+    for directories in found.values():
+        for directory in directories.values():
+            for partition, replica in directory.replicas.items():
+                sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
+    return sizes
 
 
 @topics.command()
 @topic_names()
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@internal_option
 @cluster_command
-def describe(target: Target, names: tuple[str, ...], under_replicated: bool, unavailable: bool) -> None:
+def describe(
+    target: Target, names: tuple[str, ...], under_replicated: bool, unavailable: bool, internal: bool
+) -> None:
     """Show leaders, replicas and offsets of partitions, of all topics if none is named."""
     with target.admin() as admin:
         if names:
             described = described_topics(admin, names)
         else:
             everything = admin.describe_topics()
-            described = {name: topic for name, topic in everything.items() if not topic.is_internal}
+            described = {
+                name: topic for name, topic in everything.items() if internal or not topic.is_internal
+            }
         first, end = _offsets(admin, described)
         changed = _changed_configs(admin, list(described)) if names else {}
     partitions = [
@@ -193,10 +226,15 @@ def describe(target: Target, names: tuple[str, ...], under_replicated: bool, una
             ]
         )
         return
-    for topic in described.values() if names else ():
+    if not names:
+        show(partitions, PARTITIONS, as_json=False, nothing="no such partitions")
+    for number, topic in enumerate(described.values() if names else ()):
+        if number:
+            click.echo()
         settings = ", ".join(f"{name}={value}" for name, value in changed.get(topic.name, {}).items())
-        click.echo(f"{topic.name}: id {topic.topic_id or '-'}, settings of its own: {settings or 'none'}")
-    show(partitions, PARTITIONS, as_json=False, nothing="no such partitions")
+        heading(f"{topic.name}: id {topic.topic_id or '-'}, settings of its own: {settings or 'none'}")
+        rows = [row for row in partitions if row["topic"] == topic.name]
+        show(rows, PARTITIONS[1:], as_json=False, nothing="no such partitions")
 
 
 def _offsets(
@@ -289,7 +327,7 @@ def _tell(target: Target, row: dict[str, Any], what: str, dry_run: bool) -> None
 @topics.command()
 @topic_names(required=True)
 @click.option("--if-exists", is_flag=True, help="Topics that do not exist are no failure.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_command
 def delete(target: Target, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
     """Delete topics with all their records."""
@@ -299,9 +337,10 @@ def delete(target: Target, names: tuple[str, ...], if_exists: bool, yes: bool) -
             names = tuple(name for name in names if name in known)
         else:
             described_topics(admin, names)
-        if names and not yes:
-            confirm(f"Delete {count_text(len(names), 'topic')} with all records: {', '.join(names)}?")
         if names:
+            confirm(
+                f"delete {count_text(len(names), 'topic')} with all records ({', '.join(names)})", yes=yes
+            )
             admin.delete_topics(names)
     if target.as_json:
         show_json([{"topic": name} for name in names])
@@ -310,3 +349,6 @@ def delete(target: Target, names: tuple[str, ...], if_exists: bool, yes: bool) -
         click.echo(f"{name}: deleted")
     if not names:
         note("no such topics, nothing deleted")
+
+
+topics.add_command(delete_records)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, partitions_of
+from barnabas.cli.arguments import confirm, partitions_of, yes_option
 from barnabas.cli.exit_codes import NOT_FOUND
+from barnabas.cli.group import ClusterGroup
 from barnabas.cli.output import Column, duration_text, fail, nearest, show, show_json, time_text
 from barnabas.cli.target import Target, cluster_command, complete_topics
 from barnabas.cli.times import parse_duration_ms
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 LISTED: Final = (
     Column("transactional_id", "transactional id"),
     Column("state", "state"),
-    Column("producer_id", "producer id"),
-    Column("coordinator", "coordinator"),
+    Column("producer_id", "producer id", rank=1),
+    Column("coordinator", "coordinator", rank=2),
 )
 DESCRIBED: Final = (
     Column("transactional_id", "transactional id"),
     Column("state", "state"),
-    Column("producer_id", "producer id"),
-    Column("producer_epoch", "epoch"),
-    Column("coordinator", "coordinator"),
-    Column("timeout_ms", "time-out", duration_text),
+    Column("producer_id", "producer id", rank=1),
+    Column("producer_epoch", "epoch", rank=2),
+    Column("coordinator", "coordinator", rank=4),
+    Column("timeout_ms", "timeout", duration_text, rank=3),
     Column("start_ms", "since", time_text),
     Column("partitions", "partitions"),
 )
@@ -37,10 +38,10 @@ PRODUCERS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition"),
     Column("producer_id", "producer id"),
-    Column("producer_epoch", "epoch"),
-    Column("last_sequence", "last sequence"),
-    Column("last_timestamp_ms", "last record", time_text),
-    Column("transaction_start_offset", "open since offset"),
+    Column("producer_epoch", "epoch", rank=2),
+    Column("last_sequence", "last sequence", rank=3),
+    Column("last_timestamp_ms", "last record", time_text, rank=1),
+    Column("transaction_start_offset", "open since"),
 )
 STATES: Final = (
     "Empty",
@@ -53,7 +54,7 @@ STATES: Final = (
 )
 
 
-@click.group()
+@click.group(cls=ClusterGroup)
 def transactions() -> None:
     """Transactions and the producers that write them."""
 
@@ -118,7 +119,7 @@ def _check_ids(admin: Admin, ids: tuple[str, ...]) -> None:
 
 
 @transactions.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,…]...", shell_complete=complete_topics)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics)
 @click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
 @cluster_command
 def producers(target: Target, topics: tuple[str, ...], only_open: bool) -> None:
@@ -157,7 +158,7 @@ def _producer_row(partition: TopicPartition, producer: ProducerState) -> dict[st
     metavar="N",
     help="Where the transaction begins, as `transactions producers --open` shows it.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_command
 def abort(target: Target, topic: str, partition: int, start_offset: int, yes: bool) -> None:
     """End a transaction that hangs on a partition because its coordinator has forgotten it.
@@ -166,8 +167,7 @@ def abort(target: Target, topic: str, partition: int, start_offset: int, yes: bo
     """
     with target.admin() as admin:
         chosen = partitions_of(admin, [f"{topic}:{partition}"])[0]
-        if not yes:
-            confirm(f"Abort the transaction on {chosen} that begins at offset {start_offset}?")
+        confirm(f"abort the transaction on {chosen} that begins at offset {start_offset}", yes=yes)
         producer = admin.abort_hanging_transaction(chosen, start_offset)
     if target.as_json:
         show_json(_producer_row(chosen, producer))
@@ -177,14 +177,13 @@ def abort(target: Target, topic: str, partition: int, start_offset: int, yes: bo
 
 @transactions.command()
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_command
 def fence(target: Target, ids: tuple[str, ...], yes: bool) -> None:
     """Shut out the producers that use these ids now. Their open transactions are aborted."""
     with target.admin() as admin:
         _check_ids(admin, ids)
-        if not yes:
-            confirm(f"Shut out the producers of {', '.join(ids)}?")
+        confirm(f"shut out the producers of {', '.join(ids)}", yes=yes)
         fenced = admin.fence_producers(ids)
     if target.as_json:
         show_json(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from barnabas.cli.group import CommandGroup
 from barnabas.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MAX_INPUT_BYTES: Final = 1 << 30
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def wire() -> None:
     """Look at bytes of the Kafka protocol."""
 

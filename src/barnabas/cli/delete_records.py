@@ -1,0 +1,153 @@
+"""`barnabas topics delete-records`: the oldest records of partitions, deleted before an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
+from barnabas.cli.offset_files import read_offsets_json
+from barnabas.cli.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.ranges import WHERE_HELP, Where, parse_where
+from barnabas.cli.target import Target, cluster_command, complete_topics
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
+    from barnabas.model import TopicPartition
+
+DELETED: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("first_offset", "first"),
+    Column("new_first_offset", "new first"),
+    Column("end_offset", "end"),
+    Column("deleted", "deleted"),
+)
+# As Kafka has it: up to the high watermark.
+ALL_RECORDS: Final = -1
+
+
+@click.command(
+    name="delete-records",
+    epilog="""\b
+Examples:
+  barnabas topics delete-records orders --before end               preview: all records
+  barnabas topics delete-records orders:0 --before 1200 --execute
+  barnabas topics delete-records orders --before 7d --yes          older than a week
+  barnabas topics delete-records --from-file offsets.json --execute""",
+)
+@click.argument("topics", nargs=-1, metavar="[TOPIC[:P,...]]...", shell_complete=complete_topics)
+@click.option("--before", metavar="WHERE", help=f"Delete all records before it: {WHERE_HELP}.")
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Partitions and offsets in a JSON file, as kafka-delete-records takes it.",
+)
+@execute_option
+@yes_option
+@cluster_command
+def delete_records(
+    target: Target,
+    topics: tuple[str, ...],
+    before: str | None,
+    from_file: str | None,
+    execute: bool,
+    yes: bool,
+) -> None:
+    """Delete the oldest records of partitions, those before an offset or a time.
+
+    Partitions keep their offsets: the first record that stays is the new first one.
+    """
+    if (from_file is None) == (not topics or before is None) or (from_file and (topics or before)):
+        raise click.UsageError("Name topics and --before WHERE, or --from-file FILE.")
+    where = None if before is None else parse_where(before, "--before")
+    wanted = {} if from_file is None else read_offsets_json(from_file)
+    execute = execute or yes
+    with target.admin() as admin:
+        if wanted:
+            check_partitions(admin, wanted)
+        partitions = sorted(wanted) or partitions_of(admin, topics)
+        first, end = _offsets(admin, partitions, -2), _offsets(admin, partitions, -1)
+        if where is not None:
+            wanted = _wanted(admin, partitions, first, end, where)
+        _check(wanted, end)
+        new = {each: min(max(wanted[each], first[each]), end[each]) for each in partitions}
+        new |= {each: end[each] for each in partitions if wanted[each] == ALL_RECORDS}
+        affected = {each: offset for each, offset in new.items() if offset > first[each]}
+        deleted = sum(offset - first[each] for each, offset in affected.items())
+        if not target.as_json:
+            show(_rows(first, new, end, is_executed=False), DELETED, as_json=False, nothing="no partitions")
+        if execute and affected:
+            confirm(
+                f"delete {count_text(deleted, 'record')} of {count_text(len(affected), 'partition')}", yes=yes
+            )
+            new |= admin.delete_records(affected)
+    if target.as_json:
+        show_json(_rows(first, new, end, is_executed=execute))
+    else:
+        _tell(deleted, execute=execute)
+
+
+def _tell(deleted: int, *, execute: bool) -> None:
+    if not deleted:
+        note("no records are before it")
+    else:
+        note(
+            f"{count_text(deleted, 'record')} deleted"
+            if execute
+            else "Nothing was deleted. Use --execute to do it."
+        )
+
+
+def _offsets(admin: Admin, partitions: list[TopicPartition], spec: int) -> dict[TopicPartition, int]:
+    listed = admin.list_offsets(dict.fromkeys(partitions, spec))
+    return {each: listed[each].offset or 0 for each in partitions}
+
+
+def _wanted(
+    admin: Admin,
+    partitions: list[TopicPartition],
+    first: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    where: Where,
+) -> dict[TopicPartition, int]:
+    if where.kind == "beginning":
+        return dict(first)
+    if where.kind == "end":
+        return dict.fromkeys(partitions, ALL_RECORDS)
+    if where.kind == "time":
+        listed = admin.list_offsets(dict.fromkeys(partitions, where.number))
+        return {each: end[each] if (found := listed[each].offset) is None else found for each in partitions}
+    if where.kind == "last":
+        return {each: max(end[each] - where.number, first[each]) for each in partitions}
+    return dict.fromkeys(partitions, where.number)
+
+
+def _check(wanted: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    for partition, offset in wanted.items():
+        if offset < ALL_RECORDS or offset > end[partition]:
+            fail(f"{partition} ends at offset {end[partition]}: records before {offset} cannot be deleted")
+
+
+def _rows(
+    first: Mapping[TopicPartition, int],
+    new: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    *,
+    is_executed: bool,
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "first_offset": first[each],
+            "new_first_offset": offset,
+            "end_offset": end[each],
+            "deleted": offset - first[each],
+            "executed": is_executed,
+        }
+        for each, offset in new.items()
+    ]

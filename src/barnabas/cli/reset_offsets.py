@@ -1,0 +1,213 @@
+"""`barnabas groups reset-offsets`: new offsets for a group, by place, by time, or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
+from barnabas.cli.offset_files import read_offsets_csv, write_offsets_csv
+from barnabas.cli.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, missing_groups
+from barnabas.cli.times import parse_duration_ms, parse_time_ms
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
+    from barnabas.client.admin_results import CommittedOffset
+    from barnabas.model import TopicPartition
+
+RESET: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("committed_offset", "committed"),
+    Column("new_offset", "new"),
+    Column("change", "change"),
+)
+
+
+@click.command(
+    name="reset-offsets",
+    epilog="""\b
+Examples:
+  barnabas groups reset-offsets billing --topic orders --to-earliest
+  barnabas groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute
+  barnabas groups reset-offsets billing --all-topics --to-time 2026-01-31T12:00:00 --yes
+  barnabas groups reset-offsets billing --all-topics --to-current --export > offsets.csv
+  barnabas groups reset-offsets billing --from-file offsets.csv --execute""",
+)
+@click.argument("group", metavar="GROUP", shell_complete=complete_groups)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions. May be repeated.",
+    shell_complete=complete_topics,
+)
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has offsets of.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="Behind the last record.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Forwards, or with a minus backwards.")
+@click.option("--to-time", metavar="TIME", help="To the first record at or after a time.")
+@click.option("--by-duration", metavar="DURATION", help="To the first record of the last 30s, 15m, 2h, 7d.")
+@click.option("--to-current", is_flag=True, help="Leave them as they are, to show or export them.")
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="To the offsets of a CSV file of topic,partition,offset, as kafka-consumer-groups reads and exports it.",
+)
+@click.option("--export", "is_exported", is_flag=True, help="Print the new offsets as such a file.")
+@execute_option
+@yes_option
+@cluster_command
+def reset_offsets(
+    target: Target,
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    is_exported: bool,
+    execute: bool,
+    yes: bool,
+    **ways: Any,
+) -> None:
+    """Set the offsets of a group that has no members at the moment.
+
+    An offset outside the records becomes the nearest one inside.
+    """
+    chosen = {name: value for name, value in ways.items() if value is not None and value is not False}
+    if len(chosen) != 1:
+        raise click.UsageError(
+            "Say where to with one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-time, --by-duration,"
+            " --to-current, --from-file."
+        )
+    if not group:
+        raise click.UsageError("Name a GROUP.")
+    if is_exported and target.as_json:
+        raise click.UsageError("--export prints CSV, --json JSON: use one of them.")
+    way, value = chosen.popitem()
+    has_file = way == "from_file"
+    if has_file and (topics or all_topics):
+        raise click.UsageError("--from-file says which partitions: leave --topic and --all-topics out.")
+    if not has_file and bool(topics) == all_topics:
+        raise click.UsageError("Say which partitions: --topic TOPIC[:P,...], or --all-topics.")
+    from_file = read_offsets_csv(value, group) if has_file else {}
+    execute = execute or yes
+    with target.admin() as admin:
+        committed = admin.list_group_offsets(group)
+        if has_file:
+            partitions = sorted(from_file)
+            check_partitions(admin, partitions)
+        elif all_topics:
+            if not committed:
+                _refuse_without_offsets(admin, group)
+            partitions = list(committed)
+        else:
+            partitions = partitions_of(admin, topics)
+        new = _new_offsets(admin, partitions, committed, way, from_file if has_file else value)
+        if execute:
+            _refuse_if_active(admin, group)
+        rows = _rows(group, partitions, committed, new, is_executed=execute)
+        if is_exported:
+            write_offsets_csv(new)
+        elif not target.as_json:
+            show(rows, RESET, as_json=False, nothing="no partitions")
+        if execute:
+            confirm(f"reset {count_text(len(partitions), 'offset')} of {group}", yes=yes)
+            admin.alter_group_offsets(group, new)
+    if target.as_json:
+        show_json(rows)
+    else:
+        note("done" if execute else "Nothing was changed. Use --execute to do it.")
+
+
+def _rows(
+    group: str,
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    new: dict[TopicPartition, int],
+    *,
+    is_executed: bool,
+) -> list[dict[str, Any]]:
+    rows = []
+    for partition in partitions:
+        before = committed[partition].offset if partition in committed else None
+        rows.append(
+            {
+                "group": group,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed_offset": before,
+                "new_offset": new[partition],
+                "change": None if before is None else new[partition] - before,
+                "executed": is_executed,
+            }
+        )
+    return rows
+
+
+def _new_offsets(
+    admin: Admin,
+    partitions: list[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    way: str,
+    value: Any,
+) -> dict[TopicPartition, int]:
+    """The offset that each partition gets, within the records there are."""
+    from barnabas.clock import SystemClock
+
+    first = {
+        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -2)).items()
+    }
+    end = {
+        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
+    }
+    if way in ("to_time", "by_duration"):
+        if way == "to_time":
+            time_ms = parse_time_ms(value, "--to-time")
+        else:
+            time_ms = SystemClock().now_ms() - parse_duration_ms(value, "--by-duration")
+        found = admin.list_offsets(dict.fromkeys(partitions, max(0, time_ms)))
+        return {each: end[each] if (offset := found[each].offset) is None else offset for each in partitions}
+    wanted: dict[TopicPartition, int] = {}
+    for each in partitions:
+        if way == "to_earliest":
+            offset = first[each]
+        elif way == "to_latest":
+            offset = end[each]
+        elif way == "to_offset":
+            offset = value
+        elif way == "from_file":
+            offset = value[each]
+        else:
+            if each not in committed:
+                fail(
+                    f"the group has no offset of {each} to begin with; use another way than --{way.replace('_', '-')}"
+                )
+            offset = committed[each].offset + (value if way == "shift_by" else 0)
+        wanted[each] = min(max(offset, first[each]), end[each])
+    return wanted
+
+
+def _refuse_without_offsets(admin: Admin, group: str) -> None:
+    if group not in {each.group_id for each in admin.list_groups()}:
+        missing_groups(admin, [group])
+    fail(f"{group} has no offsets to reset; name topics with --topic")
+
+
+def _refuse_if_active(admin: Admin, group: str) -> None:
+    from barnabas.errors import GroupIdNotFound
+
+    try:
+        described = admin.describe_groups([group])[group]
+    except GroupIdNotFound:
+        # Offsets may be set for a group that is yet to come.
+        return
+    if described.members:
+        fail(
+            f"{group} has {count_text(len(described.members), 'member')}, which would go on where they are: stop them"
+            " first"
+        )

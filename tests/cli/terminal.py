@@ -1,0 +1,92 @@
+"""Commands on a terminal: a pseudo-terminal of a given width, whose input is typed and whose screen is read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# This bounds a wait on a busy machine; it is not what is expected.
+TIMEOUT_S = 60
+CTRL_C = "\x03"
+CTRL_D = "\x04"
+_STYLE = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self._descriptor = descriptor
+        self._process = process
+        self._seen = b""
+
+    @property
+    def screen(self) -> str:
+        """All that was shown, without colours; other control characters are still there."""
+        return _STYLE.sub(b"", self._seen).replace(b"\r\n", b"\n").decode()
+
+    @property
+    def raw(self) -> bytes:
+        return self._seen
+
+    def wait_for(self, text: str) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while text not in self.screen:
+            assert self._read(deadline_s), self.screen
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def finish(self) -> int:
+        """The exit code, when all has been read."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self._read(deadline_s):
+            pass
+        return self._process.wait(TIMEOUT_S)
+
+    def _read(self, deadline_s: float) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline_s - time.monotonic()))
+        assert ready, f"nothing came: {self.screen}"
+        try:
+            data = os.read(self._descriptor, 1 << 16)
+        except OSError:
+            # Linux says so when the last process has closed its end.
+            return False
+        self._seen += data
+        return bool(data)
+
+
+@contextmanager
+def on_terminal(*arguments: str, columns: int = 80, **environment: str) -> Iterator[Terminal]:
+    """Runs `barnabas` on a terminal of its own, which does not outlive the test."""
+    mine, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    removed = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barnabas", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={
+            **{name: value for name, value in os.environ.items() if name not in removed},
+            "TERM": "xterm-256color",
+            **environment,
+        },
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(mine, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
