@@ -14,6 +14,8 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 
 # This bounds a wait on a busy machine; it is not what is expected.
 TIMEOUT_S = 60
@@ -42,6 +44,14 @@ class Terminal:
         while text not in self.screen:
             assert self._read(deadline_s), self.screen
 
+    def wait_until_it_reads(self) -> None:
+        """After a question. A Ctrl-C between the question and the read would only be seen with the next key."""
+        status = Path(f"/proc/{self._process.pid}/stat")
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while status.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline_s
+            time.sleep(0.002)
+
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
@@ -65,15 +75,17 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(*arguments: str, columns: int = 80, **environment: str) -> Iterator[Terminal]:
-    """Runs `barnabas` on a terminal of its own, which does not outlive the test."""
+def on_terminal(
+    *arguments: str, columns: int = 80, stdout: BinaryIO | None = None, **environment: str
+) -> Iterator[Terminal]:
+    """Runs `barnabas` on a terminal of its own, which does not outlive the test; its output may go elsewhere."""
     mine, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     removed = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
     process = subprocess.Popen(
         [sys.executable, "-m", "barnabas", *arguments],
         stdin=theirs,
-        stdout=theirs,
+        stdout=theirs if stdout is None else stdout,
         stderr=theirs,
         env={
             **{name: value for name, value in os.environ.items() if name not in removed},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +51,37 @@ def test_no_bar_stands_in_the_way_of_typing(broker: Broker, bootstrap: dict[str,
     )
     with broker.consumer("typed") as consumer:
         assert [next(consumer).value, next(consumer).value] == [b"first", b"second"]
+
+
+def test_output_beside_a_bar_goes_where_it_belongs(
+    broker: Broker, bootstrap: dict[str, str], tmp_path: Path
+) -> None:
+    with broker.admin() as admin:
+        admin.create_topics("barred")
+    records, printed = tmp_path / "records", tmp_path / "printed"
+    records.write_text("".join(f"{number}\n" for number in range(1_000)))
+    with (
+        printed.open("wb") as stdout,
+        on_terminal("produce", "barred", str(records), "--json", stdout=stdout, **bootstrap) as terminal,
+    ):
+        assert terminal.finish() == 0
+    assert "producing" in terminal.screen
+    assert "offset" not in terminal.screen
+    assert [json.loads(line)["offset"] for line in printed.read_text().splitlines()] == list(range(1_000))
+
+
+def test_no_bar_beside_a_pipe(broker: Broker, bootstrap: dict[str, str]) -> None:
+    """What reads the pipe may print to the same terminal, as less and head do."""
+    read_end, write_end = os.pipe()
+    with (
+        os.fdopen(read_end, "rb") as reader,
+        os.fdopen(write_end, "wb") as stdout,
+        on_terminal("consume", "orders", stdout=stdout, **bootstrap) as terminal,
+    ):
+        stdout.close()
+        assert terminal.finish() == 0
+        assert reader.read() == b"x\n" * 10
+    assert terminal.raw == b""
 
 
 @pytest.mark.parametrize(
@@ -142,6 +175,7 @@ def test_a_person_is_asked(
         admin.create_topics("asked")
         with on_terminal("topics", "delete", "asked", **bootstrap) as terminal:
             terminal.wait_for("Delete 1 topic with all records (asked)? [y/N]: ")
+            terminal.wait_until_it_reads()
             terminal.type(answer)
             assert terminal.finish() == exit_code
         assert terminal.screen.endswith(told)

@@ -15,7 +15,7 @@ from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.exit_codes import NOT_FOUND
 from barnabas.cli.formats import formatter
 from barnabas.cli.output import count_text, fail, note, printable
-from barnabas.cli.progress import progress_bar
+from barnabas.cli.progress import goes_to_a_file, progress_bar
 from barnabas.cli.ranges import POLL_MS, WHERE_HELP, Range, parse_where
 from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, described_topics
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.model import TopicPartition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-ISOLATION_HELP: Final = "With read_committed, records of open and aborted transactions are left out."
+ISOLATION_HELP: Final = "read_committed skips records of open and aborted transactions."
 
 
 @click.command(
@@ -46,21 +46,25 @@ Examples:
     "-r",
     "--regex",
     is_flag=True,
-    help="TOPIC is a regular expression for whole names. With --group and --follow, topics to come are read too.",
+    help="TOPIC is a regular expression for whole names. With --group and --follow, new topics are read too.",
 )
-@click.option("--from", "start", default=None, metavar="WHERE", help=f"Where to begin: {WHERE_HELP}.")
 @click.option(
-    "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
+    "--from",
+    "start",
+    default=None,
+    metavar="WHERE",
+    help=f"Where to start: {WHERE_HELP}.  [default: beginning]",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on and wait for more, until Ctrl-C.")
+@click.option("--until", metavar="WHERE", help="Where to stop.  [default: end, or never with --follow]")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more records, until Ctrl-C.")
 @click.option(
-    "-n", "--max", "max_records", type=click.IntRange(min=1), metavar="N", help="At most so many records."
+    "-n", "--max", "max_records", type=click.IntRange(min=1), metavar="N", help="Stop after N records."
 )
 @click.option(
     "-g",
     "--group",
     metavar="GROUP",
-    help="As a member of this group: begins where it is (--from is for a group without offsets), and commits.",
+    help="Join this group, start at its offsets and commit them. --from is for a group without offsets.",
     shell_complete=complete_groups,
 )
 @click.option(
@@ -69,13 +73,15 @@ Examples:
     default="value",
     show_default=True,
     metavar="FORMAT",
-    help="value, key-value, json, or a text with {topic} {partition} {offset} {timestamp} {time} {key} {value}"
-    " {headers} {size} in it.",
+    help="value, key-value, json, or a template with {topic} {partition} {offset} {timestamp} {time} {key} {value}"
+    " {headers} {size}.",
 )
 @click.option(
-    "-k", "--key-separator", default="\t", metavar="TEXT", help="Between key and value; else a tab."
+    "-k", "--key-separator", default="\t", metavar="TEXT", help="Between key and value.  [default: tab]"
 )
-@click.option("--null", default="null", show_default=True, metavar="TEXT", help="Shown for null.")
+@click.option(
+    "--null", default="null", show_default=True, metavar="TEXT", help="Text for a null key or value."
+)
 @click.option(
     "--isolation",
     type=click.Choice(ISOLATIONS),
@@ -84,7 +90,12 @@ Examples:
     help=ISOLATION_HELP,
 )
 @click.option(
-    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a consumer."
+    "-X",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A consumer setting. May be repeated.",
 )
 @cluster_command
 def consume(
@@ -102,7 +113,7 @@ def consume(
     isolation: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Print the records of topics: what there is, or with --follow what comes."""
+    """Print the records of topics, then exit; with --follow, wait for more."""
     if group is not None and (until is not None or (not regex and any(":" in topic for topic in topics))):
         raise click.UsageError(
             "A group decides who reads which partitions: no --until and no TOPIC:P with --group."
@@ -143,7 +154,7 @@ def consume(
         with target.unreachable_is_told(), open_consumer(target, chosen) as consumer:
             chosen_range = Range(consumer, partitions, begin, end)
             shown = _print(chosen_range.polls(max_records), show, max_records or chosen_range.total)
-    if sys.stderr.isatty() and not sys.stdout.isatty():
+    if sys.stderr.isatty() and goes_to_a_file():
         note(count_text(shown, "record"))
 
 

@@ -18,6 +18,7 @@ PROFILE_VARIABLE: Final = "BARNABAS_PROFILE"
 
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
+LISTED_MAX: Final = 8
 _GIVEN: Final = "barnabas.cli.connection"
 
 
@@ -104,7 +105,9 @@ class CommandGroup(click.Group):
             from barnabas.cli.output import nearest
 
             known = self.list_commands(ctx)
-            hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            hint = nearest(name, known)
+            if not hint and len(known) <= LISTED_MAX:
+                hint = f"; there are {', '.join(known)}"
             raise click.UsageError(f"There is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

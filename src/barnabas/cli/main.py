@@ -17,23 +17,23 @@ from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound
 # name -> (module that holds a click command of that name, one line for the list of commands)
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("barnabas.cli.start", "Run a broker."),
-    "topics": ("barnabas.cli.topics", "Create, look at, change and delete topics."),
+    "topics": ("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),
     "produce": ("barnabas.cli.produce", "Send records to a topic."),
     "consume": ("barnabas.cli.consume", "Print the records of topics."),
     "copy": ("barnabas.cli.copy", "Copy records to another topic or cluster."),
-    "groups": ("barnabas.cli.groups", "Consumer groups: members, lag, offsets."),
-    "configs": ("barnabas.cli.configs", "Settings of topics, brokers and groups."),
-    "transactions": ("barnabas.cli.transactions", "Transactions and the producers that write them."),
-    "log-dirs": ("barnabas.cli.log_dirs", "Directories of brokers, and what lies in them."),
-    "leaders": ("barnabas.cli.leaders", "Leaders of partitions: see and elect them."),
-    "quotas": ("barnabas.cli.quotas", "Limits of users, clients and addresses."),
-    "cluster": ("barnabas.cli.cluster", "The brokers of a cluster, and its features."),
-    "profile": ("barnabas.cli.profile", "Save clusters with their settings, and choose one."),
-    "pipeline": ("barnabas.cli.pipeline", "Data pipelines on Spark, each a TOML file."),
+    "groups": ("barnabas.cli.groups", "Show consumer groups: members, lag and offsets."),
+    "configs": ("barnabas.cli.configs", "Show and change settings of topics, brokers and groups."),
+    "transactions": ("barnabas.cli.transactions", "Show and end transactions, and their producers."),
+    "log-dirs": ("barnabas.cli.log_dirs", "Log directories of brokers, and the replicas in them."),
+    "leaders": ("barnabas.cli.leaders", "Show and elect the leaders of partitions."),
+    "quotas": ("barnabas.cli.quotas", "Quotas of users, clients and addresses."),
+    "cluster": ("barnabas.cli.cluster", "Show the brokers of a cluster, and its features."),
+    "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
+    "pipeline": ("barnabas.cli.pipeline", "Check and run data pipelines on Spark."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
-    "log": ("barnabas.cli.log", "Look at log directories, check and recover them."),
-    "wire": ("barnabas.cli.wire", "Look at bytes of the Kafka protocol."),
-    "completion": ("barnabas.cli.completion", "Completion of commands for a shell."),
+    "log": ("barnabas.cli.log", "Inspect, verify and recover log directories."),
+    "wire": ("barnabas.cli.wire", "Decode and check bytes of the Kafka protocol."),
+    "completion": ("barnabas.cli.completion", "Shell completion for bash, zsh and fish."),
 }
 
 
@@ -103,7 +103,9 @@ def main() -> None:
         exit_code = barnabas.main(prog_name="barnabas", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        from barnabas.cli.output import show_error
+
+        show_error(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         if error.__cause__ is None and sys.stderr.isatty():

@@ -6,6 +6,7 @@ table has the columns that there is room for, so that a row is a line; in a pipe
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -89,6 +90,16 @@ def complain(text: str) -> None:
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         text = click.style("barnabas:", fg="red", bold=True) + text.removeprefix("barnabas:")
     click.echo(text, err=True)
+
+
+def show_error(error: click.ClickException) -> None:
+    """Our own errors, and click's about wrong use."""
+    if isinstance(error, CommandFailed):
+        error.show()
+        return
+    text = io.StringIO()
+    error.show(text)
+    click.echo(_wrapped(text.getvalue().rstrip("\n"), sys.stderr), err=True)
 
 
 def printable(text: str) -> str:

@@ -46,21 +46,29 @@ Examples:
     help="A topic, or some of its partitions. May be repeated.",
     shell_complete=complete_topics,
 )
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has offsets of.")
-@click.option("--to-earliest", is_flag=True, help="To the first record.")
-@click.option("--to-latest", is_flag=True, help="Behind the last record.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Forwards, or with a minus backwards.")
-@click.option("--to-time", metavar="TIME", help="To the first record at or after a time.")
-@click.option("--by-duration", metavar="DURATION", help="To the first record of the last 30s, 15m, 2h, 7d.")
-@click.option("--to-current", is_flag=True, help="Leave them as they are, to show or export them.")
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has offsets.")
+@click.option("--to-earliest", is_flag=True, help="Start with the first record.")
+@click.option("--to-latest", is_flag=True, help="Start after the last record.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Start at this offset.")
+@click.option(
+    "--shift-by", type=int, metavar="N", help="Move by N records: forward, or back if N is negative."
+)
+@click.option(
+    "--to-time",
+    metavar="TIME",
+    help="Start with the first record at or after a time, such as 2026-01-31T12:00.",
+)
+@click.option(
+    "--by-duration", metavar="DURATION", help="Start with the first record of the last 30s, 15m, 2h or 7d."
+)
+@click.option("--to-current", is_flag=True, help="Keep the offsets, to show or export them.")
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="To the offsets of a CSV file of topic,partition,offset, as kafka-consumer-groups reads and exports it.",
+    help="Take the offsets of a CSV file (topic,partition,offset), as kafka-consumer-groups does.",
 )
-@click.option("--export", "is_exported", is_flag=True, help="Print the new offsets as such a file.")
+@click.option("--export", "is_exported", is_flag=True, help="Print the new offsets as CSV, for --from-file.")
 @execute_option
 @yes_option
 @cluster_command
@@ -74,9 +82,9 @@ def reset_offsets(
     yes: bool,
     **ways: Any,
 ) -> None:
-    """Set the offsets of a group that has no members at the moment.
+    """Set the offsets of a group that has no members now.
 
-    An offset outside the records becomes the nearest one inside.
+    An offset that is out of range becomes the nearest one in range.
     """
     chosen = {name: value for name, value in ways.items() if value is not None and value is not False}
     if len(chosen) != 1:
@@ -120,7 +128,7 @@ def reset_offsets(
             admin.alter_group_offsets(group, new)
     if target.as_json:
         show_json(rows)
-    else:
+    elif execute or not is_exported:
         note("done" if execute else "Nothing was changed. Use --execute to do it.")
 
 
