@@ -341,7 +341,7 @@ def test_transactions(
     assert [row["transactional_id"] for row in rows("transactions", "list")] == ["x-ledger"]
     assert lines(ok("transactions", "describe", "x-ledger"))[1][:2] == ["x-ledger", "Empty"]
     assert rows("transactions", "producers", "x-topic") == []
-    assert ok("transactions", "fence", "x-ledger", "--yes") == "x-ledger: its producers are shut out\n"
+    assert ok("transactions", "fence", "x-ledger", "--yes") == "x-ledger: its producers are fenced\n"
     result = run("transactions", "describe", "x-leger")
     assert (result.exit_code, result.stderr) == (
         4,

@@ -258,7 +258,7 @@ def test_nothing_is_deleted_or_reset_without_a_yes(run: Barnabas, broker: Broker
                 ("quotas", "delete", "--user", "kept", "request_percentage"),
                 "delete request_percentage of user kept",
             ),
-            (("transactions", "fence", "kept-id"), "shut out the producers of kept-id"),
+            (("transactions", "fence", "kept-id"), "fence the producers of kept-id"),
             (
                 ("transactions", "abort", numbered, "0", "--start-offset", "3"),
                 "abort the transaction on numbered-0 that begins at offset 3",

@@ -191,8 +191,8 @@ def test_a_topic_that_is_not_there(run: Barnabas, ok: Callable[..., str]) -> Non
     result = run("produce", "invoics", stdin=b"x\n")
     assert result.exit_code == 4
     assert result.stderr == (
-        "barnabas: there is no topic invoics; did you mean invoices? To make it: barnabas topics create invoics, or"
-        " --create\n"
+        "barnabas: there is no topic invoics; did you mean invoices? Create it with `barnabas topics create invoics`,"
+        " or use --create\n"
     )
     assert run("consume", "invoics").exit_code == 4
     assert run("copy", "invoics", "x").exit_code == 4

@@ -28,13 +28,13 @@ FEATURES: Final = (
 
 @click.group(cls=ClusterGroup)
 def cluster() -> None:
-    """The brokers of a cluster, and its features."""
+    """Show the brokers of a cluster, and its features."""
 
 
 @cluster.command()
 @cluster_command
 def describe(target: Target) -> None:
-    """Show the cluster's id, its brokers and which of them is the controller."""
+    """Show the cluster's id, its brokers and its controller."""
     with target.admin() as admin:
         described = admin.describe_cluster()
     rows = [
@@ -60,7 +60,7 @@ def describe(target: Target) -> None:
 @cluster.command()
 @cluster_command
 def features(target: Target) -> None:
-    """Show the features that the brokers know, and the levels that the cluster has agreed on."""
+    """Show the features of the cluster, and their levels."""
     with target.admin() as admin:
         found = admin.describe_features()
     rows = [

@@ -14,7 +14,7 @@ Examples:
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script that teaches a shell to complete `barnabas`."""
+    """Print the script that lets a shell complete commands, options, topics, groups and profiles."""
     from click.shell_completion import get_completion_class
 
     from barnabas.cli.main import barnabas

@@ -33,7 +33,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 
 @click.group(cls=ClusterGroup)
 def configs() -> None:
-    """Settings of topics, brokers and groups."""
+    """Show and change settings of topics, brokers and groups."""
 
 
 @configs.command(
@@ -45,11 +45,11 @@ Examples:
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=_complete)
-@click.option("--all", "everything", is_flag=True, help="Those that have their defaults, too.")
-@click.option("--doc", "with_documentation", is_flag=True, help="What each setting takes or is for.")
+@click.option("--all", "everything", is_flag=True, help="Settings with their default value too.")
+@click.option("--doc", "with_documentation", is_flag=True, help="What each setting means.")
 @cluster_command
 def describe(target: Target, kind: str, name: str, everything: bool, with_documentation: bool) -> None:
-    """Show the settings of a topic, a broker or a group that are not left to their defaults."""
+    """Show the settings of a topic, a broker or a group that differ from their defaults."""
     with target.admin() as admin:
         resource = _resource(admin, kind, name)
         found = admin.describe_configs(
@@ -75,10 +75,24 @@ Examples:
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=_complete)
 @click.argument("assignments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--delete", "deleted", multiple=True, metavar="NAME", help="Back to the default.")
-@click.option("--append", "appended", multiple=True, metavar="NAME=VALUE", help="Add to a list.")
-@click.option("--subtract", "subtracted", multiple=True, metavar="NAME=VALUE", help="Take from a list.")
-@click.option("--dry-run", is_flag=True, help="Have it checked by the broker, and change nothing.")
+@click.option(
+    "--delete",
+    "deleted",
+    multiple=True,
+    metavar="NAME",
+    help="Reset a setting to its default. May be repeated.",
+)
+@click.option(
+    "--append", "appended", multiple=True, metavar="NAME=VALUE", help="Add to a list. May be repeated."
+)
+@click.option(
+    "--subtract",
+    "subtracted",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Remove from a list. May be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, but change nothing.")
 @cluster_command
 def alter(
     target: Target,
@@ -90,7 +104,7 @@ def alter(
     subtracted: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Change single settings; the others stay as they are."""
+    """Change some settings of a topic, a broker or a group, and keep the others."""
     from barnabas.client.admin_results import ConfigChange, ConfigOperation
 
     changes: dict[str, str | ConfigChange | None] = {

@@ -44,27 +44,32 @@ Examples:
     shell_complete=complete_profiles,
 )
 @click.option(
-    "--from", "start", default="beginning", show_default=True, metavar="WHERE", help=f"{WHERE_HELP}."
+    "--from",
+    "start",
+    default="beginning",
+    show_default=True,
+    metavar="WHERE",
+    help=f"Where to start: {WHERE_HELP}.",
+)
+@click.option("--until", metavar="WHERE", help="Where to stop.  [default: end, or never with --follow]")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more records, until Ctrl-C.")
+@click.option(
+    "--create",
+    is_flag=True,
+    help="Create the destination if it does not exist, with SOURCE's number of partitions.",
 )
 @click.option(
-    "--until", metavar="WHERE", help="Where to end; without it and --follow, at the end there is now."
+    "--keep-partitions", is_flag=True, help="Keep each record's partition. Without it, keys decide."
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option(
-    "--create", is_flag=True, help="Create the destination if it does not exist, with as many partitions."
-)
-@click.option(
-    "--keep-partitions", is_flag=True, help="Partition by partition. Else keys decide, as if sent anew."
-)
-@click.option("--keep-timestamps", is_flag=True, help="The records' timestamps. Else the time of the copy.")
-@click.option("--keep-headers", is_flag=True, help="The records' headers. Else they are left out.")
-@click.option("--exact", is_flag=True, help="All three of these.")
+@click.option("--keep-timestamps", is_flag=True, help="Keep timestamps. Without it, the time of the copy.")
+@click.option("--keep-headers", is_flag=True, help="Keep headers. Without it, they are dropped.")
+@click.option("--exact", is_flag=True, help="Keep partitions, timestamps and headers.")
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @click.option(
     "--isolation",
@@ -74,7 +79,12 @@ Examples:
     help=ISOLATION_HELP,
 )
 @click.option(
-    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a producer."
+    "-X",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A producer setting. May be repeated.",
 )
 @cluster_command
 def copy(
@@ -95,9 +105,9 @@ def copy(
     isolation: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Copy the records of topic SOURCE to topic DESTINATION; keys and values always, the rest on request.
+    """Copy the keys and values of topic SOURCE to topic DESTINATION, which may be on another cluster.
 
-    DESTINATION is SOURCE's name on another cluster if it is left out. A record may be copied twice if the command is
+    On another cluster, DESTINATION is SOURCE's name by default. A record may be copied twice if the command is
     interrupted and run again.
     """
     if destination is None:

@@ -59,7 +59,7 @@ def delete_records(
 ) -> None:
     """Delete the oldest records of partitions, those before an offset or a time.
 
-    Partitions keep their offsets: the first record that stays is the new first one.
+    Offsets of other records do not change.
     """
     if (from_file is None) == (not topics or before is None) or (from_file and (topics or before)):
         raise click.UsageError("Name topics and --before WHERE, or --from-file FILE.")

@@ -86,19 +86,23 @@ _STATES: Final = (
 
 @click.group(cls=ClusterGroup)
 def groups() -> None:
-    """Consumer groups: members, lag, offsets."""
+    """Show consumer groups, reset their offsets, and delete them."""
 
 
 @groups.command(name="list")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only these."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only groups in this state. May be repeated.",
 )
 @click.option(
     "--type",
     "types",
     multiple=True,
     type=click.Choice(["classic", "consumer"], case_sensitive=False),
-    help="Only these.",
+    help="Only groups of this type. May be repeated.",
 )
 @cluster_command
 def list_groups(target: Target, states: tuple[str, ...], types: tuple[str, ...]) -> None:
@@ -118,11 +122,11 @@ def list_groups(target: Target, states: tuple[str, ...], types: tuple[str, ...])
 
 
 @groups.command()
-@click.argument("names", nargs=-1, metavar="GROUP...", shell_complete=complete_groups)
-@click.option("--members", is_flag=True, help="The members and what they are assigned, instead of offsets.")
+@click.argument("names", nargs=-1, metavar="[GROUP]...", shell_complete=complete_groups)
+@click.option("--members", is_flag=True, help="Show members and their partitions instead of offsets.")
 @cluster_command
 def describe(target: Target, names: tuple[str, ...], members: bool) -> None:
-    """Show the offsets and the lag of groups, of all if none is named."""
+    """Show the offsets and the lag of groups. Without GROUP, of all groups."""
     with target.admin() as admin:
         described = _described(admin, names)
         offsets = [] if members else [row for group in described for row in _lag_rows(admin, group)]
@@ -273,12 +277,17 @@ def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:
 @groups.command(name="delete-offsets")
 @click.argument("group", metavar="GROUP", shell_complete=complete_groups)
 @click.option(
-    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,...]", help="Whose offsets."
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions. May be repeated.",
 )
 @yes_option
 @cluster_command
 def delete_offsets(target: Target, group: str, topics: tuple[str, ...], yes: bool) -> None:
-    """Forget a group's offsets of topics that it does not read any more."""
+    """Delete a group's offsets for topics that it no longer reads."""
     with target.admin() as admin:
         _described(admin, [group])
         partitions = partitions_of(admin, topics)
@@ -301,9 +310,9 @@ def delete_offsets(target: Target, group: str, topics: tuple[str, ...], yes: boo
 def remove_members(
     target: Target, group: str, instances: tuple[str, ...], everybody: bool, reason: str, yes: bool
 ) -> None:
-    """Take members out of a group. One that still runs comes back by itself."""
+    """Remove members from a group. A member that still runs joins again."""
     if bool(instances) == everybody:
-        raise click.UsageError("Say whom: --instance ID, or --all.")
+        raise click.UsageError("Say which members: --instance ID, or --all.")
     with target.admin() as admin:
         described = _described(admin, [group])[0]
         whom = ", ".join(instances) or "all members"

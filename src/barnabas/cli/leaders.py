@@ -23,18 +23,16 @@ LISTED: Final = (
 
 @click.group(cls=ClusterGroup)
 def leaders() -> None:
-    """Leaders of partitions: see and elect them."""
+    """Show and elect the leaders of partitions."""
 
 
 @leaders.command(name="list")
-@click.argument("names", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics)
-@click.option(
-    "--not-preferred", is_flag=True, help="Only partitions led by another than their first replica."
-)
+@click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topics)
+@click.option("--not-preferred", is_flag=True, help="Only partitions not led by their preferred leader.")
 @internal_option
 @cluster_command
 def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, internal: bool) -> None:
-    """Show who leads partitions and who should, of all topics if none is named."""
+    """Show the leaders and preferred leaders of partitions. Without TOPIC, of all topics."""
     with target.admin() as admin:
         described = described_topics(admin, names) if names else admin.describe_topics()
     rows = [
@@ -55,17 +53,24 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, in
 
 
 @leaders.command()
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,...]", shell_complete=complete_topics)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions. May be repeated.",
+    shell_complete=complete_topics,
+)
 @click.option("--all", "everything", is_flag=True, help="All partitions.")
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Let a replica lead that was not in sync if no other can: records may be lost.",
+    help="Elect a replica that was not in sync if no other is available. Records may be lost.",
 )
 @yes_option
 @cluster_command
 def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool, yes: bool) -> None:
-    """Have the first replica of partitions lead them again."""
+    """Elect the preferred leaders of partitions."""
     from barnabas.client.admin_core import AdminErrors
     from barnabas.client.admin_results import ElectionType
     from barnabas.errors import KafkaError

@@ -20,7 +20,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False)
 
 @click.group(cls=CommandGroup)
 def log() -> None:
-    """Look at log directories, check and recover them."""
+    """Inspect, verify and recover log directories."""
 
 
 @log.command()

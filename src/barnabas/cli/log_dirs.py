@@ -34,26 +34,28 @@ REPLICAS: Final = (
 
 @click.group(name="log-dirs", cls=ClusterGroup)
 def log_dirs() -> None:
-    """Directories of brokers, and what lies in them."""
+    """Show log directories of brokers, and move replicas between them."""
 
 
 @log_dirs.command()
-@click.option("--broker", "brokers", multiple=True, type=int, metavar="ID", help="Only of these brokers.")
+@click.option(
+    "--broker", "brokers", multiple=True, type=int, metavar="ID", help="Only this broker. May be repeated."
+)
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="TOPIC[:P,...]",
-    help="The replicas of these.",
+    help="Only replicas of this topic. May be repeated.",
     shell_complete=complete_topics,
 )
-@click.option("--replicas", "each_replica", is_flag=True, help="Each replica in a line.")
+@click.option("--replicas", "each_replica", is_flag=True, help="List each replica.")
 @internal_option
 @cluster_command
 def describe(
     target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], each_replica: bool, internal: bool
 ) -> None:
-    """Show how full the directories of brokers are, and with what."""
+    """Show the log directories of brokers: size, free space and replicas."""
     with target.admin() as admin:
         known = {node.id for node in admin.describe_cluster().nodes}
         for broker in brokers:
@@ -116,7 +118,7 @@ def describe(
 @click.option("--to", "path", required=True, metavar="DIRECTORY", help="Another of the broker's directories.")
 @cluster_command
 def move(target: Target, replicas: tuple[str, ...], broker: int, path: str) -> None:
-    """Move replicas to another directory of their broker; `log-dirs describe --topic` tells how far they are."""
+    """Move replicas to another directory of their broker. `log-dirs describe --topic` shows the progress."""
     from barnabas.client.admin_results import TopicPartitionReplica
 
     with target.admin() as admin:

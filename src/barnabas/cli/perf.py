@@ -49,12 +49,17 @@ LATENCIES: Final = tuple(
 
 @click.group(cls=ClusterGroup)
 def perf() -> None:
-    """Measure how fast a cluster is, with our own clients."""
+    """Measure how fast a cluster is."""
 
 
 def settings_option(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(
-        "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help=f"A setting of the {kind}."
+        "-X",
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=f"A {kind} setting. May be repeated.",
     )
 
 
@@ -67,7 +72,7 @@ def settings_option(kind: str) -> Callable[[Callable[..., Any]], Callable[..., A
     default=1_000_000,
     show_default=True,
     metavar="N",
-    help="How many.",
+    help="Number of records.",
 )
 @click.option(
     "-s",
@@ -76,25 +81,29 @@ def settings_option(kind: str) -> Callable[[Callable[..., Any]], Callable[..., A
     default=100,
     show_default=True,
     metavar="BYTES",
-    help="Of a value.",
+    help="Size of a value.",
 )
 @click.option(
-    "--rate", type=click.FloatRange(min=0.001), metavar="N", help="Records a second; else all it can."
+    "--rate", type=click.FloatRange(min=0.001), metavar="N", help="Records per second.  [default: unlimited]"
 )
-@click.option("--each", is_flag=True, help="One send() a record, with its latency; else send_many().")
+@click.option(
+    "--each",
+    is_flag=True,
+    help="Call send() for each record, and measure its latency. Without it, send_many().",
+)
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who has to confirm: all replicas in sync, the leader, nobody.",
+    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
 )
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @settings_option("producer")
 @cluster_command
@@ -148,7 +157,9 @@ def produce(
 
 @perf.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics)
-@click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="At most; else all there are.")
+@click.option(
+    "-n", "--records", type=click.IntRange(min=1), metavar="N", help="Stop after N records.  [default: all]"
+)
 @click.option(
     "--as",
     "form",
@@ -162,7 +173,7 @@ def produce(
 def consume(
     target: Target, topics: tuple[str, ...], records: int | None, form: str, settings: tuple[str, ...]
 ) -> None:
-    """Read what topics have, and do nothing with it."""
+    """Read the records of topics, and discard them."""
     with target.admin() as admin:
         partitions = partitions_of(admin, topics)
     chosen: dict[str, Any] = {"max.poll.records": 10_000, **parse_client_settings("consumer", settings)}
@@ -208,7 +219,7 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
     default=1_000,
     show_default=True,
     metavar="N",
-    help="How many.",
+    help="Number of records.",
 )
 @click.option(
     "-s",
@@ -217,7 +228,7 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
     default=100,
     show_default=True,
     metavar="BYTES",
-    help="Of a value.",
+    help="Size of a value.",
 )
 @click.option(
     "--rate",
@@ -225,14 +236,14 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
     default=1_000.0,
     show_default="1000",
     metavar="N",
-    help="How many a second.",
+    help="Records per second.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who has to confirm: all replicas in sync, the leader, nobody.",
+    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
 )
 @settings_option("producer")
 @cluster_command

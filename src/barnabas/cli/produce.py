@@ -51,35 +51,48 @@ Examples:
     type=click.Choice(["lines", "json", "file"]),
     default="lines",
     show_default=True,
-    help="A record a line, a JSON object a line (as consume --json prints them), or a record a file.",
+    help="One record per line, per line of JSON (as consume --json prints it), or per file.",
 )
-@click.option("-k", "--key-separator", metavar="TEXT", help="Lines have a key, this, and a value.")
-@click.option("--key", metavar="TEXT", help="The key of all records.")
+@click.option("-k", "--key-separator", metavar="TEXT", help="Separates key and value in each line.")
+@click.option("--key", metavar="TEXT", help="Key for all records.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Header for all records. May be repeated.",
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Where all records go.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Partition for all records.")
 @click.option(
-    "--timestamp", type=click.IntRange(min=0), metavar="MS", help="Of all records, in ms since 1970."
+    "--timestamp",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="Timestamp for all records, in ms since 1970.",
 )
-@click.option("--null", metavar="TEXT", help="A key or value that is this text is null.")
+@click.option("--null", metavar="TEXT", help="Text that stands for a null key or value.")
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who has to confirm: all replicas in sync, the leader, nobody.",
+    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
 )
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
 @click.option(
-    "-X", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another setting of a producer."
+    "-X",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A producer setting. May be repeated.",
 )
 @cluster_command
 def produce(
@@ -100,7 +113,7 @@ def produce(
 ) -> None:
     """Send records to a topic, from files or from standard input.
 
-    Exits with 0 when all are confirmed. With --json, each record's partition and offset are printed.
+    Exits with 0 if all records are acknowledged. --json prints the partition and offset of each record.
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator do not go together.")
@@ -166,7 +179,9 @@ def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
             admin.describe_topics([topic])
         except UnknownTopicOrPartition:
             if not create:
-                missing_topics(admin, [topic], f"To make it: barnabas topics create {topic}, or --create")
+                missing_topics(
+                    admin, [topic], f"Create it with `barnabas topics create {topic}`, or use --create"
+                )
             try:
                 admin.create_topics([topic])
             except (TopicAlreadyExists, AdminErrors):

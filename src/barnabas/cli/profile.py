@@ -33,10 +33,10 @@ HIDDEN: Final = "(hidden)"
 
 @click.group(cls=CommandGroup)
 def profile() -> None:
-    """Save clusters with their settings, and choose one.
+    """Save clusters with their settings, and switch between them.
 
-    Commands take the profile that --profile names, else BARNABAS_PROFILE, else the one in use. They do not take the one
-    in use if they are given an address (-b, BARNABAS_BOOTSTRAP).
+    Commands use the profile of --profile, else of BARNABAS_PROFILE, else the one in use. The one in use does not count
+    if a command has an address: by -b, by --client-config or by BARNABAS_BOOTSTRAP.
     """
 
 
@@ -122,7 +122,7 @@ def _row(profiles: Profiles, name: str) -> dict[str, Any]:
 @click.option("--secrets", "with_secrets", is_flag=True, help="Show passwords too.")
 @json_option
 def show_profile(name: str | None, with_secrets: bool, as_json: bool) -> None:
-    """Show the settings of a profile, of the one in use if none is named."""
+    """Show the settings of a profile. Without NAME, of the one in use."""
     profiles = load_profiles()
     if name is None and profiles.in_use is None:
         fail("no profile is in use; `barnabas profile use NAME` chooses one", NOT_FOUND)
@@ -144,7 +144,7 @@ def show_profile(name: str | None, with_secrets: bool, as_json: bool) -> None:
 @click.option("--none", "is_none", is_flag=True, help="Use no profile from now on.")
 @json_option
 def use(name: str | None, is_none: bool, as_json: bool) -> None:
-    """Choose the profile that commands use from now on."""
+    """Use a profile for all commands from now on."""
     if (name is None) != is_none:
         raise click.UsageError("Name a profile, or use --none.")
     profiles = load_profiles()

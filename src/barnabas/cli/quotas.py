@@ -34,8 +34,8 @@ DEFAULT: Final = "<default>"
 
 
 def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, what in (("ip", "An address."), ("client-id", "A client's id."), ("user", "A user.")):
-        command = click.option(f"--{name}", metavar="NAME", help=f"{what} '' is for those without a quota.")(
+    for name, what in (("ip", "An IP address"), ("client-id", "A client id"), ("user", "A user")):
+        command = click.option(f"--{name}", metavar="NAME", help=f"{what}; '' for the default quota.")(
             command
         )
     return command
@@ -43,14 +43,14 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=ClusterGroup)
 def quotas() -> None:
-    """Limits of users, clients and addresses."""
+    """Show, set and delete quotas of users, clients and addresses."""
 
 
 @quotas.command(name="list")
 @entity_options
 @cluster_command
 def list_quotas(target: Target, **parts: str | None) -> None:
-    """List quotas, of all or of those that are named."""
+    """List quotas."""
     with target.admin() as admin:
         found = admin.describe_quotas(_entity(parts) or None)
     rows = [
@@ -73,8 +73,8 @@ def list_quotas(target: Target, **parts: str | None) -> None:
 @quotas.command(
     name="set",
     epilog="""\b
-Quotas: producer_byte_rate and consumer_byte_rate in bytes a second, request_percentage,
-controller_mutation_rate; of an address connection_creation_rate.
+Quotas: producer_byte_rate and consumer_byte_rate in bytes per second, request_percentage,
+controller_mutation_rate; for an IP address connection_creation_rate.
 \b
 Examples:
   barnabas quotas set --client-id loader producer_byte_rate=1000000
@@ -84,7 +84,7 @@ Examples:
 @entity_options
 @cluster_command
 def set_quotas(target: Target, assignments: tuple[str, ...], **parts: str | None) -> None:
-    """Set quotas of a user, a client, both together, or an address."""
+    """Set quotas of a user, a client id, both together, or an IP address."""
     values: dict[str, float | None] = {}
     for name, text in parse_pairs(assignments):
         try:

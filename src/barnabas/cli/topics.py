@@ -37,13 +37,16 @@ PARTITIONS: Final = (
 )
 
 
-def topic_names(**attributes: Any) -> Callable[..., Any]:
-    return click.argument("names", nargs=-1, metavar="TOPIC...", shell_complete=complete_topics, **attributes)
+def topic_names(*, required: bool) -> Callable[..., Any]:
+    metavar = "TOPIC..." if required else "[TOPIC]..."
+    return click.argument(
+        "names", nargs=-1, metavar=metavar, required=required, shell_complete=complete_topics
+    )
 
 
 @click.group(cls=ClusterGroup)
 def topics() -> None:
-    """Create, look at, change and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topics.command(
@@ -54,20 +57,24 @@ Examples:
 )
 @topic_names(required=True)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Else as many as the broker says."
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of partitions; the broker's default without it.",
 )
 @click.option(
     "-r",
     "--replication-factor",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Else as many as the broker says.",
+    help="Number of replicas; the broker's default without it.",
 )
 @click.option(
-    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting. May be repeated."
+    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting. May be repeated."
 )
 @click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
-@click.option("--dry-run", is_flag=True, help="Have it checked by the broker, and create nothing.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, but create nothing.")
 @cluster_command
 def create(
     target: Target,
@@ -137,7 +144,7 @@ def _hints(names: Iterable[str]) -> str:
 @internal_option
 @cluster_command
 def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> None:
-    """List topics with their sizes on disk; with patterns such as 'order*', those that match one."""
+    """List topics with their sizes on disk, or those that match a pattern such as 'order*'."""
     with target.admin() as admin:
         described = admin.describe_topics()
         sizes = _sizes(admin)
@@ -176,7 +183,7 @@ def _sizes(admin: Admin) -> dict[str, int] | None:
 
 
 @topics.command()
-@topic_names()
+@topic_names(required=False)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @internal_option
@@ -184,7 +191,7 @@ def _sizes(admin: Admin) -> dict[str, int] | None:
 def describe(
     target: Target, names: tuple[str, ...], under_replicated: bool, unavailable: bool, internal: bool
 ) -> None:
-    """Show leaders, replicas and offsets of partitions, of all topics if none is named."""
+    """Show the partitions of topics: leaders, replicas and offsets. Without TOPIC, of all topics."""
     with target.admin() as admin:
         if names:
             described = described_topics(admin, names)
@@ -281,13 +288,29 @@ def _changed_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, 
 @topics.command()
 @click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The new number, above that of now."
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The new number of partitions. It can only grow.",
 )
-@click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="Set a setting.")
 @click.option(
-    "-d", "--delete-config", "deleted", multiple=True, metavar="NAME", help="Leave a setting to the broker."
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a setting. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Have it checked by the broker, and change nothing.")
+@click.option(
+    "-d",
+    "--delete-config",
+    "deleted",
+    multiple=True,
+    metavar="NAME",
+    help="Reset a setting to the broker's default. May be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, but change nothing.")
 @cluster_command
 def alter(
     target: Target,
@@ -297,9 +320,9 @@ def alter(
     deleted: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Give a topic more partitions or other settings.
+    """Add partitions to a topic, or change its settings.
 
-    With more partitions, keys go to other partitions than before.
+    After more partitions are added, a key may map to another partition than before.
     """
     from barnabas.client.admin_results import ConfigResource, ResourceType
 
@@ -326,7 +349,7 @@ def _tell(target: Target, row: dict[str, Any], what: str, dry_run: bool) -> None
 
 @topics.command()
 @topic_names(required=True)
-@click.option("--if-exists", is_flag=True, help="Topics that do not exist are no failure.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @yes_option
 @cluster_command
 def delete(target: Target, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:

@@ -56,15 +56,22 @@ STATES: Final = (
 
 @click.group(cls=ClusterGroup)
 def transactions() -> None:
-    """Transactions and the producers that write them."""
+    """Show and end transactions, and their producers."""
 
 
 @transactions.command(name="list")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only transactions in this state. May be repeated.",
 )
 @click.option(
-    "--running-longer-than", "longer", metavar="DURATION", help="Only those open for 30s, 15m, 2h, 7d."
+    "--running-longer-than",
+    "longer",
+    metavar="DURATION",
+    help="Only transactions open for longer than 30s, 15m, 2h or 7d.",
 )
 @cluster_command
 def list_transactions(target: Target, states: tuple[str, ...], longer: str | None) -> None:
@@ -88,7 +95,7 @@ def list_transactions(target: Target, states: tuple[str, ...], longer: str | Non
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
 @cluster_command
 def describe(target: Target, ids: tuple[str, ...]) -> None:
-    """Show transactions: since when they are open, and which partitions they have written to."""
+    """Show transactions: state, start, and the partitions they write to."""
     with target.admin() as admin:
         _check_ids(admin, ids)
         found = admin.describe_transactions(ids)
@@ -120,10 +127,10 @@ def _check_ids(admin: Admin, ids: tuple[str, ...]) -> None:
 
 @transactions.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:P,...]...", shell_complete=complete_topics)
-@click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
+@click.option("--open", "only_open", is_flag=True, help="Only producers with an open transaction.")
 @cluster_command
 def producers(target: Target, topics: tuple[str, ...], only_open: bool) -> None:
-    """Show the idempotent and transactional producers that have lately written to partitions."""
+    """Show the idempotent and transactional producers that recently wrote to partitions."""
     with target.admin() as admin:
         found = admin.describe_producers(partitions_of(admin, topics))
     rows = [
@@ -161,9 +168,9 @@ def _producer_row(partition: TopicPartition, producer: ProducerState) -> dict[st
 @yes_option
 @cluster_command
 def abort(target: Target, topic: str, partition: int, start_offset: int, yes: bool) -> None:
-    """End a transaction that hangs on a partition because its coordinator has forgotten it.
+    """Abort a transaction that hangs on a partition because its coordinator has forgotten it.
 
-    One that its coordinator knows is ended with `transactions fence`.
+    `transactions fence` ends a transaction that its coordinator still knows.
     """
     with target.admin() as admin:
         chosen = partitions_of(admin, [f"{topic}:{partition}"])[0]
@@ -180,10 +187,10 @@ def abort(target: Target, topic: str, partition: int, start_offset: int, yes: bo
 @yes_option
 @cluster_command
 def fence(target: Target, ids: tuple[str, ...], yes: bool) -> None:
-    """Shut out the producers that use these ids now. Their open transactions are aborted."""
+    """Fence the producers that use these ids now, and abort their open transactions."""
     with target.admin() as admin:
         _check_ids(admin, ids)
-        confirm(f"shut out the producers of {', '.join(ids)}", yes=yes)
+        confirm(f"fence the producers of {', '.join(ids)}", yes=yes)
         fenced = admin.fence_producers(ids)
     if target.as_json:
         show_json(
@@ -198,4 +205,4 @@ def fence(target: Target, ids: tuple[str, ...], yes: bool) -> None:
         )
     else:
         for each in fenced:
-            click.echo(f"{each}: its producers are shut out")
+            click.echo(f"{each}: its producers are fenced")

@@ -25,7 +25,7 @@ MAX_INPUT_BYTES: Final = 1 << 30
 
 @click.group(cls=CommandGroup)
 def wire() -> None:
-    """Look at bytes of the Kafka protocol."""
+    """Decode and check bytes of the Kafka protocol."""
 
 
 @wire.command(short_help="List the APIs and their versions.")
