@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -76,7 +76,10 @@ class Terminal:
 
 @contextmanager
 def on_terminal(
-    *arguments: str, columns: int = 80, stdout: BinaryIO | None = None, **environment: str
+    *arguments: str,
+    columns: int = 80,
+    stdout: BinaryIO | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Terminal]:
     """Runs `barnabas` on a terminal of its own, which does not outlive the test; its output may go elsewhere."""
     mine, theirs = pty.openpty()
@@ -90,7 +93,7 @@ def on_terminal(
         env={
             **{name: value for name, value in os.environ.items() if name not in removed},
             "TERM": "xterm-256color",
-            **environment,
+            **(environment or {}),
         },
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),

@@ -189,13 +189,14 @@ def test_internal_topics_are_hidden_unless_they_are_asked_for(
         assert internal not in str(rows(*command)), command
         assert internal in ok(*command, "--internal"), command
         assert internal in str(rows(*command, "--internal")), command
-    for command in (
+    named: list[tuple[str, ...]] = [
         ("topics", "list", internal),
         ("topics", "describe", internal),
         ("leaders", "list", internal),
         ("log-dirs", "describe", "--topic", internal),
-    ):
-        assert internal in str(rows(*command)), command
+    ]
+    for words in named:
+        assert internal in str(rows(*words)), words
     ok("groups", "delete", "shown", "--yes")
 
 
@@ -448,7 +449,7 @@ def test_help_texts_are_whole(barnabas: Barnabas) -> None:
 
     context = click.Context(group)
     for name in COMMANDS:
-        command = group.get_command(context, name)  # type: ignore[attr-defined]
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             listed = " ".join(barnabas(name, "--help").stdout.partition("Commands:")[2].split())
             for inner, each in command.commands.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.model import TopicPartition
 from barnabas.testing import Broker
 from tests.cli.terminal import CTRL_C, CTRL_D, TIMEOUT_S, on_terminal
 
@@ -39,7 +40,7 @@ def bootstrap(broker: Broker) -> dict[str, str]:
 def test_no_bar_stands_in_the_way_of_typing(broker: Broker, bootstrap: dict[str, str]) -> None:
     with broker.admin() as admin:
         admin.create_topics("typed")
-    with on_terminal("produce", "typed", **bootstrap) as terminal:
+    with on_terminal("produce", "typed", environment=bootstrap) as terminal:
         terminal.wait_for("Ctrl-D ends.\n")
         for line in ("first", "second"):
             terminal.type(f"{line}\n")
@@ -62,7 +63,9 @@ def test_output_beside_a_bar_goes_where_it_belongs(
     records.write_text("".join(f"{number}\n" for number in range(1_000)))
     with (
         printed.open("wb") as stdout,
-        on_terminal("produce", "barred", str(records), "--json", stdout=stdout, **bootstrap) as terminal,
+        on_terminal(
+            "produce", "barred", str(records), "--json", stdout=stdout, environment=bootstrap
+        ) as terminal,
     ):
         assert terminal.finish() == 0
     assert "producing" in terminal.screen
@@ -76,7 +79,7 @@ def test_no_bar_beside_a_pipe(broker: Broker, bootstrap: dict[str, str]) -> None
     with (
         os.fdopen(read_end, "rb") as reader,
         os.fdopen(write_end, "wb") as stdout,
-        on_terminal("consume", "orders", stdout=stdout, **bootstrap) as terminal,
+        on_terminal("consume", "orders", stdout=stdout, environment=bootstrap) as terminal,
     ):
         stdout.close()
         assert terminal.finish() == 0
@@ -97,7 +100,7 @@ def test_no_bar_beside_a_pipe(broker: Broker, bootstrap: dict[str, str]) -> None
 def test_a_table_has_the_columns_that_there_is_room_for(
     bootstrap: dict[str, str], columns: int, titles: list[str]
 ) -> None:
-    with on_terminal("groups", "describe", GROUP, columns=columns, **bootstrap) as terminal:
+    with on_terminal("groups", "describe", GROUP, columns=columns, environment=bootstrap) as terminal:
         assert terminal.finish() == 0
     assert max(map(len, terminal.screen.splitlines())) <= columns
     lines = terminal.screen.splitlines()
@@ -118,7 +121,7 @@ def test_a_table_has_the_columns_that_there_is_room_for(
 
 
 def test_where_there_is_no_room_text_goes_on_and_numbers_stay_whole(bootstrap: dict[str, str]) -> None:
-    with on_terminal("groups", "describe", GROUP, columns=60, **bootstrap) as terminal:
+    with on_terminal("groups", "describe", GROUP, columns=60, environment=bootstrap) as terminal:
         assert terminal.finish() == 0
     lines = terminal.screen.splitlines()
     assert max(map(len, lines)) <= 60
@@ -146,7 +149,7 @@ def test_where_there_is_no_room_text_goes_on_and_numbers_stay_whole(bootstrap: d
 def test_nothing_is_wider_than_the_terminal_and_no_row_is_broken(
     bootstrap: dict[str, str], arguments: tuple[str, ...], columns: int
 ) -> None:
-    with on_terminal(*arguments, columns=columns, **bootstrap) as terminal:
+    with on_terminal(*arguments, columns=columns, environment=bootstrap) as terminal:
         assert terminal.finish() == 0
     lines = terminal.screen.splitlines()
     assert max(map(len, lines)) <= columns
@@ -173,7 +176,7 @@ def test_a_person_is_asked(
 ) -> None:
     with broker.admin() as admin:
         admin.create_topics("asked")
-        with on_terminal("topics", "delete", "asked", **bootstrap) as terminal:
+        with on_terminal("topics", "delete", "asked", environment=bootstrap) as terminal:
             terminal.wait_for("Delete 1 topic with all records (asked)? [y/N]: ")
             terminal.wait_until_it_reads()
             terminal.type(answer)
@@ -187,7 +190,7 @@ def test_a_person_is_asked(
 
 def test_a_preview_is_shown_before_the_question(broker: Broker, bootstrap: dict[str, str]) -> None:
     command = ("groups", "reset-offsets", "someone", "--topic", "orders", "--to-latest", "--execute")
-    with on_terminal(*command, **bootstrap) as terminal:
+    with on_terminal(*command, environment=bootstrap) as terminal:
         terminal.wait_for("Reset 3 offsets of someone? [y/N]: ")
         assert terminal.screen.startswith("topic   partition  committed  new  change\n")
         terminal.type("y\n")
@@ -206,7 +209,7 @@ def test_records_do_not_steer_the_terminal(broker: Broker, bootstrap: dict[str, 
         producer.send("binary", value).result(TIMEOUT_S)
     escaped = "café \\x1b[31mred\\x9b0m\\x07\ttab\\xff\\x00\n"
     for form in ("value", "{value}"):
-        with on_terminal("consume", "binary", "--format", form, **bootstrap) as terminal:
+        with on_terminal("consume", "binary", "--format", form, environment=bootstrap) as terminal:
             assert terminal.finish() == 0
         assert terminal.raw.decode().replace("\r\n", "\n") == escaped
     # In a pipe the bytes are those that were sent.
@@ -219,8 +222,31 @@ def test_records_do_not_steer_the_terminal(broker: Broker, bootstrap: dict[str, 
     assert piped.stdout == value + b"\n"
 
 
+@pytest.mark.slow
+def test_names_do_not_steer_the_terminal(broker: Broker, bootstrap: dict[str, str]) -> None:
+    group = "evil\x1b]0;title\x07\x9b2J"
+    with broker.admin() as admin:
+        admin.alter_group_offsets(group, {TopicPartition("orders", 0): 1})
+        for arguments, shown in (
+            (("groups", "list"), "evil\\x1b]0;title\\x07\\x9b2J"),
+            (("groups", "describe", group), "evil\\x1b]0;title\\x07\\x9b2J: Empty"),
+            (("groups", "list", "--json"), '"evil\\u001b]0;title\\u0007\\u009b2J"'),
+        ):
+            with on_terminal(*arguments, environment=bootstrap) as terminal:
+                assert terminal.finish() == 0
+            assert shown in terminal.screen
+            assert not {"\x1b", "\x07", "\x9b"} & set(terminal.screen), arguments
+        admin.delete_groups(group)
+
+
+def test_nothing_to_print_is_told(broker: Broker, bootstrap: dict[str, str]) -> None:
+    with on_terminal("consume", LONG_TOPIC, environment=bootstrap) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.screen == "no records\n"
+
+
 def test_ctrl_c_leaves_the_prompt_a_line_of_its_own(broker: Broker, bootstrap: dict[str, str]) -> None:
-    with on_terminal("consume", "orders", "--follow", "-n", "11", **bootstrap) as terminal:
+    with on_terminal("consume", "orders", "--follow", "-n", "11", environment=bootstrap) as terminal:
         terminal.wait_for("x\n" * 10)
         terminal.type(CTRL_C)
         assert terminal.finish() == 130

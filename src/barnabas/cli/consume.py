@@ -154,7 +154,9 @@ def consume(
         with target.unreachable_is_told(), open_consumer(target, chosen) as consumer:
             chosen_range = Range(consumer, partitions, begin, end)
             shown = _print(chosen_range.polls(max_records), show, max_records or chosen_range.total)
-    if sys.stderr.isatty() and goes_to_a_file():
+    if not shown and sys.stdout.isatty():
+        note("no records")
+    elif sys.stderr.isatty() and goes_to_a_file():
         note(count_text(shown, "record"))
 
 

@@ -60,6 +60,10 @@ class LazyGroup(ClusterGroup):
             )
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `barnabas help topics` is what many people try first.
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
         return [(name, summary) for name, (_, summary) in COMMANDS.items()]
 

@@ -67,11 +67,17 @@ def show(rows: Iterable[Row], columns: Sequence[Column], *, as_json: bool, nothi
 
 
 def show_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+    sys.stdout.write(_harmless(json.dumps(value, ensure_ascii=False, indent=2, default=str)) + "\n")
 
 
 def show_json_line(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str) + "\n")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    sys.stdout.write(_harmless(text) + "\n")
+
+
+def _harmless(text: str) -> str:
+    """JSON without the control characters that `json` leaves as they are."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def note(text: str) -> None:

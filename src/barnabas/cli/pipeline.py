@@ -220,7 +220,7 @@ def reset(
             f"log of the sink {planned.sink_log}: {gone}; files stay, and those to come are added to them"
         )
     show(rows, RESETS, as_json=False, nothing="the group has no offsets")
-    note("done" if execute else "nothing was changed: add --execute to do it")
+    note("done" if execute else "Nothing was changed. Use --execute to do it.")
 
 
 pipeline.add_command(run)

@@ -80,8 +80,9 @@ def create(
     if not NAME.fullmatch(name):
         raise click.BadParameter("a profile's name has letters, digits, '.', '_' and '-'", param_hint="NAME")
     settings = {} if file is None else load_client_config(file)
-    settings |= parse_pairs(assignments)
-    check_client_settings(settings, "--set")
+    assigned = dict(parse_pairs(assignments))
+    check_client_settings(assigned, "--set")
+    settings |= assigned
     if bootstrap is not None:
         settings["bootstrap.servers"] = bootstrap
     if not settings.get("bootstrap.servers"):
