@@ -391,6 +391,18 @@ def test_somebody_else_answers(barnabas: Barnabas) -> None:
     )
 
 
+@pytest.mark.slow
+def test_a_broker_that_advertises_an_address_of_no_use(barnabas: Barnabas) -> None:
+    advertised = "PLAINTEXT://no-such-host.invalid:9092"
+    with Broker(advertised_listeners=advertised) as broker:
+        result = barnabas("topics", "create", "x", "-b", f"127.0.0.1:{broker.port}", "--timeout", "0.5")
+    assert result.exit_code == 3
+    assert result.stderr.endswith(
+        "cannot be reached at the address that it advertises, no-such-host.invalid:9092 (the name is not known): check"
+        " its advertised.listeners\n"
+    )
+
+
 def test_completion(broker: Broker) -> None:
     environment = {
         **os.environ,

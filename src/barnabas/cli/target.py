@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 9092
 TIMEOUT_S_MAX: Final = 86_400.0
 CONNECT_TIMEOUT_S: Final = 5.0
+DIAGNOSIS_TIMEOUT_MS: Final = 2_000
+DIAGNOSED_NODES_MAX: Final = 3
 COMPLETION_TIMEOUT_MS: Final = 1_000
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,10 +66,30 @@ class Target(NamedTuple):
         try:
             yield
         except (NetworkException, RequestTimedOut) as error:
-            fail(
-                f"{error}. Check that {self.bootstrap} is a Kafka broker; --timeout gives it more time",
-                UNREACHABLE,
+            advice = self._unreachable_brokers() or (
+                f"Check that {self.bootstrap} is a Kafka broker; --timeout gives it more time"
             )
+            fail(f"{error}. {advice}", UNREACHABLE)
+
+    def _unreachable_brokers(self) -> str:
+        """Clients connect to the addresses that brokers advertise, which may be of use only where the brokers run."""
+        from barnabas.client.admin import Admin
+        from barnabas.errors import KafkaError
+
+        try:
+            timeout_ms = min(self.timeout_ms, DIAGNOSIS_TIMEOUT_MS)
+            with Admin(self.client_settings("admin", default_api_timeout_ms=timeout_ms)) as admin:
+                nodes = admin.describe_cluster().nodes
+        except KafkaError:
+            return ""
+        for node in nodes[:DIAGNOSED_NODES_MAX]:
+            reason = why_unreachable(node.host, node.port)
+            if reason is not None:
+                return (
+                    f"Broker {node.id} cannot be reached at the address that it advertises, {node.host}:{node.port}"
+                    f" ({reason}): check its advertised.listeners"
+                )
+        return ""
 
     def client_settings(self, kind: str, **settings: object) -> dict[str, object]:
         """Settings for a client of ours: those of the file that this kind of client has, and what the command needs."""
@@ -216,12 +238,12 @@ def described_topics(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescr
 def missing_topics(admin: Admin, unknown: Sequence[str], advice: str = "") -> NoReturn:
     """Fails because of topics that do not exist."""
     known = [topic.name for topic in admin.list_topics(include_internal=True)]
-    fail(
-        "; ".join(f"there is no topic {name}{nearest(name, known)}" for name in unknown)
-        + ("" if known else " (there are no topics at all)")
-        + (f" {advice}" if advice else ""),
-        NOT_FOUND,
-    )
+    told = "; ".join(f"there is no topic {name}{nearest(name, known)}" for name in unknown)
+    if not known:
+        told += " (there are no topics at all)"
+    if advice:
+        told += f"{'' if told.endswith('?') else '.'} {advice}"
+    fail(told, NOT_FOUND)
 
 
 def described_topic(admin: Admin, name: str) -> TopicDescription:

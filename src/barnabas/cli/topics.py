@@ -25,6 +25,8 @@ LISTED: Final = (
     Column("size_bytes", "size", bytes_text),
     Column("internal", "internal"),
 )
+# Names are what was asked for: they do not wait for long if a broker does not tell its sizes.
+SIZES_TIMEOUT_MS: Final = 5_000
 PARTITIONS: Final = (
     Column("topic", "topic"),
     Column("partition", "partition"),
@@ -147,7 +149,7 @@ def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> No
     """List topics with their sizes on disk, or those that match a pattern such as 'order*'."""
     with target.admin() as admin:
         described = admin.describe_topics()
-        sizes = _sizes(admin)
+        sizes = _sizes(admin, min(target.timeout_ms, SIZES_TIMEOUT_MS))
     rows = [
         {
             "topic": topic.name,
@@ -166,14 +168,15 @@ def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> No
     show(rows, columns, as_json=target.as_json, nothing="no topics")
 
 
-def _sizes(admin: Admin) -> dict[str, int] | None:
+def _sizes(admin: Admin, timeout_ms: int) -> dict[str, int] | None:
     """The bytes of each topic on disk, of all replicas together; None if a broker does not say."""
     from barnabas.errors import KafkaError
 
     sizes: dict[str, int] = {}
     try:
-        found = admin.describe_log_dirs()
-    except (KafkaError, ExceptionGroup):
+        found = admin.describe_log_dirs(timeout_ms=timeout_ms)
+    except (KafkaError, ExceptionGroup) as error:
+        note(f"sizes are not known: {error}")
         return None
     for directories in found.values():
         for directory in directories.values():
