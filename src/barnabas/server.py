@@ -1,7 +1,8 @@
 """Puts a broker together and runs it: the one place that knows all parts.
 
-Starting: configuration, store, broker id and cluster id, controller, logs, listeners. Stopping goes the other way
-round; whatever was acknowledged is then on the disk, and the log directories say that they were left in order.
+Starting: configuration, addresses, directories, store, broker id and cluster id, controller, logs; then the listeners
+accept. Stopping goes the other way round; whatever was acknowledged is then on the disk, and the log directories say
+that they were left in order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final
 
@@ -41,27 +41,26 @@ from barnabas.broker.transaction_runtime import TransactionRuntime
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
+from barnabas.config.log_config import LogConfig
 from barnabas.coordination.controller import Controller
-from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
-from barnabas.coordination.identity import generate_broker_id
+from barnabas.coordination.embedded_store import EmbeddedStore
+from barnabas.coordination.identity import settle_broker_id
 from barnabas.coordination.store import StoreError
 from barnabas.errors import InvalidConfig, KafkaStorageError
-from barnabas.log import names
-from barnabas.log.checkpoints import MetaProperties, read_clean_shutdown, read_meta_properties
-from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.directory_check import emptied, explained, find_directories
+from barnabas.log.file_system import DiskFileSystem, StorageFailure
 from barnabas.log.manager import LogManager
 from barnabas.log.manager_loading import LoadProgress
 from barnabas.log.manager_settings import ManagerSettings
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metrics.registry import Registry
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.http_endpoint import HttpEndpoint
-from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections
+from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections, cannot_listen
 
 log = logging.getLogger(__name__)
 
-STORE_FILE: Final = "barnabas-store.sqlite"
 RECOVERY_REPORT_NS: Final = 1_000_000_000
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -72,6 +71,7 @@ class Server:
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self._config = config
         self._directories = [os.path.abspath(directory) for directory in config.log_dirs]
+        self._accepted_losses = frozenset(map(os.path.abspath, config.barnabas_accept_loss))
         self._clock = clock or SystemClock()
         self._rng: Random = SystemRandom()
         self._fs = DiskFileSystem()
@@ -80,16 +80,23 @@ class Server:
         # What has been opened, to be closed in the opposite order.
         self._open = contextlib.AsyncExitStack()
         self._stopping = asyncio.Event()
+        self._replicas: ReplicaManager | None = None
         # Why the broker cannot go on, if it cannot.
         self._failure = ""
         self.ports: dict[str, int] = {}
         self.metrics_port = 0
 
     async def start(self) -> None:
-        """Raises KafkaError, StoreError or OSError with a message for people if the broker cannot run."""
+        """Raises KafkaError or OSError with a message for people if the broker cannot run."""
         _allow_many_files()
         try:
             await self._start()
+        except StorageFailure as failure:
+            await self.stop()
+            raise explained(self._fs, os.path.dirname(failure.path), failure) from failure
+        except StoreError as error:
+            await self.stop()
+            raise KafkaStorageError(str(error)) from error
         except BaseException:
             await self.stop()
             raise
@@ -99,20 +106,46 @@ class Server:
         config = self._config
         _check_security(config)
         directories = self._directories
-        meta, is_clean = self._read_identity(directories)
-
+        # Whatever can keep the broker from running is found out before anything is written.
         background = Background(loop, config.background_threads)
         self._open.callback(background.stop)
-        store = await self._open_store(directories[0])
-        session = await store.connect()
-        broker_id = await self._broker_id(session, meta)
-
         connections = Connections(loop, background.executor, _limits(config))
         self._open.callback(connections.close)
         listeners = [
             (each, connections.bind(each.host, each.port, each.listener_name)) for each in config.endpoints
         ]
+        metrics_endpoint = await self._bind_metrics()
         advertised = _advertised(config, {each.listener_name: bound.port for each, bound in listeners})
+
+        found = find_directories(self._fs, directories)
+        manager = LogManager(
+            directories,
+            fs=self._fs,
+            clock=self._clock,
+            scheduler=background,
+            config_of=lambda topic: self._log_config(controller, topic),
+            settings=_manager_settings(config),
+            rng=self._rng,
+            on_flush=FlushTimes(self._metrics).observe,
+            knows_topic=lambda topic: topic in controller.image.topics,
+            # A directory may fail in any thread.
+            on_offline=lambda directory, partitions: _call(
+                loop, partial(self._take_offline, manager, directory.path, partitions)
+            ),
+        )
+        for path in found.emptied:
+            if path not in self._accepted_losses:
+                manager.directory(path).fail(emptied(path))
+        manager.lock()
+        self._open.callback(manager.release)
+        store = await self._open_store([each.path for each in manager.live_directories()])
+        session = await store.connect()
+        broker_id = await settle_broker_id(
+            session,
+            configured=config.broker_id,
+            in_directories=found.broker_id,
+            reserved_broker_max_id=config.reserved_broker_max_id,
+        )
         controller = await Controller.open(
             session,
             broker_id=broker_id,
@@ -120,30 +153,17 @@ class Server:
             endpoints=advertised,
             clock=self._clock,
             rng=self._rng,
-            cluster_id=meta.cluster_id,
-            clean_stop=is_clean,
+            cluster_id=found.cluster_id,
+            clean_stop=found.is_clean,
         )
         self._open.push_async_callback(controller.close)
+        if store.may_have_lost:
+            await controller.hold_deletion(controller.image.topics)
         config = controller.config = effective_config(config, controller.image, broker_id)
-
-        manager = LogManager(
-            directories,
-            fs=self._fs,
-            clock=self._clock,
-            scheduler=background,
-            config_of=lambda topic: controller.config.topic_config(controller.image.topic_config(topic)),
-            settings=_manager_settings(config),
-            rng=self._rng,
-            on_flush=FlushTimes(self._metrics).observe,
-            knows_topic=lambda topic: topic in controller.image.topics,
-            # A directory may fail in any thread.
-            on_offline=lambda directory, partitions: _call(
-                loop, partial(self._take_offline, manager, replicas, directory.path, partitions)
-            ),
-        )
+        manager.settings = _manager_settings(config)
         timer = LoopTimer(loop)
         self._open.callback(timer.close)
-        replicas = ReplicaManager(
+        replicas = self._replicas = ReplicaManager(
             broker_id,
             loop,
             timer,
@@ -156,10 +176,8 @@ class Server:
         )
         await loop.run_in_executor(None, manager.open, RecoveryReport(self._clock))
         self._open.push_async_callback(self._close_logs, manager)
-        identity = MetaProperties(cluster_id=controller.image.cluster_id, broker_id=broker_id)
         for directory in manager.live_directories():
-            if directory.meta is None:
-                directory.write_meta(identity)
+            directory.claim(controller.image.cluster_id, broker_id, directories)
 
         def use(changed: BrokerConfig) -> None:
             connections.change_limits(_limits(changed))
@@ -213,7 +231,8 @@ class Server:
             cleaner.start()
             self._open.callback(cleaner.stop)
         register_figures(broker, connections, loop)
-        await self._open_metrics()
+        if metrics_endpoint is not None:
+            await metrics_endpoint.start_serving()
 
         log.info("Barnabas %s, broker %d of cluster %s", __version__, broker_id, controller.image.cluster_id)
         log.info(
@@ -252,10 +271,11 @@ class Server:
             raise KafkaStorageError(self._failure)
         log.info("stopped")
 
-    def _take_offline(
-        self, manager: LogManager, replicas: ReplicaManager, path: str, partitions: list[TopicPartition]
-    ) -> None:
-        replicas.take_offline(path, partitions)
+    def _take_offline(self, manager: LogManager, path: str, partitions: list[TopicPartition]) -> None:
+        if self._replicas is None:
+            # The broker is still starting.
+            return
+        self._replicas.take_offline(path, partitions)
         if not manager.live_directories():
             # Whoever watches over the broker can start it anew, which is all that helps.
             self._failure = f"all log directories have failed: {', '.join(self._directories)}"
@@ -265,80 +285,41 @@ class Server:
     async def stop(self) -> None:
         await self._open.aclose()
 
-    def _read_identity(self, directories: list[str]) -> tuple[MetaProperties, bool]:
-        """Whose the directories are, and whether all of them were left in order."""
-        found: dict[str, MetaProperties] = {}
-        is_clean = True
-        for directory in directories:
-            try:
-                meta = read_meta_properties(self._fs, os.path.join(directory, names.META_PROPERTIES))
-                clean = (
-                    read_clean_shutdown(self._fs, os.path.join(directory, names.CLEAN_SHUTDOWN)) is not None
-                )
-            except KafkaStorageError as error:
-                log.error("%s cannot be read: %s", directory, error)
-                continue
-            if meta is not None:
-                found[directory] = meta
-                is_clean = is_clean and clean
-        for what, values in (
-            ("broker ids", {meta.broker_id for meta in found.values() if meta.broker_id is not None}),
-            ("cluster ids", {meta.cluster_id for meta in found.values() if meta.cluster_id is not None}),
-        ):
-            if len(values) > 1:
-                raise InvalidConfig(
-                    f"the log directories have different {what} in their {names.META_PROPERTIES}:"
-                    f" {', '.join(map(str, sorted(values, key=str)))}; they belong to different brokers"
-                )
-        known = next(iter(found.values()), MetaProperties())
-        return known, is_clean
+    def _log_config(self, controller: Controller, topic: str) -> LogConfig:
+        """Of a directory that is no topic's nothing is deleted."""
+        if topic not in controller.image.topics:
+            return replace(controller.config.log_defaults, barnabas_deletion_hold=True)
+        return controller.config.topic_config(controller.image.topic_config(topic))
 
-    async def _open_store(self, directory: str) -> EmbeddedStore:
-        self._fs.make_dirs(directory)
-        path = Path(directory, STORE_FILE)
-        try:
-            store = await EmbeddedStore.open(path, clock=self._clock)
-        except StoreError as error:
-            raise KafkaStorageError(
-                f"{error}. Is another broker running on {directory}? Stop it, or give each broker log directories of"
-                " its own"
-            ) from error
+    async def _open_store(self, directories: list[str]) -> EmbeddedStore:
+        store = await EmbeddedStore.open(
+            directories, clock=self._clock, fs=self._fs, accepted_losses=self._accepted_losses
+        )
         self._open.push_async_callback(store.close)
         return store
-
-    async def _broker_id(self, session: EmbeddedSession, meta: MetaProperties) -> BrokerId:
-        """From the configuration, else what the directories say, else a new one."""
-        configured = self._config.broker_id
-        if configured >= 0:
-            if meta.broker_id is not None and meta.broker_id != configured:
-                raise InvalidConfig(
-                    f"broker.id is {configured}, but the log directories belong to broker {meta.broker_id}: set"
-                    f" broker.id to {meta.broker_id} or use other log.dirs"
-                )
-            return BrokerId(configured)
-        if meta.broker_id is not None:
-            return BrokerId(meta.broker_id)
-        return await generate_broker_id(session, reserved_broker_max_id=self._config.reserved_broker_max_id)
 
     async def _close_logs(self, manager: LogManager) -> None:
         await asyncio.get_running_loop().run_in_executor(None, manager.close)
 
-    async def _open_metrics(self) -> None:
+    async def _bind_metrics(self) -> HttpEndpoint | None:
         port = self._config.barnabas_metrics_port
         if port < 0:
-            return
+            return None
+        host = self._config.endpoints[0].host
         endpoint = HttpEndpoint(
             {
                 "/metrics": lambda: ("text/plain; version=0.0.4", self._metrics.render()),
                 "/health": lambda: ("text/plain", "ok\n"),
             }
         )
-        await endpoint.open(self._config.endpoints[0].host, port)
+        try:
+            await endpoint.bind(host, port)
+        except OSError as error:
+            raise cannot_listen(host, port, error, "barnabas.metrics.port") from error
         self._open.push_async_callback(endpoint.close)
         self.metrics_port = endpoint.port
-        log.info(
-            "metrics on http://%s:%d/metrics", self._config.endpoints[0].host or "localhost", endpoint.port
-        )
+        log.info("metrics on http://%s:%d/metrics", host or "localhost", endpoint.port)
+        return endpoint
 
 
 def _call(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:

@@ -88,7 +88,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 
 def test_every_default_satisfies_its_own_bounds() -> None:
-    assert len(TOPIC_SETTINGS) == 36
+    assert len(TOPIC_SETTINGS) == 37
     for setting in TOPIC_SETTINGS.values():
         assert setting.allows(setting.default), setting
 

@@ -28,7 +28,7 @@ class Cluster:
     controller: Controller
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
-        self._path = directory / "store.db"
+        self._directory = str(directory)
         self.config = BrokerConfig({"broker.id": "0", **(properties or {})})
         self.clock = ManualClock()
         self.rng = Random(1)
@@ -36,7 +36,7 @@ class Cluster:
         self.deleted: list[TopicImage] = []
 
     async def open_store(self) -> EmbeddedSession:
-        self.store = await EmbeddedStore.open(self._path, clock=self.clock)
+        self.store = await EmbeddedStore.open([self._directory], clock=self.clock)
         return await self.store.connect()
 
     async def start(

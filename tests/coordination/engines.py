@@ -44,7 +44,7 @@ class EmbeddedEngine:
 
 @asynccontextmanager
 async def embedded_engine(directory: Path) -> AsyncIterator[Engine]:
-    store = await EmbeddedStore.open(directory / "store.db", clock=SystemClock())
+    store = await EmbeddedStore.open([str(directory)], clock=SystemClock())
     try:
         engine = EmbeddedEngine(store)
         session = await engine.connect()

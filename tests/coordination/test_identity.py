@@ -15,7 +15,10 @@ from barnabas.coordination.identity import (
     ProducerIdsExhausted,
     allocate_producer_ids,
     generate_broker_id,
+    settle_broker_id,
 )
+from barnabas.coordination.store import ensure_path
+from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId, ProducerId
 from tests.coordination.engines import run
 
@@ -24,7 +27,7 @@ ONE = BrokerId(1)
 
 def with_store(path: Path, scenario: Callable[[EmbeddedStore], Awaitable[None]]) -> None:
     async def main() -> None:
-        store = await EmbeddedStore.open(path / "store.db", clock=SystemClock())
+        store = await EmbeddedStore.open([str(path)], clock=SystemClock())
         try:
             await scenario(store)
         finally:
@@ -47,6 +50,24 @@ def test_generated_broker_ids_count_up_above_the_reserved(tmp_path: Path) -> Non
         assert await generate_broker_id(await store.connect(), reserved_broker_max_id=1000) == 1006
 
     with_store(tmp_path, after_reopening)
+
+
+def test_a_store_of_version_0_1_knows_its_broker_by_its_topics(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        session = await store.connect()
+        await ensure_path(session, tree.TOPICS)
+        assignment = tree.TopicAssignment(
+            topic_id=None, partitions={0: tree.ReplicaAssignment(replicas=(BrokerId(1003),))}
+        )
+        await session.create(tree.topic_path("orders"), tree.encode_topic(assignment))
+        settled = await settle_broker_id(
+            session, configured=-1, in_directories=None, reserved_broker_max_id=1000
+        )
+        assert settled == 1003
+        with pytest.raises(InvalidConfig, match=r"says that this is broker 1.*belong to broker 1003"):
+            await settle_broker_id(session, configured=1, in_directories=None, reserved_broker_max_id=1000)
+
+    with_store(tmp_path, scenario)
 
 
 def test_producer_ids_are_given_once(tmp_path: Path) -> None:

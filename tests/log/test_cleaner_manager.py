@@ -58,6 +58,14 @@ def test_only_compacted_topics_are_cleaned() -> None:
     assert log.manager.clean_next(log.cleaner) is not None
 
 
+def test_a_topic_whose_deletion_is_on_hold_is_not_cleaned() -> None:
+    log = Managed(replace(CONFIG, barnabas_deletion_hold=True))
+    log.fill()
+    assert log.manager.clean_next(log.cleaner) is None
+    log.log.update_config(CONFIG)
+    assert log.manager.clean_next(log.cleaner) is not None
+
+
 def test_dirty_ratio() -> None:
     log = Managed(replace(CONFIG, min_cleanable_dirty_ratio=0.5))
     for number in range(10):

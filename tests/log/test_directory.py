@@ -58,7 +58,7 @@ def test_owner(tmp_path: Path) -> None:
     mine = directory(tmp_path / "deep" / "data")
     mine.open()
     assert mine.meta is None
-    mine.write_meta(MetaProperties(broker_id=7, cluster_id="cluster"))
+    mine.claim("cluster", 7, [str(tmp_path)])
     mine.close()
     again = directory(tmp_path / "deep" / "data")
     again.open()

@@ -45,7 +45,8 @@ def test_small_files(tmp_path: Path) -> None:
     assert dump(metadata) == [{"topic_id": "AAECAwQFBgcICQoLDA0ODw"}]
     meta = tmp_path / "meta.properties"
     write_meta_properties(FS, str(meta), MetaProperties(broker_id=3, cluster_id="c"))
-    assert dump(meta) == [{"version": 0, "cluster_id": "c", "broker_id": 3, "directory_id": None}]
+    [row] = dump(meta)
+    assert row == {"version": 0, "cluster_id": "c", "broker_id": 3, "directory_id": None, "log_dirs": []}
     epochs = tmp_path / "leader-epoch-checkpoint"
     epochs.write_text("0\n1\n4 100\n")
     assert dump(epochs) == [{"leader_epoch": 4, "start_offset": 100}]

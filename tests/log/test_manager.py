@@ -401,7 +401,7 @@ def test_disk_that_fails_at_the_start() -> None:
     assert [str(log.topic_partition) for log in logs.manager.logs()] == ["b-0"]
     logs.manager.close()
     logs.fs.inject("/disk2", errno.EIO)
-    with pytest.raises(KafkaStorageError, match="none of the log directories"):
+    with pytest.raises(KafkaStorageError, match="no log directory can be used: cannot open /disk1"):
         logs.start()
 
 

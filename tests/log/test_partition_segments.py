@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -310,6 +311,18 @@ def test_retention_by_time() -> None:
     assert log.delete_old_segments() == 0
     append(log)
     assert all_offsets(log) == [6]
+
+
+def test_nothing_is_retained_less_while_deletion_is_on_hold() -> None:
+    disk = Disk(segment_bytes=2 * SIZE_BYTES, retention_ms=0, retention_bytes=0, barnabas_deletion_hold=True)
+    log = filled_plain(disk, 6)
+    disk.clock.advance_ms(10_000)
+    assert log.delete_old_segments() == 0
+    # What somebody has asked to be deleted is.
+    log.delete_records(3)
+    assert log.delete_old_segments() == 1
+    log.update_config(replace(log.config, barnabas_deletion_hold=False))
+    assert log.delete_old_segments() == 2
 
 
 def test_retention_leaves_what_is_not_replicated() -> None:

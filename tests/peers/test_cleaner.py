@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.checkpoints import MetaProperties, id_to_text, read_offsets
+from barnabas.log.checkpoints import id_to_text, read_offsets
 from barnabas.log.cleaner import Cleaner
 from barnabas.log.cleaner_manager import log_to_clean
 from barnabas.log.dump import dump_file
@@ -75,7 +75,7 @@ def write(directory: Path, clock: ManualClock) -> dict[str, str]:
     """Fills the topics; their ids."""
     rng = Random(5)
     manager = open_manager(directory, clock)
-    manager.directories[0].write_meta(MetaProperties(broker_id=BROKER_ID, cluster_id=CLUSTER_ID))
+    manager.directories[0].claim(CLUSTER_ID, BROKER_ID, ["one"])
     ids = {}
     for topic in TOPICS:
         ids[topic] = rng.randbytes(16)

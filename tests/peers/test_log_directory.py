@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.checkpoints import MetaProperties, id_to_text
+from barnabas.log.checkpoints import id_to_text
 from barnabas.log.cleaner import Cleaner
 from barnabas.log.cleaner_manager import log_to_clean
 from barnabas.log.file_system import DiskFileSystem
@@ -86,7 +86,7 @@ class Writer:
             config_of=CONFIGS.__getitem__,
         )
         self.manager.open()
-        self.manager.directories[0].write_meta(MetaProperties(broker_id=BROKER_ID, cluster_id=CLUSTER_ID))
+        self.manager.directories[0].claim(CLUSTER_ID, BROKER_ID, ["one"])
         self.topic_ids = {topic: self.rng.randbytes(16) for topic in CONFIGS}
         self.logs = {
             topic: self.manager.get_or_create(TopicPartition(topic, 0), topic_id, is_new=True)

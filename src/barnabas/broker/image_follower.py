@@ -6,12 +6,15 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from barnabas.broker.config_updates import ConfigUpdates
 from barnabas.broker.log_dir_mover import LogDirMover
 from barnabas.broker.quotas import DEFAULT, QuotaEntity, Quotas, address_of
 from barnabas.broker.replica_manager import ReplicaManager, changed_topics
 from barnabas.broker.tasks import Tasks
+from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.controller import Controller, FoundPartition
 from barnabas.coordination.image import MetadataImage, TopicImage
 from barnabas.log.manager import LogManager
@@ -19,6 +22,8 @@ from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
+# So many names are told in one line.
+NAMES_MAX: Final = 20
 ClientQuotas = Mapping[tuple[str | None, str | None, str | None], Mapping[str, float]]
 
 
@@ -47,6 +52,8 @@ class ImageFollower:
         """Brings together what the store says and what lies in the directories, and follows from then on."""
         await self._adopt_unknown_logs()
         image = self._controller.image
+        self._hold_strays(image)
+        self._report(image)
         self._replicas.apply(image.topics.values())
         await self._replicas.opened(image.topics)
         self._apply_quotas({}, image.client_quotas)
@@ -76,11 +83,52 @@ class ImageFollower:
         )
         self.adopted = frozenset(topic.name for topic in adopted)
         for topic in adopted:
-            log.info("topic %s was found on the disk and taken over, with default settings", topic.name)
+            log.error(
+                "topic %s was found on the disk, but the store does not know it: it is taken over, and its settings are"
+                " lost",
+                topic.name,
+            )
+            # The logs were opened before it was a topic.
+            self._manager.update_config(topic.name)
         # Producers of these logs keep their ids: new ones are given out above them.
         for each in unknown:
             for producer in each.active_producers():
                 self._controller.raise_producer_ids_to(ProducerId(producer.producer_id + 1))
+
+    def _hold_strays(self, image: MetadataImage) -> None:
+        """Of directories that belong to no partition of the image nothing is deleted: nobody knows what they are."""
+        for each in self._manager.logs():
+            at = each.topic_partition
+            topic = image.topics.get(at.topic)
+            is_known = topic is not None and at.partition < len(topic.partitions)
+            if is_known and topic is not None and each.topic_id in (None, topic.id):
+                continue
+            log.error("%s belongs to no partition that the store knows, and is left alone", each.directory)
+            each.update_config(replace(each.config, barnabas_deletion_hold=True))
+
+    def _report(self, image: MetadataImage) -> None:
+        held = sorted(
+            name for name, config in image.topic_configs.items() if config.get(DELETION_HOLD) == "true"
+        )
+        if held:
+            log.warning(
+                "Nothing is deleted or compacted in %d topics until their settings are confirmed: %s. Set what each"
+                " needs and end the hold: barnabas configs alter topic TOPIC retention.ms=... --delete %s",
+                *(len(held), _listed(held), DELETION_HOLD),
+            )
+        broker_id = self._replicas.broker_id
+        foreign = [
+            f"{name}-{index} (broker {partition.replicas[0]})"
+            for name, topic in image.topics.items()
+            for index, partition in enumerate(topic.partitions)
+            if not image.brokers.keys() & set(partition.replicas)
+        ]
+        if foreign:
+            log.error(
+                "%d partitions have no leader: their replicas are on brokers that are not there, and this is broker %d."
+                " Start it with the broker.id and the log.dirs that it had: %s",
+                *(len(foreign), broker_id, _listed(foreign)),
+            )
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         changed, gone = changed_topics(before, after)
@@ -120,3 +168,8 @@ class ImageFollower:
         await self._mover.cancel(partitions)
 
         await asyncio.get_running_loop().run_in_executor(None, self._manager.delete_all, partitions)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -45,6 +45,7 @@ class BrokerConfig:
     advertised_listeners: tuple[str, ...] | None
     auto_create_topics_enable: bool
     background_threads: int
+    barnabas_accept_loss: tuple[str, ...]
     barnabas_busy_poll_us: int
     barnabas_metrics_port: int
     barnabas_record_validation: str

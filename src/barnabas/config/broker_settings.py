@@ -86,6 +86,8 @@ REPLICATION_QUOTAS: Final = (
 )
 
 OUR_SETTINGS: Final = (
+    # Paths of what is lost, or damaged beyond repair, and without which the broker shall go on.
+    Setting("barnabas.accept.loss", SettingType.LIST, (), ""),
     # For so long the event loop looks for more before it sleeps; see net/busy_poll.py. 0 saves processor time.
     Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
     # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.

@@ -33,6 +33,7 @@ DELETE: Final = "delete"
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 PRODUCER: Final = "producer"
+DELETION_HOLD: Final = "barnabas.deletion.hold"
 # The value of local.retention.* that means: as long as retention.*
 SAME_AS_RETENTION: Final = -2
 
@@ -75,6 +76,8 @@ class LogConfig:
     local_retention_bytes: int = SAME_AS_RETENTION
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
+    # Ours: neither retention nor compaction takes anything, since nobody has confirmed the topic's settings.
+    barnabas_deletion_hold: bool = False
     # Kafka's names of the settings that were set for the topic itself, the others being the broker's.
     overridden: frozenset[str] = field(default=frozenset(), compare=False)
 

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint
+from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.controller_loading import Claim, ClusterLoader, Loaded, claim_cluster
 from barnabas.coordination.controller_nodes import (
     QUOTA_KEYS,
@@ -242,6 +243,14 @@ class Controller:
 
         alter = self._alter(changes, current, put, MetadataImage.with_topic_configs, validate_only)
         return await self._exclusively(alter)
+
+    async def hold_deletion(self, names: Iterable[str]) -> None:
+        """Keeps retention and compaction off topics until somebody has confirmed their settings."""
+
+        def hold(config: Mapping[str, str]) -> Mapping[str, str]:
+            return {**config, DELETION_HOLD: "true"}
+
+        await self.alter_topic_configs(dict.fromkeys(names, hold))
 
     async def alter_broker_configs(
         self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False

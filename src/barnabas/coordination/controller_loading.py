@@ -121,7 +121,8 @@ async def claim_cluster(
         if cluster_id not in (None, found):
             raise InconsistentClusterId(
                 f"meta.properties is of cluster {cluster_id}, but the store is of cluster {found}: the data"
-                " directories and the store do not belong together"
+                " directories and the store do not belong together, or meta.properties is damaged. If it is, remove it:"
+                " it is written again from the store"
             )
         cluster_id = found
     epoch, epoch_version = 0, -1

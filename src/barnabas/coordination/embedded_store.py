@@ -1,4 +1,4 @@
-"""The store inside a single node: the contract of `store` on an SQLite file.
+"""The store inside a single node: the contract of `store` on a journal.
 
 The whole tree is in memory, twice: `head` has every change that was accepted, and new operations are judged by it;
 `committed` has what is on disk, and only that is read and watched. The two share their nodes, which never change.
@@ -14,9 +14,8 @@ import asyncio
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from barnabas.clock import Clock
@@ -48,6 +47,7 @@ from barnabas.coordination.store import (
 )
 from barnabas.coordination.transaction import Node, Transaction
 from barnabas.coordination.watches import WatchKind, WatchTable
+from barnabas.log.file_system import DiskFileSystem, FileSystem
 
 T = TypeVar("T")
 
@@ -64,8 +64,8 @@ class _Pending:
 class EmbeddedStore:
     """The tree and its disk. Sessions come from `connect`."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._head: dict[str, Node] = {}
@@ -85,9 +85,17 @@ class EmbeddedStore:
         self._thread = threading.Thread(target=self._write, name="store-commit", daemon=True)
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock) -> EmbeddedStore:
-        """Opens or makes the file. Raises StoreUnavailable when it is in use, damaged or out of reach."""
-        store = cls(path, clock)
+    async def open(
+        cls,
+        directories: Sequence[str],
+        *,
+        clock: Clock,
+        fs: FileSystem | None = None,
+        accepted_losses: Collection[str] = (),
+    ) -> EmbeddedStore:
+        """Opens or makes the store. Raises StoreUnavailable when it is in use, damaged or out of reach."""
+        journal = Journal(directories, fs or DiskFileSystem(), accepted_losses=accepted_losses)
+        store = cls(journal, clock)
         store._thread.start()
         try:
             nodes, zxid = await store._opened
@@ -116,10 +124,15 @@ class EmbeddedStore:
         if self._failure is None:
             for session in list(self._sessions.values()):
                 await session.close()
-            self._failure = StoreUnavailable(f"{self._path}: closed")
+            self._failure = StoreUnavailable("the store is closed")
         self._queue.put(None)
         await self._ended
         self._thread.join()
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether changes that were reported as stored may be missing."""
+        return self._journal.may_have_lost
 
     def find(self, path: str) -> Node | None:
         return self._committed.get(path)
@@ -238,7 +251,7 @@ class EmbeddedStore:
 
     def _write(self) -> None:
         """The thread: opens the file, commits what comes, closes it."""
-        journal = Journal(self._path)
+        journal = self._journal
         try:
             state = journal.open(now_ms=self._clock.now_ms())
         except StoreUnavailable as error:

@@ -68,6 +68,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or written. Whether the operation took effect is not known."""
 
 
+class StoreInUse(StoreUnavailable):
+    """Another process has the store."""
+
+
 class MultiFailed(StoreError):
     """One of several operations was refused, so none took effect."""
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.image import MetadataImage, TopicImage, Uuid
 from barnabas.coordination.topic_creation import (
     PARTITIONS_MAX,
@@ -38,8 +39,8 @@ def plan_adoption(
 ) -> list[PlannedTopic]:
     """Topics for those directories that no topic of the image claims; directories that contradict are left alone.
 
-    The settings are lost, except those that a topic of the broker's own has to have. Leader epochs go on from where
-    the logs are.
+    The settings are lost, except those that a topic of the broker's own has to have: nothing is deleted from such a
+    topic until somebody has confirmed them (barnabas.deletion.hold). Leader epochs go on from where the logs are.
     """
     by_topic: dict[str, dict[int, FoundPartition]] = {}
     for at, partition in sorted(found.items()):
@@ -62,7 +63,7 @@ def plan_adoption(
             ),
         )
         automatic = automatic_topic(name, config, broker_count=1).configs
-        configs = {key: text for key, text in automatic.items() if text is not None}
+        configs = {key: text for key, text in automatic.items() if text is not None} | {DELETION_HOLD: "true"}
         planned.append(PlannedTopic(topic=topic, configs=configs))
     return planned
 

@@ -1,5 +1,6 @@
 """What Kafka 3.9 keeps in ZooKeeper: the paths, and the bytes of each node.
 
+    /barnabas/brokers/N                       a broker that uses an embedded store; no data; not Kafka's
     /admin/delete_topics/T                    a topic that is to go; no data
     /admin/preferred_replica_election         {"version":1,"partitions":[{"topic":T,"partition":P},…]}
     /admin/reassign_partitions                {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[…]},…]}
@@ -41,6 +42,7 @@ CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
+KNOWN_BROKERS: Final = "/barnabas/brokers"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 ISR_CHANGES: Final = "/isr_change_notification"
@@ -129,6 +131,10 @@ class FeatureNode:
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def known_broker_path(broker_id: int) -> str:
+    return f"{KNOWN_BROKERS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:

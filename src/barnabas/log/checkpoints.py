@@ -58,6 +58,8 @@ class MetaProperties:
     cluster_id: str | None = None
     broker_id: int | None = None
     directory_id: str | None = None
+    # All log directories of the broker, if there are several; Kafka does not know this one and leaves it alone.
+    log_dirs: tuple[str, ...] = ()
 
 
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, Offset]:
@@ -155,6 +157,7 @@ def write_meta_properties(fs: FileSystem, path: str, meta: MetaProperties) -> No
         "cluster.id": meta.cluster_id,
         "broker.id" if meta.version == 0 else "node.id": meta.broker_id,
         "directory.id": meta.directory_id,
+        "barnabas.log.dirs": ",".join(meta.log_dirs) or None,
     }
     lines = [
         f"{name}={value}".replace("\\", "\\\\") for name, value in properties.items() if value is not None
@@ -173,14 +176,18 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     if version not in META_PROPERTIES_VERSIONS:
         raise BadCheckpoint(f"{path} has the unknown version {version}")
     broker_id = _property_integer(properties, "broker.id" if version == 0 else "node.id", path)
-    cluster_id = properties.get("cluster.id")
+    cluster_id = properties.get("cluster.id") or None
     directory_id = properties.get("directory.id")
     if version > 0 and (cluster_id is None or broker_id is None):
         raise BadCheckpoint(f"{path} of version {version} lacks cluster.id or node.id")
     if directory_id is not None and id_from_text(directory_id) is None:
         raise BadCheckpoint(f"directory.id {directory_id!r} in {path} is no id")
     return MetaProperties(
-        version=version, cluster_id=cluster_id, broker_id=broker_id, directory_id=directory_id
+        version=version,
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        directory_id=directory_id,
+        log_dirs=tuple(filter(None, properties.get("barnabas.log.dirs", "").split(","))),
     )
 
 

@@ -250,7 +250,10 @@ class CleanerManager:
             checkpoints: dict[str, dict[TopicPartition, int]] = {}
             best: tuple[LogDirectory, LogToClean] | None = None
             for partition, (directory, log) in unhurried(self._logs().items()):
-                if not log.config.compact or partition in self._states or partition in self._uncleanable:
+                config = log.config
+                if not config.compact or config.barnabas_deletion_hold:
+                    continue
+                if partition in self._states or partition in self._uncleanable:
                     continue
                 try:
                     if directory.path not in checkpoints:

@@ -18,12 +18,14 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
 from barnabas.log import names
 from barnabas.log.checkpoints import (
+    BadCheckpoint,
     MetaProperties,
     read_meta_properties,
     read_offsets,
@@ -86,6 +88,8 @@ class LogDirectory:
         self.fs = fs
         self.path = path
         self.is_offline = False
+        # Why it is offline.
+        self.failure = ""
         self._on_failure = on_failure
         self._lock: DirectoryLock | None = None
         self._failure_guard = threading.Lock()
@@ -99,7 +103,10 @@ class LogDirectory:
         self.fs.make_dirs(self.path)
         if locks:
             self._lock = DirectoryLock(self.fs, self.path)
-        self.meta = read_meta_properties(self.fs, self.file(names.META_PROPERTIES))
+        try:
+            self.meta = read_meta_properties(self.fs, self.file(names.META_PROPERTIES))
+        except BadCheckpoint as error:
+            logger.error("%s is ignored: %s", self.file(names.META_PROPERTIES), error)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -109,9 +116,18 @@ class LogDirectory:
     def file(self, name: str) -> str:
         return os.path.join(self.path, name)
 
-    def write_meta(self, meta: MetaProperties) -> None:
-        write_meta_properties(self.fs, self.file(names.META_PROPERTIES), meta)
-        self.meta = meta
+    def claim(self, cluster_id: str, broker_id: int, directories: Sequence[str]) -> None:
+        """Has the directory say whose it is, and beside which others it is used."""
+        meta = MetaProperties() if self.meta is None else self.meta
+        meta = replace(
+            meta,
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            log_dirs=tuple(directories) if len(directories) > 1 else (),
+        )
+        if meta != self.meta:
+            write_meta_properties(self.fs, self.file(names.META_PROPERTIES), meta)
+            self.meta = meta
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
         """Offsets by partition. What cannot be understood counts for nothing: all of them can be found again."""
@@ -136,6 +152,7 @@ class LogDirectory:
             if self.is_offline:
                 return
             self.is_offline = True
+            self.failure = str(failure)
         logger.error("log directory %s is offline: %s", self.path, failure)
         self.close()
         self._on_failure(self)

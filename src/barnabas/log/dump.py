@@ -215,7 +215,8 @@ def _topic_id_rows(data: bytes, path: str) -> list[Row]:
 
 
 def _meta_rows(data: bytes, path: str) -> list[Row]:
-    return [asdict(checkpoints.parse_meta_properties(data, path))]
+    meta = checkpoints.parse_meta_properties(data, path)
+    return [asdict(meta) | {"log_dirs": list(meta.log_dirs)}]
 
 
 _TEXT_FILES: Final[dict[str, Callable[[bytes, str], list[Row]]]] = {

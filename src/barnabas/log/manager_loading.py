@@ -83,9 +83,9 @@ def load_directory(
         fs.sync_dir(directory.path)
     loaded = LoadedDirectory()
     found = _partition_dirs(directory, loaded)
-    logger.info(
-        "%s: opening %d logs after %s", directory.path, len(found), "a clean stop" if is_clean else "a crash"
-    )
+    if found:
+        left_by = "a clean stop" if is_clean else "a crash"
+        logger.info("%s: opening %d logs after %s", directory.path, len(found), left_by)
     loading = _Loading(directory, open_log, is_clean, len(found), on_progress, loaded)
     with _without_collections():
         loading.load_all(found, 1 if is_clean else threads)

@@ -24,6 +24,7 @@ from barnabas.log import names
 from barnabas.log.checkpoints import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.log.cleaner_manager import CleanerManager
 from barnabas.log.directory import LogDirectory
+from barnabas.log.directory_check import explained, probe
 from barnabas.log.file_system import FileSystem, StorageFailure
 from barnabas.log.local_log import OnFlush
 from barnabas.log.manager_loading import OnProgress, load_directory
@@ -88,6 +89,7 @@ class OpenLogs:
         # Where the logs lie that could not be opened: they are neither opened otherwise nor made again elsewhere.
         self._unopened: dict[TopicPartition, str] = {}
         self.cleaner = CleanerManager(clock, self._logs_with_directories)
+        self._is_locked = False
         self._is_closed = False
         # Partitions of which there is a log that waits for its deletion.
         self._marked: set[TopicPartition] = set()
@@ -102,28 +104,41 @@ class OpenLogs:
         self._producer_settings.producer_id_expiration_ms = settings.producer_id_expiration_ms
         self._producer_settings.verifies_transactions = settings.verifies_transactions
 
-    def open(self, on_progress: OnProgress = lambda _: None) -> None:
-        """Locks the directories and opens every log in them.
+    def lock(self) -> None:
+        """Makes the directories that are not there, and locks them; those that cannot be used go offline.
 
         Raises DirectoryInUse if another broker has one of them, and KafkaStorageError if none is usable.
         """
-        opened: list[LogDirectory] = []
         try:
-            for directory in self.directories:
+            for directory in self.live_directories():
                 try:
                     directory.open(locks=self._locks)
-                    opened.append(directory)
+                    probe(self._fs, directory.path)
                 except StorageFailure as failure:
-                    directory.fail(failure)
-            self._load_all(opened, on_progress)
-            self._promote()
-            if not self.live_directories():
-                raise KafkaStorageError(
-                    f"none of the log directories can be used: {', '.join(each.path for each in self.directories)}"
-                )
+                    directory.fail(explained(self._fs, directory.path, failure))
+            self._check_usable()
         except BaseException:
-            self._release_all()
+            self.release()
             raise
+        self._is_locked = True
+
+    def open(self, on_progress: OnProgress = lambda _: None) -> None:
+        """Opens every log; locks the directories first, if that has not been done. Raises as `lock` does."""
+        if not self._is_locked:
+            self.lock()
+        try:
+            self._load_all(self.live_directories(), on_progress)
+            self._promote()
+            self._check_usable()
+        except BaseException:
+            self.release()
+            raise
+
+    def _check_usable(self) -> None:
+        if not self.live_directories():
+            raise KafkaStorageError(
+                "no log directory can be used: " + "; ".join(each.failure for each in self.directories)
+            )
 
     def _load_all(self, directories: Sequence[LogDirectory], on_progress: OnProgress) -> None:
         if len(directories) <= 1:
@@ -274,9 +289,10 @@ class OpenLogs:
                     write_clean_shutdown(self._fs, directory.file(names.CLEAN_SHUTDOWN), broker_epoch)
             except KafkaStorageError as error:
                 logger.error("%s is not stopped cleanly: %s", directory.path, error)
-        self._release_all()
+        self.release()
 
-    def _release_all(self) -> None:
+    def release(self) -> None:
+        """Unlocks the directories."""
         for directory in self.directories:
             directory.close()
 

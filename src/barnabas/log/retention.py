@@ -19,7 +19,7 @@ def expired_segments(
     """The segments to delete, from the oldest on; never one that holds offsets at or behind the high watermark.
 
     Bytes before the start offset are of no use to any topic; by size and by time only a topic whose policy is
-    deletion loses records.
+    deletion, and whose settings somebody has confirmed, loses records.
     """
     expired = 0
     sizes = [segment.size_bytes for segment in segments.all]
@@ -34,7 +34,7 @@ def expired_segments(
 
     while expired < count - 1 and end_offsets[expired] <= log_start_offset and may_go(expired):
         expired += 1
-    if not config.delete:
+    if not config.delete or config.barnabas_deletion_hold:
         return segments.all[:expired]
     if config.retention_bytes >= 0:
         excess_bytes = sum(sizes[expired:]) - config.retention_bytes

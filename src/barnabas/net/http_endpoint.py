@@ -22,9 +22,20 @@ class HttpEndpoint:
         self._connections = 0
         self.port = 0
 
-    async def open(self, host: str, port: int) -> None:
-        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST_BYTES)
+    async def bind(self, host: str, port: int) -> None:
+        """Takes the address; `open` begins to accept."""
+        self._server = await asyncio.start_server(
+            self._serve, host or None, port, limit=MAX_REQUEST_BYTES, start_serving=False
+        )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def open(self, host: str, port: int) -> None:
+        await self.bind(host, port)
+        await self.start_serving()
+
+    async def start_serving(self) -> None:
+        assert self._server is not None
+        await self._server.start_serving()
 
     async def close(self) -> None:
         if self._server is not None:

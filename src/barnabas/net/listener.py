@@ -362,9 +362,13 @@ def _bound_socket(host: str, port: int, limits: ConnectionLimits) -> socket.sock
             continue
         return listening
     assert failure is not None
+    raise cannot_listen(host, port, failure) from failure
+
+
+def cannot_listen(host: str, port: int, failure: OSError, setting: str = "listeners") -> CannotListen:
     advice = {
-        errno.EADDRINUSE: "another process listens there; stop it or choose another port",
-        errno.EADDRNOTAVAIL: "this machine has no such address",
-        errno.EACCES: "ports below 1024 need privileges; choose another port",
-    }.get(failure.errno or 0, failure.strerror)
-    raise CannotListen(f"cannot listen on {host}:{port}: {advice}") from failure
+        errno.EADDRINUSE: f"another process listens there; stop it or choose another port ({setting})",
+        errno.EADDRNOTAVAIL: f"this machine has no such address ({setting})",
+        errno.EACCES: f"ports below 1024 need privileges; choose another port ({setting})",
+    }.get(failure.errno or 0, failure.strerror or str(failure))
+    return CannotListen(f"cannot listen on {host}:{port}: {advice}")
