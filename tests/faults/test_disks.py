@@ -262,7 +262,7 @@ def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: py
         assert values(fetch(client, TOPIC, 0).records) == [b"value"]
 
 
-def _may_mount() -> str | None:
+def may_mount() -> str | None:
     """Why a tmpfs cannot be mounted here; None if it can."""
     if sys.platform != "linux":
         return "this is not Linux"
@@ -291,7 +291,7 @@ class SmallDiskBroker(BrokerProcess):
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, list[Path]]]:
-    why_not = _may_mount()
+    why_not = may_mount()
     if why_not is not None:
         pytest.skip(f"a small tmpfs is needed for a full disk: {why_not}")
     directories = [tmp_path / "a", tmp_path / "b"]

@@ -53,7 +53,12 @@ def start(
     """
     # Modules are no garbage: to look for some while they are loaded takes a tenth of the time.
     gc.disable()
-    from barnabas.config.broker_config import BrokerConfig, parse_overrides, warnings_about
+    from barnabas.config.broker_config import (
+        BrokerConfig,
+        parse_overrides,
+        unknown_settings,
+        warnings_about,
+    )
     from barnabas.config.properties import load_properties
     from barnabas.net.busy_poll import new_event_loop
     from barnabas.server import Server
@@ -63,6 +68,10 @@ def start(
     log = logging.getLogger("barnabas")
     static = load_properties(properties) if properties is not None else {}
     overriding = parse_overrides(overrides)
+    unknown = unknown_settings(overriding)
+    if unknown:
+        # In a file it may be for a plug-in; on the command line somebody has mistyped it.
+        raise click.BadParameter("; ".join(unknown), param_hint="--override")
     for source, settings in ((properties, static), ("--override", overriding)):
         for warning in warnings_about(settings):
             log.warning("%s: %s", source, warning)

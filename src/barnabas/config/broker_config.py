@@ -369,7 +369,7 @@ def is_honoured(name: str) -> bool:
 
 
 def parse_overrides(items: Iterable[str]) -> dict[str, str]:
-    """`name=value` texts from the command line. `warnings_about` tells of names that nothing has."""
+    """`name=value` texts from the command line. `unknown_settings` tells of names that nothing has."""
     overrides = {}
     for item in items:
         name, equals, text = item.partition("=")
@@ -380,9 +380,14 @@ def parse_overrides(items: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
+def unknown_settings(properties: Mapping[str, str]) -> list[str]:
+    """A sentence about each name that nothing has."""
+    return [_unknown_setting(name) for name in properties if not _is_known(name)]
+
+
 def warnings_about(properties: Mapping[str, str]) -> list[str]:
     """What a person should know of a file that was accepted: names nobody knows, and names without effect."""
-    warnings = [_unknown_setting_warning(name) for name in properties if not _is_known(name)]
+    warnings = unknown_settings(properties)
     idle = sorted(name for name in properties if name in broker_settings() and not is_honoured(name))
     if idle:
         warnings.append(f"these settings of Apache Kafka have no effect here: {', '.join(idle)}")
@@ -396,7 +401,7 @@ def warnings_about(properties: Mapping[str, str]) -> list[str]:
     return warnings
 
 
-def _unknown_setting_warning(name: str) -> str:
+def _unknown_setting(name: str) -> str:
     nearest = nearest_name(name)
     hint = f"; did you mean {nearest!r}?" if nearest is not None else ""
     return f"there is no setting {name!r}{hint}"
