@@ -136,6 +136,9 @@ class Server:
         for path in found.emptied:
             if path not in self._accepted_losses:
                 manager.directory(path).fail(emptied(path))
+        manager.unnamed_directories = [
+            path for path in found.unnamed_directories if path not in self._accepted_losses
+        ]
         manager.lock()
         self._open.callback(manager.release)
         store = await self._open_store([each.path for each in manager.live_directories()])
@@ -177,7 +180,9 @@ class Server:
         await loop.run_in_executor(None, manager.open, RecoveryReport(self._clock))
         self._open.push_async_callback(self._close_logs, manager)
         for directory in manager.live_directories():
-            directory.claim(controller.image.cluster_id, broker_id, directories)
+            directory.claim(
+                controller.image.cluster_id, broker_id, [*directories, *manager.unnamed_directories]
+            )
 
         def use(changed: BrokerConfig) -> None:
             connections.change_limits(_limits(changed))
@@ -394,6 +399,7 @@ def _manager_settings(config: BrokerConfig) -> ManagerSettings:
         log_cleaner_io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
         log_cleaner_backoff_ms=config.log_cleaner_backoff_ms,
         validate_fully=config.barnabas_record_validation == "full",
+        accepted_losses=frozenset(map(os.path.abspath, config.barnabas_accept_loss)),
     )
 
 

@@ -7,6 +7,7 @@
     log-start-offset-checkpoint         where each partition starts, where that is not its first segment
     replication-offset-checkpoint       high watermarks
     cleaner-offset-checkpoint           up to where each partition has been compacted
+    barnabas-partitions                 which partitions have a log here (register.py)
     topic-partition/                    a partition's log
 
 A directory whose disk has failed is offline from then on, and takes only its own partitions along.
@@ -18,7 +19,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +34,7 @@ from barnabas.log.checkpoints import (
     write_offsets,
 )
 from barnabas.log.file_system import CREATE, File, FileSystem, StorageFailure, storage_failure
+from barnabas.log.register import PartitionRegister
 from barnabas.model import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ class LogDirectory:
         self._lock: DirectoryLock | None = None
         self._failure_guard = threading.Lock()
         self.meta: MetaProperties | None = None
+        self.register = PartitionRegister(fs, self.file(names.PARTITION_REGISTER))
         # Held from the moment at which offsets are looked up to that at which they are written: newer ones win.
         self.checkpointing = threading.Lock()
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
@@ -109,6 +112,7 @@ class LogDirectory:
             logger.error("%s is ignored: %s", self.file(names.META_PROPERTIES), error)
 
     def close(self) -> None:
+        self.register.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -145,6 +149,15 @@ class LogDirectory:
             return
         write_offsets(self.fs, self.file(name), offsets)
         self._checkpoints[name] = offsets
+
+    def note(
+        self, change: Callable[[Iterable[TopicPartition]], None], partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Adds to the register, or removes from it; a disk that does not take it has failed."""
+        try:
+            change(partitions)
+        except StorageFailure as failure:
+            self.fail(failure)
 
     def fail(self, failure: KafkaStorageError) -> None:
         """Takes the directory offline, once, whoever finds out first."""

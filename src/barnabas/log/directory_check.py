@@ -38,10 +38,10 @@ class FoundDirectories:
     cluster_id: str | None = None
     # Whether all of them were left in order.
     is_clean: bool = True
-    # Those that have data but do not say, or not all of it, whose it is.
-    unnamed: list[str] = field(default_factory=list)
     # Those that were in use before and are empty now.
     emptied: list[str] = field(default_factory=list)
+    # Others that were in use before, beside these.
+    unnamed_directories: list[str] = field(default_factory=list)
 
 
 def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirectories:
@@ -64,11 +64,10 @@ def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirecto
         if meta is not None or has_data:
             in_use.add(directory)
             found.is_clean = found.is_clean and is_clean
-        if has_data and (meta is None or meta.broker_id is None or meta.cluster_id is None):
-            found.unnamed.append(directory)
     _agree(found, metas)
     siblings = {path for meta in metas.values() for path in meta.log_dirs}
     found.emptied = [each for each in directories if each in siblings and each not in in_use]
+    found.unnamed_directories = sorted(siblings.difference(directories))
     return found
 
 

@@ -23,7 +23,7 @@ from barnabas.log import names
 from barnabas.log.append import UnexpectedAppendOffset
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
-from barnabas.log.open_logs import OpenLogs
+from barnabas.log.open_logs import OpenLogs, vanished
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.read import Isolation
 from barnabas.model import TopicPartition
@@ -63,16 +63,24 @@ class LogManager(OpenLogs):
                 f"{self._unopened[partition]} could not be opened when the broker was started, and holds the records"
                 f" of {partition}"
             )
-        if not is_new:
+        lost_path = self._lost.get(partition)
+        if lost_path is not None:
+            if not (is_new or self._is_accepted(lost_path)):
+                raise KafkaStorageError(vanished(lost_path))
+            # An empty directory may still be there.
+            directory = os.path.dirname(lost_path)
+        elif not is_new:
             self._check_not_offline(partition)
         choices = self._emptiest_first() if directory is None else [self.directory(directory)]
         for choice in choices:
             try:
                 log = self._open_log(choice, names.partition_dir(partition), topic_id=topic_id)
+                choice.register.add([partition])
             except StorageFailure as failure:
                 choice.fail(failure)
                 continue
             self._register(self._current, log)
+            self._lost.pop(partition, None)
             return log
         raise KafkaStorageError(f"there is no log directory for {partition}: all are offline")
 
@@ -147,6 +155,8 @@ class LogManager(OpenLogs):
             future.update_high_watermark(source.high_watermark)
             del self._future[partition]
             self._current[partition] = future
+            target_directory.note(target_directory.register.add, [partition])
+            source_directory.note(source_directory.register.remove, [partition])
             self.cleaner.move_checkpoint(source_directory, target_directory, partition)
             self._remove_later([(source.directory, source)])
         for directory in (target_directory, source_directory):
@@ -170,7 +180,7 @@ class LogManager(OpenLogs):
                 try:
                     log = registry.pop(partition, None)
                     if log is None:
-                        if is_future or not self._delete_unopened(partition):
+                        if is_future or not (self._delete_unopened(partition) or self._forget(partition)):
                             self._check_not_offline(partition)
                         continue
                     directory = self.directory_of(log)
@@ -205,20 +215,40 @@ class LogManager(OpenLogs):
             directory.fail(failure)
             raise
         del self._unopened[partition]
+        directory.note(directory.register.remove, [partition])
         self._remove_later([(directory.file(name), None)])
+        return True
+
+    def _forget(self, partition: TopicPartition) -> bool:
+        """Gives up a log that has vanished; false if the partition has none."""
+        path = self._lost.pop(partition, None)
+        if path is None:
+            return False
+        directory = self._by_path[os.path.dirname(path)]
+        self._fs.remove_tree(path)
+        directory.note(directory.register.remove, [partition])
         return True
 
     def _check_not_offline(self, partition: TopicPartition) -> None:
         offline = [directory.path for directory in self.directories if directory.is_offline]
         if offline:
             raise KafkaStorageError(f"{partition} may be in {', '.join(offline)}, which is offline")
+        unnamed = self.unnamed_directories
+        if unnamed:
+            raise KafkaStorageError(
+                f"{partition} may be in {', '.join(unnamed)}, which was in use before and is not in log.dirs now. Add"
+                " it again, or, if its records are lost for good, start once with --override"
+                f" barnabas.accept.loss={','.join(unnamed)}"
+            )
 
     def _settle_deletion(
         self, directory: LogDirectory, logs: Sequence[PartitionLog], is_future: bool
     ) -> None:
         self._fs.sync_dir(directory.path)
         if not is_future:
-            self.cleaner.forget_checkpoints(directory, [log.topic_partition for log in logs])
+            partitions = [log.topic_partition for log in logs]
+            directory.register.remove(partitions)
+            self.cleaner.forget_checkpoints(directory, partitions)
         self.checkpoint(directory)
         self._remove_later([(log.directory, log) for log in logs])
 

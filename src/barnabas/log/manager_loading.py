@@ -67,11 +67,18 @@ class LoadedDirectory:
     """Paths of partitions that are to be removed."""
     unopened: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose log is beyond help, and where it lies."""
+    lost: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions whose log was here and is not, or has no segment any more, and where that was."""
     is_complete: bool = True
 
 
 def load_directory(
-    directory: LogDirectory, open_log: OpenLog, threads: int, on_progress: OnProgress
+    directory: LogDirectory,
+    open_log: OpenLog,
+    threads: int,
+    on_progress: OnProgress,
+    *,
+    misses_logs: bool = True,
 ) -> LoadedDirectory:
     """Opens every log. Raises StorageFailure if the disk fails; a log that is beyond help is named and left alone."""
     fs = directory.fs
@@ -87,8 +94,15 @@ def load_directory(
         left_by = "a clean stop" if is_clean else "a crash"
         logger.info("%s: opening %d logs after %s", directory.path, len(found), left_by)
     loading = _Loading(directory, open_log, is_clean, len(found), on_progress, loaded)
+    registered = directory.register.load(loading.recovery_points.keys()) if misses_logs else set()
+    present = {parsed.partition for _, parsed in found if not parsed.mark}
+    for partition in registered - present:
+        loaded.lost[partition] = directory.file(names.partition_dir(partition))
+    loading.expected = registered
     with _without_collections():
         loading.load_all(found, 1 if is_clean else threads)
+    if misses_logs:
+        directory.register.add(present)
     return loaded
 
 
@@ -146,7 +160,9 @@ class _Loading:
         self._loaded_logs = 0
         self._remaining_segments: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
+        # Partitions that have had a log here: it has a segment at least.
+        self.expected: set[TopicPartition] = set()
+        self.recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._log_start_offsets = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = directory.read_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT)
         self._cleaned: set[TopicPartition] = set(directory.read_checkpoint(names.CLEANER_OFFSET_CHECKPOINT))
@@ -169,17 +185,10 @@ class _Loading:
         partition = parsed.partition
         log: PartitionLog | None = None
         try:
-            log = self._open_log(
-                self._directory,
-                name,
-                recovery_point=self._recovery_points.get(partition, 0),
-                log_start_offset=self._log_start_offsets.get(partition, 0),
-                clean_shutdown=self._is_clean,
-                was_cleaned=partition in self._cleaned,
-                on_segment_recovered=partial(self._note_segments, name),
-            )
-            if partition in self._high_watermarks:
-                log.update_high_watermark(self._high_watermarks[partition])
+            if not parsed.mark and partition in self.expected and not self._has_segments(name):
+                self._loaded.lost[partition] = self._directory.file(name)
+            else:
+                log = self._open(name, partition)
         except StorageFailure:
             raise
         except KafkaError as error:
@@ -193,6 +202,26 @@ class _Loading:
             if log is not None:
                 (self._loaded.future if parsed.mark else self._loaded.current).append(log)
             self._tell()
+
+    def _open(self, name: str, partition: TopicPartition) -> PartitionLog:
+        log = self._open_log(
+            self._directory,
+            name,
+            recovery_point=self.recovery_points.get(partition, 0),
+            log_start_offset=self._log_start_offsets.get(partition, 0),
+            clean_shutdown=self._is_clean,
+            was_cleaned=partition in self._cleaned,
+            on_segment_recovered=partial(self._note_segments, name),
+        )
+        if partition in self._high_watermarks:
+            log.update_high_watermark(self._high_watermarks[partition])
+        return log
+
+    def _has_segments(self, name: str) -> bool:
+        files = map(names.parse_segment_file, self._directory.fs.list_dir(self._directory.file(name)))
+        # Those of other states are removed when the log is opened.
+        states = ("", names.SWAP_SUFFIX)
+        return any(file and file.kind == names.LOG_SUFFIX and file.state in states for file in files)
 
     def _note_segments(self, name: str, remaining: int) -> None:
         with self._lock:

@@ -31,3 +31,7 @@ class ManagerSettings:
     expects_no_gaps: bool = True
     # Whether directories marked for deletion are removed: a tool that only looks after a directory leaves them alone.
     removes_deleted: bool = True
+    # Whether a partition whose log vanishes is missed: a tool that only looks after a directory does not know.
+    misses_logs: bool = True
+    # Paths of logs, and of log directories, whose loss a person has accepted.
+    accepted_losses: frozenset[str] = frozenset()

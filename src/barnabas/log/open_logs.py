@@ -88,6 +88,10 @@ class OpenLogs:
         self._incomplete: set[str] = set()
         # Where the logs lie that could not be opened: they are neither opened otherwise nor made again elsewhere.
         self._unopened: dict[TopicPartition, str] = {}
+        # Where the logs were that have vanished: they are not made again, empty, without a person's consent.
+        self._lost: dict[TopicPartition, str] = {}
+        # Directories that were in use before and that nobody names any more. They may hold a partition's log.
+        self.unnamed_directories: list[str] = []
         self.cleaner = CleanerManager(clock, self._logs_with_directories)
         self._is_locked = False
         self._is_closed = False
@@ -129,6 +133,7 @@ class OpenLogs:
         try:
             self._load_all(self.live_directories(), on_progress)
             self._promote()
+            self._settle_lost()
             self._check_usable()
         except BaseException:
             self.release()
@@ -153,7 +158,11 @@ class OpenLogs:
     def _load(self, directory: LogDirectory, on_progress: OnProgress) -> None:
         try:
             loaded = load_directory(
-                directory, self._open_log, self.settings.num_recovery_threads_per_data_dir, on_progress
+                directory,
+                self._open_log,
+                self.settings.num_recovery_threads_per_data_dir,
+                on_progress,
+                misses_logs=self.settings.misses_logs,
             )
         except StorageFailure as failure:
             directory.fail(failure)
@@ -161,6 +170,7 @@ class OpenLogs:
         if not loaded.is_complete:
             self._incomplete.add(directory.path)
         self._unopened.update(loaded.unopened)
+        self._lost.update(loaded.lost)
         for path in loaded.deleted:
             self._marked.add(names.parse_partition_dir(os.path.basename(path)).partition)
         if self.settings.removes_deleted:
@@ -181,6 +191,24 @@ class OpenLogs:
                 future.rename_dir(names.partition_dir(partition))
                 self._current[partition] = self._future.pop(partition)
         self._marked.clear()
+
+    def _settle_lost(self) -> None:
+        """Of what is missing, some was deleted or moved just before a crash; the rest is gone."""
+        for partition, path in list(self._lost.items()):
+            directory = self._by_path[os.path.dirname(path)]
+            is_elsewhere = partition in self._current or partition in self._unopened
+            if is_elsewhere or not self._knows_topic(partition.topic) or directory.is_offline:
+                del self._lost[partition]
+                if not directory.is_offline:
+                    directory.note(directory.register.remove, [partition])
+            elif self._is_accepted(path):
+                logger.warning("%s has vanished, and begins again without records, as was asked for", path)
+            else:
+                logger.error("%s", vanished(path))
+
+    def _is_accepted(self, path: str) -> bool:
+        accepted = self.settings.accepted_losses
+        return path in accepted or os.path.dirname(path) in accepted
 
     def _register(self, registry: dict[TopicPartition, PartitionLog], log: PartitionLog) -> None:
         with self._changing:
@@ -348,3 +376,11 @@ class OpenLogs:
                         partitions.append(partition)
         logger.error("%d partitions in %s are offline", len(partitions), directory.path)
         self._on_offline(directory, partitions)
+
+
+def vanished(path: str) -> str:
+    return (
+        f"the log {path} has vanished, or has no segment any more: its partition is offline. Put the directory back and"
+        " start again. If its records are lost for good, start once with --override"
+        f" barnabas.accept.loss={path}"
+    )

@@ -41,7 +41,7 @@ def recover_directory(
         scheduler=InlineScheduler(),
         config_of=configs.__getitem__,
         # Who wrote the logs, and with which settings, is not known.
-        settings=ManagerSettings(expects_no_gaps=False, removes_deleted=False),
+        settings=ManagerSettings(expects_no_gaps=False, removes_deleted=False, misses_logs=False),
     )
     manager.open(on_progress)
     count = len(manager.logs())
