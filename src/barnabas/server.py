@@ -91,11 +91,11 @@ class Server:
         _allow_many_files()
         try:
             await self._start()
-        except StorageFailure as failure:
+        except (KafkaStorageError, StoreError) as error:
             await self.stop()
-            raise explained(self._fs, os.path.dirname(failure.path), failure) from failure
-        except StoreError as error:
-            await self.stop()
+            failure = _failure_behind(error)
+            if failure is not None:
+                raise explained(self._fs, os.path.dirname(failure.path), failure) from error
             raise KafkaStorageError(str(error)) from error
         except BaseException:
             await self.stop()
@@ -283,7 +283,8 @@ class Server:
         self._replicas.take_offline(path, partitions)
         if not manager.live_directories():
             # Whoever watches over the broker can start it anew, which is all that helps.
-            self._failure = f"all log directories have failed: {', '.join(self._directories)}"
+            causes = ", ".join(f"{each.path} ({each.failure})" for each in manager.directories)
+            self._failure = f"all log directories have failed: {causes}"
             log.critical("the broker stops: %s", self._failure)
             self._stopping.set()
 
@@ -325,6 +326,13 @@ class Server:
         self.metrics_port = endpoint.port
         log.info("metrics on http://%s:%d/metrics", host or "localhost", endpoint.port)
         return endpoint
+
+
+def _failure_behind(error: BaseException | None) -> StorageFailure | None:
+    """What a disk has refused, if that is why there is the error."""
+    while error is not None and not isinstance(error, StorageFailure):
+        error = error.__cause__
+    return error
 
 
 def _call(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:

@@ -223,6 +223,23 @@ def test_a_disk_that_fails_takes_one_copy_along(caplog: pytest.LogCaptureFixture
     writer.close()
 
 
+def test_a_copy_that_is_left_behind_does_not_come_back() -> None:
+    """A disk that was full for a moment leaves a copy out of date, which must not be taken when the other is lost."""
+    fs = SimulatedFileSystem()
+    fs.make_dirs("/disk")
+    writer = Writer(["/disk"], fs, locks=False)
+    fill(writer)
+    fs.inject(f"/disk/{STORE_FILE}", errno.ENOSPC, operations=["write"])
+    writer.write(Create("/later"))
+    writer.close()
+    fs.faults.clear()
+    assert not fs.exists(f"/disk/{STORE_FILE}")
+    writer = Writer(["/disk"], fs, locks=False)
+    assert "/later" in writer.nodes
+    assert fs.read_file(f"/disk/{STORE_FILE}") == fs.read_file(f"/disk/{COPY_FILE}")
+    writer.close()
+
+
 def test_a_crash_at_any_step_loses_nothing_that_was_reported() -> None:
     """A power cut loses any part of what was not synced; each step of a life with two starts is the last one once."""
     for step in range(200):

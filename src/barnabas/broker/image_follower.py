@@ -90,6 +90,10 @@ class ImageFollower:
             )
             # The logs were opened before it was a topic.
             self._manager.update_config(topic.name)
+        if adopted:
+            log.error(
+                "Quotas and settings of brokers and groups that such a lost store held have to be set again, too"
+            )
         # Producers of these logs keep their ids: new ones are given out above them.
         for each in unknown:
             for producer in each.active_producers():

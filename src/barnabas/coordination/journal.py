@@ -14,6 +14,7 @@ locked for as long as the store is open.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -136,6 +137,11 @@ class Journal:
             raise failures[0]
         for each in failures:
             log.error("the store goes on with one copy, %s: %s", self._copies[0].path, each)
+        left_behind = set(self._paths).difference(copy.path for copy in self._copies)
+        for path in left_behind if failures else ():
+            # It is out of date from now on: better none than that one, should the other be lost.
+            with contextlib.suppress(StorageFailure):
+                self._fs.remove(path, missing_ok=True)
 
     def _replace(self, copies: Iterable[_OpenCopy], data: bytes) -> None:
         for copy in copies:
@@ -151,7 +157,11 @@ class Journal:
         self._executor.shutdown()
 
     def unavailable(self, error: Exception) -> StoreUnavailable:
-        return error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
+        if isinstance(error, StoreUnavailable):
+            return error
+        unavailable = StoreUnavailable(str(error))
+        unavailable.__cause__ = error
+        return unavailable
 
     def _lock_directory(self) -> None:
         if not self._locks:

@@ -61,6 +61,10 @@ def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirecto
             continue
         if meta is not None:
             metas[directory] = meta
+        elif has_data:
+            logger.warning(
+                "%s has partitions but no usable %s: it is written again", directory, names.META_PROPERTIES
+            )
         if meta is not None or has_data:
             in_use.add(directory)
             found.is_clean = found.is_clean and is_clean
