@@ -203,8 +203,6 @@ class OpenLogs:
                     directory.note(directory.register.remove, [partition])
             elif self._is_accepted(path):
                 logger.warning("%s has vanished, and begins again without records, as was asked for", path)
-            else:
-                logger.error("%s", vanished(path))
 
     def _is_accepted(self, path: str) -> bool:
         accepted = self.settings.accepted_losses
