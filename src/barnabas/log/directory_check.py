@@ -61,9 +61,9 @@ def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirecto
             continue
         if meta is not None:
             metas[directory] = meta
-        elif has_data:
+        elif has_data and not fs.exists(os.path.join(directory, names.META_PROPERTIES)):
             logger.warning(
-                "%s has partitions but no usable %s: it is written again", directory, names.META_PROPERTIES
+                "%s has partitions but no %s: it is written again", directory, names.META_PROPERTIES
             )
         if meta is not None or has_data:
             in_use.add(directory)
@@ -129,7 +129,7 @@ def explained(fs: FileSystem, directory: str, failure: StorageFailure) -> KafkaS
     """The failure with what a person can do about it."""
     match failure.error_number:
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            advice = f"Make it writable for user {getpass.getuser()}, or choose another"
+            advice = f"Make it writable for user {_user()}, or choose another"
         case errno.ENOSPC | errno.EDQUOT:
             advice = f"Make room there ({_free(fs, directory)}) and start again, or choose another"
         case errno.ENOTDIR | errno.EEXIST:
@@ -139,6 +139,14 @@ def explained(fs: FileSystem, directory: str, failure: StorageFailure) -> KafkaS
         case _:
             advice = "Look after the disk, or choose another"
     return KafkaStorageError(f"{failure}. {advice} with --override log.dirs=DIRECTORY")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        return str(os.geteuid())
 
 
 def _free(fs: FileSystem, directory: str) -> str:
