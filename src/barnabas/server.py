@@ -20,6 +20,7 @@ from random import Random, SystemRandom
 from typing import Final
 
 from barnabas import __version__
+from barnabas.broker.automatic_topics import AutomaticTopics
 from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
@@ -216,6 +217,7 @@ class Server:
             clock=self._clock,
             metrics=self._metrics,
             controller=controller,
+            automatic_topics=AutomaticTopics(controller, replicas, self._tasks),
             log_manager=manager,
             log_dir_mover=mover,
             replicas=replicas,

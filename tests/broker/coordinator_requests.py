@@ -43,8 +43,8 @@ def find_transaction(client: RawClient, transactional_id: str, *, version: int =
 
 
 def wait_for_transaction_coordinator(client: RawClient) -> None:
-    """Has the topic made, and waits until all of its partitions are loaded."""
-    assert find_transaction(client, "any").error_code == 0
+    """Has the topic created, and waits until all of its partitions are loaded."""
+    wait_until(lambda: find_transaction(client, "any").error_code == 0)
     wait_until(lambda: list_transactions(client).error_code != CoordinatorLoadInProgress.code)
 
 

@@ -49,8 +49,8 @@ def find(client: RawClient, group_id: str, *, version: int = 6, key_type: int = 
 
 
 def wait_for_coordinator(client: RawClient, group_id: str) -> None:
-    """Has the topic made, and waits until the group's partition is loaded."""
-    assert find(client, group_id).error_code == 0
+    """Has the topic created, and waits until the group's partition is loaded."""
+    wait_until(lambda: find(client, group_id).error_code == 0)
     wait_until(lambda: describe(client, group_id, version=5).error_code == 0)
 
 

@@ -114,6 +114,7 @@ def test_keys_have_javas_hash(key: str, value: int) -> None:
 
 
 def test_a_coordinator_is_found_in_each_version(broker: RunningBroker, client: RawClient) -> None:
+    wait_until(lambda: find(client, "id", key_type=1).error_code == NONE)
     for version in range(7):
         found = find(client, "group", version=version)
         assert (found.error_code, found.host, found.port) == (NONE, "127.0.0.1", broker.port), version
@@ -399,11 +400,29 @@ def test_before_there_is_a_topic_and_after(tmp_path: Path) -> None:
         assert heartbeat(client, "group", first) == UnknownMemberId.code
 
 
+@pytest.mark.parametrize("key_type", [0, 1])
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_the_topic_of_the_coordinators_is_created_in_the_background(
+    tmp_path: Path, version: int, key_type: int
+) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        missing = find(client, "key", version=version, key_type=key_type)
+        assert (missing.error_code, missing.node_id, missing.host, missing.port) == (
+            CoordinatorNotAvailable.code,
+            -1,
+            "",
+            -1,
+        )
+        assert missing.error_message.startswith("The coordinator is not available.")
+        wait_until(lambda: find(client, "key", version=version, key_type=key_type).error_code == NONE)
+
+
 def test_a_topic_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     too_many = {"offsets.topic.replication.factor": "3"}
     with RunningBroker(tmp_path, too_many) as broker, broker.client() as client:
         for version in (0, 3, 6):
             assert find(client, "group", version=version).error_code == CoordinatorNotAvailable.code
+        wait_until(lambda: "time(s)" in find(client, "group").error_message)
     lines = [record for record in caplog.messages if OFFSETS_TOPIC in record]
     assert len(lines) == 1
     assert "replication" in lines[0].lower()

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.create_partitions_request import (
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch_request, produce_request, values
 from tests.broker.running import RunningBroker
@@ -212,16 +213,24 @@ def test_changes_of_the_cluster_are_refused_topic_by_topic(broker: RunningBroker
     assert counts == {"b": 9, "c": 3, "d": 1}
 
 
-def test_topics_that_somebody_uses_cost_too(broker: RunningBroker) -> None:
-    """Whoever names them has the debt, but no delay and no error by it."""
+def test_topics_that_somebody_uses_cost_too(broker: RunningBroker, clock: ManualClock) -> None:
+    """A client that names them has the debt and no delay; while it is in debt, they are not created."""
     limit(broker, "user", **{CONTROLLER_MUTATION_RATE: 1.0})
     names = [f"used-{number}" for number in range(13)]
+
+    def created(name: str) -> bool:
+        return name in broker.server.broker.image.topics
+
     with broker.client("user") as user:
         topics = [MetadataRequestTopic(name=name) for name in names]
-        response = user.ask("Metadata", 12, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
-        assert response.throttle_time_ms == 0
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        assert user.ask("Metadata", 12, request).throttle_time_ms == 0
         new = [CreatableTopic(name="made", num_partitions=1, replication_factor=1)]
         refused = user.ask("CreateTopics", 7, CreateTopicsRequest(topics=new, timeout_ms=60_000))
-    assert set(names) <= set(broker.server.broker.image.topics)
-    assert [topic.error_code for topic in refused.topics] == [errors.ThrottlingQuotaExceeded.code]
-    assert refused.throttle_time_ms == 2_000
+        assert [topic.error_code for topic in refused.topics] == [errors.ThrottlingQuotaExceeded.code]
+        assert refused.throttle_time_ms == 1_000
+        assert all(map(created, names[:-1]))
+        assert not created(names[-1])
+        clock.advance_ms(1_000)
+        assert user.ask("Metadata", 12, request).throttle_time_ms == 0
+        wait_until(lambda: created(names[-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.automatic_topics import AutomaticTopics
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_runtime import GroupRuntime
 from barnabas.broker.producer_ids import ProducerIds
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 class Broker:
     __slots__ = (
+        "automatic_topics",
         "clock",
         "controller",
         "fetch_sessions",
@@ -46,6 +48,7 @@ class Broker:
         clock: Clock,
         metrics: Registry,
         controller: Controller,
+        automatic_topics: AutomaticTopics,
         log_manager: LogManager,
         log_dir_mover: LogDirMover,
         replicas: ReplicaManager,
@@ -60,6 +63,7 @@ class Broker:
         self.clock = clock
         self.metrics = metrics
         self.controller = controller
+        self.automatic_topics = automatic_topics
         self.log_manager = log_manager
         self.log_dir_mover = log_dir_mover
         self.replicas = replicas

@@ -54,6 +54,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         self._topic_id: bytes | None = None
         self._partition_count = 0
         self._creation_failure = ""
+        self._is_creating = False
 
     @abstractmethod
     def _new_shell(self, partition: Partition) -> ShellT: ...
@@ -77,6 +78,20 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
     def has_topic(self) -> bool:
         return self.topic in self._controller.image.topics
 
+    def create_topic(self) -> None:
+        """Starts to create the topic, in the background."""
+        if not self._is_creating:
+            self._is_creating = True
+            self._tasks.start(self._create_topic())
+
+    async def _create_topic(self) -> None:
+        try:
+            await self.ensure_topic()
+        except CoordinatorNotAvailable as error:
+            log.debug("%s cannot be created: %s", self.topic, error)
+        finally:
+            self._is_creating = False
+
     async def ensure_topic(self) -> None:
         """Has the topic made if there is none. Raises CoordinatorNotAvailable if that cannot be."""
         if self.has_topic:
@@ -91,13 +106,17 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
                 # Clients only learn that there is no coordinator, and ask again and again.
                 self._creation_failure = str(error)
                 log.error("%s cannot be used, %s cannot be made: %s", self.purpose, self.topic, error)
-            raise CoordinatorNotAvailable(str(error))
+            raise CoordinatorNotAvailable(f"The coordinator is not available. {error}")
+        self._creation_failure = ""
         await self._replicas.opened([self.topic])
 
     def partition_of(self, key: str) -> int:
         """Raises CoordinatorNotAvailable while there is no topic."""
         if not self._partition_count:
-            raise CoordinatorNotAvailable(f"there is no {self.topic} yet")
+            reason = f": {self._creation_failure}" if self._creation_failure else ""
+            raise CoordinatorNotAvailable(
+                f"The coordinator is not available. There is no topic {self.topic} yet{reason}"
+            )
         return partition_of_key(key, self._partition_count)
 
     def shell_of(self, key: str) -> ShellT:

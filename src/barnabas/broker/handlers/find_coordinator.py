@@ -4,8 +4,8 @@
 - From version 4 on many keys are asked about at once, each with an error of its own.
 - There are no coordinators of share partitions.
 
-The topic of the coordinators is made when the first client asks. The answer comes when it is there; Kafka has the
-client ask again.
+The topic of the coordinators is created in the background when the first client asks. Until it is there the answer is
+COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRANSACTION: Final = 1
 def handle(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> object:
     runtime = _runtime(broker, request.key_type)
     if runtime is not None and not runtime.has_topic:
-        return _create_and_answer(broker, exchange, request, runtime)
+        runtime.create_topic()
     return _answer(broker, exchange, request)
 
 
@@ -37,25 +37,11 @@ def _runtime(broker: Broker, key_type: int) -> CoordinatorRuntime[Any] | None:
     return broker.transactions if key_type == _TRANSACTION else None
 
 
-async def _create_and_answer(
-    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest, runtime: CoordinatorRuntime[Any]
-) -> FindCoordinatorResponse:
-    try:
-        await runtime.ensure_topic()
-    except CoordinatorNotAvailable as error:
-        return _answer(broker, exchange, request, error)
-    return _answer(broker, exchange, request)
-
-
-def _answer(
-    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest, failure: KafkaError | None = None
-) -> FindCoordinatorResponse:
+def _answer(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     is_batched = exchange.version >= _FIRST_BATCHED
     found = []
     for key in request.coordinator_keys if is_batched else [request.key]:
         try:
-            if failure is not None:
-                raise failure
             found.append(_find(broker, exchange, request.key_type, key))
         except KafkaError as error:
             found.append(
@@ -84,7 +70,7 @@ def _find(broker: Broker, exchange: Exchange, key_type: int, key: str) -> Coordi
     endpoint = None if leader is None else leader.endpoint(exchange.session.listener)
     if leader is None or endpoint is None:
         raise CoordinatorNotAvailable(
-            f"partition {index} of {runtime.topic} has no leader that can be reached"
+            f"The coordinator is not available. Partition {index} of {runtime.topic} has no leader that can be reached"
         )
     return Coordinator(
         key=key,

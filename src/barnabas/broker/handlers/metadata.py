@@ -2,17 +2,17 @@
 
 - Null topics (an empty list in version 0) ask for all. From version 12 a topic may be named by its id; 10 and 11 have
   the field, and are refused with INVALID_REQUEST for all topics if they use it.
-- A topic that does not exist is created if client and broker allow it (version 4 on; older clients always allow it);
-  the answer then waits for the new topic instead of sending the client round again.
+- A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. If client and broker allow it (version 4 on; older clients
+  always allow it), it is created in the background, and the client finds it when it asks again.
 - Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.deadlines import OPENING_WAIT_S
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -43,15 +43,6 @@ _FIRST_VERSION_WITH_IDS: Final = 12
 _VERSIONS_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
 
 
-async def _create_and_answer(
-    broker: Broker, exchange: Exchange, request: MetadataRequest, missing: list[str]
-) -> MetadataResponse:
-    quota = MutationQuota(broker, exchange, strict_since=None)
-    failed = await broker.controller.auto_create_topics(missing, charge=quota.charge)
-    await broker.replicas.opened(missing, OPENING_WAIT_S)
-    return _answer(broker, exchange, request, failed)
-
-
 def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> object:
     image = broker.image
     if (
@@ -70,8 +61,8 @@ def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> obje
             and is_legal_topic_name(topic.name)
         ]
         if missing:
-            return _create_and_answer(broker, exchange, request, missing)
-    return _answer(broker, exchange, request, {})
+            broker.automatic_topics.create(missing, MutationQuota(broker, exchange, strict_since=None).charge)
+    return _answer(broker, exchange, request)
 
 
 def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -86,16 +77,14 @@ def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _answer(
-    broker: Broker, exchange: Exchange, request: MetadataRequest, failed: dict[str, KafkaError]
-) -> MetadataResponse:
+def _answer(broker: Broker, exchange: Exchange, request: MetadataRequest) -> MetadataResponse:
     image = broker.image
     version = exchange.version
     topics = [
         _topic(image, found, exchange, asks_operations=request.include_topic_authorized_operations)
         if isinstance(found, TopicImage)
         else found
-        for found in _wanted(image, request, version, failed)
+        for found in _wanted(image, request, version, broker.automatic_topics.under_way)
     ]
     listener = exchange.session.listener
     brokers = [
@@ -116,7 +105,7 @@ def _answer(
 
 
 def _wanted(
-    image: MetadataImage, request: MetadataRequest, version: int, failed: dict[str, KafkaError]
+    image: MetadataImage, request: MetadataRequest, version: int, under_way: Container[str]
 ) -> list[TopicImage | MetadataResponseTopic]:
     if request.topics is None or (version == 0 and not request.topics):
         return list(image.topics.values())
@@ -136,14 +125,11 @@ def _wanted(
             continue
         name = asked.name or ""
         topic = image.topics.get(name)
-        if topic is not None:
+        if topic is not None and name not in under_way:
             wanted.append(topic)
             continue
-        error: type[KafkaError] = UnknownTopicOrPartition
-        if name in failed:
-            error = type(failed[name])
-        elif not is_legal_topic_name(name):
-            error = InvalidTopicException
+        is_legal = topic is not None or is_legal_topic_name(name)
+        error: type[KafkaError] = UnknownTopicOrPartition if is_legal else InvalidTopicException
         wanted.append(
             MetadataResponseTopic(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
         )
