@@ -1,8 +1,8 @@
 """Puts a broker together and runs it: the one place that knows all parts.
 
 Starting: configuration, addresses, directories, store, broker id and cluster id, controller, logs; then the listeners
-accept. Stopping goes the other way round; whatever was acknowledged is then on the disk, and the log directories say
-that they were left in order.
+accept. Stopping goes the other way round, and whatever writes to logs ends before they are closed; whatever was
+acknowledged is then on the disk, and the log directories say that they were left in order.
 """
 
 from __future__ import annotations
@@ -232,6 +232,7 @@ class Server:
             transactions=transactions,
         )
         self.broker = broker
+        self._open.push_async_callback(self._end_work, broker, connections, timer, background)
         start_maintenance(manager, background)
         if config.log_cleaner_enable:
             cleaner = CleanerThread(manager, self._clock)
@@ -305,6 +306,23 @@ class Server:
         )
         self._open.push_async_callback(store.close)
         return store
+
+    async def _end_work(
+        self, broker: Broker, connections: Connections, timer: LoopTimer, background: Background
+    ) -> None:
+        """Ends everything that writes, in the order in which one part gives work to the next.
+
+        Logs and the store are closed after it: a write to a closed log would fail, and one between the last flush of
+        a log and its end would be acknowledged without being on the disk.
+        """
+        connections.close()
+        await broker.controller.close()
+        await self._tasks.stop()
+        broker.transactions.end()
+        broker.groups.end()
+        timer.close()
+        await broker.replicas.opened(broker.image.topics)
+        background.stop()
 
     async def _close_logs(self, manager: LogManager) -> None:
         await asyncio.get_running_loop().run_in_executor(None, manager.close)

@@ -71,6 +71,12 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         self._follow(self._controller.image.topics.get(self.topic))
         self._controller.add_listener(self._on_image)
 
+    def end(self) -> None:
+        """The broker stops: clients that wait are sent away, and nothing is written any more."""
+        for shell in self._shells.values():
+            shell.unload()
+        self._shells.clear()
+
     def __iter__(self) -> Iterator[ShellT]:
         return iter(self._shells.values())
 

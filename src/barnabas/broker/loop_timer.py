@@ -13,6 +13,7 @@ class LoopTimer(Timer):
         self._loop = loop
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
+        self._is_closed = False
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
         # The wheels stand where the last wake-up left them; a delay counts from now.
@@ -21,13 +22,15 @@ class LoopTimer(Timer):
         self._sleep_until_due()
 
     def close(self) -> None:
+        """No task expires any more."""
+        self._is_closed = True
         if self._wake_up is not None:
             self._wake_up.cancel()
             self._wake_up = None
 
     def _sleep_until_due(self) -> None:
         due_ms = self.next_due_ms()
-        if due_ms is None:
+        if due_ms is None or self._is_closed:
             return
         if self._wake_up is not None:
             if self._wake_up_ms <= due_ms:

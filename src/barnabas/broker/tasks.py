@@ -13,16 +13,22 @@ log = logging.getLogger(__name__)
 class Tasks:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
 
     def __len__(self) -> int:
         return len(self._running)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_stopped:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
 
     async def stop(self) -> None:
+        """Ends what goes on; nothing is started after it."""
+        self._is_stopped = True
         for task in self._running:
             task.cancel()
         if self._running:
