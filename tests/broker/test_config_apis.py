@@ -118,14 +118,19 @@ def test_what_cannot_be_described(client: RawClient, kind: int, name: str, code:
     assert result.configs == []
 
 
-def test_groups_have_the_brokers_settings_and_subscriptions_none(client: RawClient) -> None:
+def test_groups_have_the_brokers_settings_and_subscriptions_defaults(client: RawClient) -> None:
     entries = describe(client, GROUP, "readers", include_synonyms=True)
     assert entries["consumer.session.timeout.ms"].value == "45000"
     assert [(each.name, each.source) for each in entries["consumer.session.timeout.ms"].synonyms] == [
         ("group.consumer.session.timeout.ms", DEFAULT_CONFIG)
     ]
     assert entries["consumer.heartbeat.interval.ms"].config_source == DEFAULT_CONFIG
-    assert describe(client, CLIENT_METRICS, "subscription") == {}
+    entries = describe(client, CLIENT_METRICS, "subscription", include_synonyms=True)
+    assert [(each.name, each.value, each.config_source, each.synonyms) for each in entries.values()] == [
+        ("interval.ms", "300000", DEFAULT_CONFIG, []),
+        ("match", "", DEFAULT_CONFIG, []),
+        ("metrics", "", DEFAULT_CONFIG, []),
+    ]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -172,7 +177,7 @@ INVALID_CONFIG, INVALID_REQUEST = errors.InvalidConfig.code, errors.InvalidReque
     ("changes", "code", "message"),
     [
         ([("no.such.setting", SET, "1")], INVALID_CONFIG, "no.such.setting"),
-        ([("retention.ms", SET, "long")], INVALID_CONFIG, "retention.ms: 'long'"),
+        ([("retention.ms", SET, "long")], INVALID_CONFIG, "retention.ms: Not a number of type LONG"),
         ([("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "8")], INVALID_CONFIG, "max"),
         (
             [("segment.bytes", APPEND, "1")],
@@ -216,7 +221,7 @@ def test_a_change_that_is_wrong_changes_nothing(
         (TOPIC, "no/name", errors.InvalidTopicException.code, "no/name"),
         (GROUP, "g", INVALID_CONFIG, "Unknown group config name: retention.ms"),
         (GROUP, "", INVALID_REQUEST, "Default group resources are not allowed."),
-        (CLIENT_METRICS, "m", INVALID_REQUEST, "but resource type is CLIENT_METRICS"),
+        (CLIENT_METRICS, "m", INVALID_REQUEST, "Unknown client metrics configuration: retention.ms"),
         (3, "what", INVALID_REQUEST, "Unknown resource type 3"),
     ],
 )

@@ -106,10 +106,10 @@ REFUSED: list[tuple[NewTopic, type[KafkaError], str]] = [
         InvalidTopicException,
         "Topic 'the.re_is' collides with existing topic: the_re.is",
     ),
-    (NewTopic(""), InvalidTopicException, "a topic's name cannot be empty"),
-    (NewTopic(".."), InvalidTopicException, "a topic's name cannot be '..'"),
-    (NewTopic("a" * 250), InvalidTopicException, "at most 249 characters"),
-    (NewTopic("a b"), InvalidTopicException, "'a b' is no name for a topic"),
+    (NewTopic(""), InvalidTopicException, "Topic name is invalid: the empty string is not allowed"),
+    (NewTopic(".."), InvalidTopicException, "Topic name is invalid: '..' is not allowed"),
+    (NewTopic("a" * 250), InvalidTopicException, "is longer than the max allowed length 249"),
+    (NewTopic("a b"), InvalidTopicException, "Topic name is invalid: 'a b' contains one or more characters"),
     (
         NewTopic("__cluster_metadata"),
         InvalidRequest,
@@ -133,7 +133,11 @@ REFUSED: list[tuple[NewTopic, type[KafkaError], str]] = [
         InvalidConfig,
         "Null value not supported for topic configs: retention.ms,segment.bytes",
     ),
-    (NewTopic("t", configs={"retention.ms": "soon"}), InvalidConfig, "retention.ms: 'soon' is not allowed"),
+    (
+        NewTopic("t", configs={"retention.ms": "soon"}),
+        InvalidConfig,
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+    ),
     (NewTopic("t", configs={"no.such": "1"}), InvalidConfig, "Unknown topic config name: no.such"),
     (
         NewTopic("t", 1, assignments=[(0, [0])]),

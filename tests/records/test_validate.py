@@ -247,7 +247,7 @@ def test_only_one_batch_of_v2_or_one_wrapper() -> None:
 def test_a_compacted_topic_needs_keys(compression: CompressionType) -> None:
     data = build(compression=compression, keys=(b"a", None, b"c"))
     assert validate(data).last_offset == BASE_OFFSET + 2
-    with pytest.raises(RejectedRecords, match="record 1 of the batch: it has no key") as caught:
+    with pytest.raises(RejectedRecords, match="message without key") as caught:
         validate(data, AppendPolicy(is_compacted=True))
     assert [error.batch_index for error in caught.value.record_errors] == [1]
     assert caught.value.name == "INVALID_RECORD"
@@ -285,7 +285,9 @@ def test_timestamps_out_of_bounds(fully: bool, magic: int) -> None:
 
 def test_a_fault_of_timestamp_outweighs_a_missing_key() -> None:
     data = build(timestamps=(NOW_MS, NOW_MS + 10), keys=(None, b"b"))
-    with pytest.raises(RejectedTimestamps, match="1 more fault") as caught:
+    with pytest.raises(
+        RejectedTimestamps, match=r"invalid timestamp: \[RecordError\(batchIndex=0, message='Compacted topic"
+    ) as caught:
         validate(data, AppendPolicy(is_compacted=True, timestamp_after_max_ms=0))
     assert [error.batch_index for error in caught.value.record_errors] == [0, 1]
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.client_metrics_configs import CLIENT_METRICS_SETTINGS, parse_subscription
 from barnabas.broker.config_loggers import change_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
 from barnabas.broker.group_configs import GROUP_SETTINGS, group_overrides
@@ -21,6 +22,7 @@ from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
 from barnabas.coordination.controller import Edit
+from barnabas.coordination.topic_creation import check_topic_config
 from barnabas.coordination.topic_names import check_topic_name
 from barnabas.errors import InvalidConfig, InvalidRequest, KafkaError
 
@@ -75,6 +77,7 @@ async def alter_resources(
     topics: dict[str, Edit[str]] = {}
     brokers: dict[str, Edit[str]] = {}
     groups: dict[str, Edit[str]] = {}
+    client_metrics: dict[str, Edit[str]] = {}
     results: dict[tuple[int, str], KafkaError | None] = {}
     for each in resources:
         try:
@@ -87,20 +90,29 @@ async def alter_resources(
                     topics[each.name] = partial(_edit_topic, broker, each)
                 case ResourceType.BROKER:
                     if each.name:
-                        check_broker_name(each.name, broker.replicas.broker_id)
+                        check_broker_name(
+                            each.name,
+                            broker.replicas.broker_id,
+                            noun="Node",
+                            unexpected="Unexpected broker id, expected {}, but received {}",
+                        )
                     brokers[each.name] = partial(_edit_broker, broker, each)
                 case ResourceType.BROKER_LOGGER if not each.replaces:
-                    check_broker_name(each.name, broker.replicas.broker_id)
+                    check_broker_name(
+                        each.name,
+                        broker.replicas.broker_id,
+                        noun="Node",
+                        unexpected="Unexpected node id. Expected {}, but received {}",
+                    )
                     change_levels(_levels(each), validate_only=validate_only)
                 case ResourceType.GROUP:
                     if not each.name:
                         raise InvalidRequest("Default group resources are not allowed.")
                     groups[each.name] = partial(_edit_group, broker, each)
                 case ResourceType.CLIENT_METRICS:
-                    raise InvalidRequest(
-                        "AlterConfigs is only supported for topics, brokers and groups, but resource type is"
-                        " CLIENT_METRICS"
-                    )
+                    if not each.name:
+                        raise InvalidRequest("Subscription name can't be empty")
+                    client_metrics[each.name] = partial(_edit_client_metrics, each)
                 case _:
                     raise InvalidRequest(f"Unknown resource type {each.resource_type}")
         except KafkaError as error:
@@ -110,6 +122,7 @@ async def alter_resources(
         (ResourceType.TOPIC, controller.alter_topic_configs, topics),
         (ResourceType.BROKER, controller.alter_broker_configs, brokers),
         (ResourceType.GROUP, controller.alter_group_configs, groups),
+        (ResourceType.CLIENT_METRICS, controller.alter_client_metrics, client_metrics),
     ):
         if edits:
             try:
@@ -149,12 +162,7 @@ def _edit_topic(broker: Broker, resource: ResourceChange, current: Mapping[str, 
         TOPIC_SETTINGS.get,
         "Can't {operation.name} to key {name} because its type is not LIST.",
     )
-    config = LogConfig.from_properties(after, defaults=broker.config.log_defaults)
-    if config.remote_storage_enable:
-        raise InvalidConfig(
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log"
-            " storage."
-        )
+    check_topic_config(LogConfig.from_properties(after, defaults=broker.config.log_defaults))
     return after
 
 
@@ -169,6 +177,17 @@ def _edit_group(broker: Broker, resource: ResourceChange, current: Mapping[str, 
     return after
 
 
+def _edit_client_metrics(resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
+    after = _changed(
+        resource,
+        current,
+        CLIENT_METRICS_SETTINGS.get,
+        "Can't {operation.name} to key {name} because its type is not LIST.",
+    )
+    parse_subscription(after)
+    return after
+
+
 def _group_setting(name: str) -> Setting | None:
     return _broker_setting(GROUP_SETTINGS.get(name, ""))
 
@@ -177,7 +196,7 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
     after = _changed(
         resource,
         current,
-        _broker_setting,
+        _known_broker_setting,
         "Config value {operation.word} is not allowed for config key: {name}",
     )
     per_broker = bool(resource.name)
@@ -187,10 +206,10 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
             if name.startswith(_LISTENER_SETTINGS):
                 raise InvalidConfig(
                     "These security configs can be dynamically updated only per-listener using the listener prefix:"
-                    f" {name}"
+                    f" [{name}]"
                 )
             if name in _FIXED_SETTINGS:
-                raise InvalidConfig(f"{name} cannot be changed at run time")
+                raise InvalidConfig(f"Cannot update these configs dynamically: [{name}]")
         validate_dynamic(after, per_broker=per_broker)
         changed = config.with_dynamic(
             default=config.dynamic_default if per_broker else after,
@@ -223,6 +242,13 @@ def _broker_setting(name: str) -> Setting | None:
     return None if row is None else row.setting
 
 
+def _known_broker_setting(name: str) -> Setting:
+    setting = _broker_setting(name)
+    if setting is None:
+        raise InvalidConfig(f"Unknown config name: {name}")
+    return setting
+
+
 def _changed(
     resource: ResourceChange,
     current: Mapping[str, str],
@@ -240,9 +266,7 @@ def _changed(
             after[name] = value
             continue
         setting = setting_of(name)
-        if setting is None:
-            raise InvalidConfig(f"Unknown config name: {name}")
-        if setting.type is not SettingType.LIST:
+        if setting is None or setting.type is not SettingType.LIST:
             raise InvalidConfig(no_list.format(operation=Operation(operation), name=name))
         text = after[name] if name in after else to_text(setting.default) or ""
         items = [item for item in text.split(",") if item]

@@ -23,9 +23,12 @@ class ResourceType(IntEnum):
         return cls.UNKNOWN
 
 
-def check_broker_name(name: str, broker_id: BrokerId) -> None:
-    """Settings of one broker are asked of that broker: raises InvalidRequest if the name is another's."""
+def check_broker_name(name: str, broker_id: BrokerId, *, noun: str, unexpected: str) -> None:
+    """Settings of one broker are asked of that broker: raises InvalidRequest if the name is another's.
+
+    Apache Kafka has several words for it; `unexpected` has places for the right id and the wrong one.
+    """
     if not name.isascii() or not name.isdigit():
-        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+        raise InvalidRequest(f"{noun} id must be an integer, but it is: {name}")
     if name != str(broker_id):
-        raise InvalidRequest(f"Unexpected broker id, expected {broker_id}, but received {name}")
+        raise InvalidRequest(unexpected.format(broker_id, name))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.broker_settings import broker_settings
 from barnabas.errors import InvalidConfig
 from barnabas.groups.settings import GroupOverrides
 
@@ -15,7 +16,6 @@ GROUP_SETTINGS: Final = {
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
 }
-_INT_MAX: Final = 2**31 - 1
 
 
 def group_overrides(config: BrokerConfig, properties: Mapping[str, str]) -> GroupOverrides:
@@ -41,14 +41,8 @@ def group_overrides(config: BrokerConfig, properties: Mapping[str, str]) -> Grou
 
 
 def _checked(config: BrokerConfig, name: str, text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= _INT_MAX:
-        raise InvalidConfig(
-            f"Invalid value {text} for configuration {name}: it is no number from 0 to {_INT_MAX}"
-        )
+    value = broker_settings()[GROUP_SETTINGS[name]].setting._replace(name=name).parse(text)
+    assert isinstance(value, int)
     what = name.removeprefix("consumer.")
     for bound, is_allowed in (("min", int.__le__), ("max", int.__ge__)):
         limit_name = f"group.consumer.{bound}.{what}"

@@ -125,6 +125,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    telemetry_max_bytes: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
@@ -409,15 +410,18 @@ def _unknown_setting(name: str) -> str:
 
 def validate_dynamic(properties: Mapping[str, str], *, per_broker: bool) -> None:
     """Refuses what may not be set at run time for one broker, or for the cluster as a whole."""
-    for name, text in properties.items():
-        row = _base_setting(name)
-        if row is None:
-            continue
-        if row.update_mode is UpdateMode.READ_ONLY:
-            raise InvalidConfig(f"{name} cannot be changed at run time")
-        if row.update_mode is UpdateMode.PER_BROKER and not per_broker:
-            raise InvalidConfig(f"{name} can be changed at run time only for one broker, named by its id")
-        row.parse(text)
+    known = {name: row for name in properties if (row := _base_setting(name)) is not None}
+    fixed = [name for name, row in known.items() if row.update_mode is UpdateMode.READ_ONLY]
+    if fixed:
+        raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    of_brokers = [name for name, row in known.items() if row.update_mode is UpdateMode.PER_BROKER]
+    if of_brokers and not per_broker:
+        raise InvalidConfig(
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" [{', '.join(of_brokers)}]"
+        )
+    for name, row in known.items():
+        row.parse(properties[name])
 
 
 def _base_setting(name: str) -> BrokerSetting | None:

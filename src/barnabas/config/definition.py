@@ -46,13 +46,14 @@ class Importance(StrEnum):
 
 
 class InvalidSetting(InvalidConfig):
-    """A value that a setting does not take."""
+    """A value that a setting does not take. Kafka's words come first, as people and tools search for them."""
 
-    def __init__(self, name: str, value: object, allowed: str) -> None:
+    def __init__(self, name: str, value: object, allowed: str, *, reason: str = "") -> None:
         shown = str(value)
         if len(shown) > _SHOWN_LENGTH_MAX:
             shown = shown[:_SHOWN_LENGTH_MAX] + "…"
-        super().__init__(f"{name}: {shown!r} is not allowed; it takes {allowed}")
+        why = f"{reason}. {name} takes {allowed}" if reason else f"{name} takes {allowed}"
+        super().__init__(f"Invalid value {shown} for configuration {name}: {why}")
         self.setting = name
         self.allowed = allowed
 
@@ -77,7 +78,8 @@ class Setting(NamedTuple):
             raise InvalidSetting(self.name, text, f"at most {VALUE_LENGTH_MAX} characters")
         value = _PARSERS[self.type](self, text)
         if not self.allows(value):
-            raise self._refusal(text)
+            shown, reason = _refused(self.name, self.allowed, value)
+            raise self._refusal(shown, reason)
         return value
 
     def allows(self, value: Value) -> bool:
@@ -95,15 +97,15 @@ class Setting(NamedTuple):
             return f"a list of some of {words}" if self.type is SettingType.LIST else f"one of {words}"
         return f"{kind}, {self.allowed}"
 
-    def _refusal(self, text: str) -> InvalidSetting:
+    def _refusal(self, text: str, reason: str) -> InvalidSetting:
         # A message goes to logs and clients; a password must not.
         shown = "[hidden]" if self.type is SettingType.PASSWORD else text
-        return InvalidSetting(self.name, shown, self.describe_allowed())
+        return InvalidSetting(self.name, shown, self.describe_allowed(), reason=reason)
 
     def _parse_boolean(self, text: str) -> bool:
         word = text.lower()
         if word not in ("true", "false"):
-            raise self._refusal(text)
+            raise self._refusal(text, "Expected value to be either true or false")
         return word == "true"
 
     def _parse_integer(self, text: str) -> int:
@@ -114,7 +116,7 @@ class Setting(NamedTuple):
             bound = _BOUNDS[self.type]
             if -bound <= number < bound:
                 return number
-        raise self._refusal(text)
+        raise self._refusal(text, f"Not a number of type {self.type.name}")
 
     def _parse_double(self, text: str) -> float:
         if len(text) <= 64 and _DOUBLE_CHARACTERS.issuperset(text):
@@ -122,7 +124,7 @@ class Setting(NamedTuple):
                 return float(text)
             except ValueError:
                 pass
-        raise self._refusal(text)
+        raise self._refusal(text, f"Not a number of type {self.type.name}")
 
     def _parse_text(self, text: str) -> str:
         return text
@@ -182,6 +184,32 @@ def _satisfies(allowed: str, value: Value) -> bool:
         return all((item.upper() if any_case else item) in known for item in given)
     assert isinstance(value, int | float), (allowed, value)
     return any(_in_range(part, value) for part in allowed.split(" or "))
+
+
+def _refused(name: str, allowed: str, value: Value) -> tuple[str, str]:
+    """The value that is refused, and why, in the words of Kafka's validators; no reason where Kafka has none."""
+    shown = to_text(value) or ""
+    if allowed == "throttled":
+        return f"[{shown.replace(',', ', ')}]", (
+            f"{name} must be the literal '*' or a list of replicas in the following format:"
+            " [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+    if allowed in _SPECIAL:
+        return shown, ""
+    if "|" in allowed:
+        words = allowed.partition(" (any case)")[0]
+        given = value if isinstance(value, tuple) else (shown,)
+        wrong = next(item for item in given if not _satisfies(allowed, item))
+        return wrong, f"String must be one of: {words.replace('|', ', ')}"
+    assert isinstance(value, int | float), (allowed, value)
+    ranged, _, single = allowed.partition(" or ")
+    low, _, high = ranged.removeprefix(">=").partition("..")
+    if single:
+        return shown, f"Value must be between {low} and {high} or equal to {single}"
+    return (
+        shown,
+        f"Value must be at least {low}" if value < float(low) else f"Value must be no more than {high}",
+    )
 
 
 def _in_range(part: str, value: float) -> bool:

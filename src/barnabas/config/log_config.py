@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config.definition import (
     Importance,
-    InvalidSetting,
     Setting,
     SettingType,
     UnknownSetting,
     Value,
 )
+from barnabas.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from random import Random
@@ -87,7 +87,7 @@ class LogConfig:
     ) -> LogConfig:
         """The configuration of a topic whose own settings are these texts; the rest comes from `defaults`.
 
-        Raises UnknownSetting or InvalidSetting.
+        Raises InvalidConfig.
         """
         return replace(
             cls() if defaults is None else defaults,
@@ -96,12 +96,11 @@ class LogConfig:
         ).validated()
 
     def validated(self) -> LogConfig:
-        """Itself, if its values agree with each other; else raises InvalidSetting."""
+        """Itself, if its values agree with each other; else raises InvalidConfig."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise InvalidSetting(
-                "min.compaction.lag.ms",
-                self.min_compaction_lag_ms,
-                f"at most max.compaction.lag.ms, which is {self.max_compaction_lag_ms}",
+            raise InvalidConfig(
+                f"conflict topic config setting min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
+                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
             )
         return self
 

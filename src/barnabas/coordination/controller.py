@@ -11,8 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from random import Random
 from types import MappingProxyType
@@ -26,6 +37,7 @@ from barnabas.coordination.controller_loading import Claim, ClusterLoader, Loade
 from barnabas.coordination.controller_nodes import (
     QUOTA_KEYS,
     broker_config_path,
+    client_metrics_path,
     create_partitions,
     create_topic,
     group_config_path,
@@ -35,10 +47,12 @@ from barnabas.coordination.controller_nodes import (
     remove_topic,
     set_state,
     topic_node,
+    user_path,
 )
 from barnabas.coordination.identity import allocate_producer_ids
 from barnabas.coordination.image import MetadataImage, PartitionImage, QuotaEntity, TopicImage, Uuid
 from barnabas.coordination.partition_changes import ElectionType, elected, reassigned
+from barnabas.coordination.scram_credentials import MECHANISMS, ScramCredential, credential_texts
 from barnabas.coordination.store import (
     Check,
     Create,
@@ -118,6 +132,8 @@ class Controller:
         rng: Random,
     ) -> None:
         self.image: MetadataImage = loaded.image
+        # How many images there were since the first.
+        self.published = 0
         self.config = config
         self.delete_logs: DeleteLogs = _no_logs
         self._store = store
@@ -238,11 +254,10 @@ class Controller:
                 raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             return self.image.topic_config(name)
 
-        async def put(name: str, config: Mapping[str, str]) -> Iterable[Operation]:
-            return put_config(config_path("topics", name), config, self._config_paths)
-
-        alter = self._alter(changes, current, put, MetadataImage.with_topic_configs, validate_only)
-        return await self._exclusively(alter)
+        path_of = partial(config_path, "topics")
+        return await self._alter_configs(
+            changes, current, path_of, MetadataImage.with_topic_configs, validate_only
+        )
 
     async def hold_deletion(self, names: Iterable[str]) -> None:
         """Keeps retention and compaction off topics until somebody has confirmed their settings."""
@@ -260,11 +275,9 @@ class Controller:
         def current(broker: str) -> Mapping[str, str]:
             return self.image.broker_config(broker)
 
-        async def put(broker: str, config: Mapping[str, str]) -> Iterable[Operation]:
-            return put_config(broker_config_path(broker), config, self._config_paths)
-
-        alter = self._alter(changes, current, put, MetadataImage.with_broker_configs, validate_only)
-        return await self._exclusively(alter)
+        return await self._alter_configs(
+            changes, current, broker_config_path, MetadataImage.with_broker_configs, validate_only
+        )
 
     async def alter_group_configs(
         self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
@@ -272,10 +285,45 @@ class Controller:
         def current(group_id: str) -> Mapping[str, str]:
             return self.image.group_configs.get(group_id, {})
 
-        async def put(group_id: str, config: Mapping[str, str]) -> Iterable[Operation]:
-            return put_config(group_config_path(group_id), config, self._config_paths)
+        return await self._alter_configs(
+            changes, current, group_config_path, MetadataImage.with_group_configs, validate_only
+        )
 
-        alter = self._alter(changes, current, put, MetadataImage.with_group_configs, validate_only)
+    async def alter_client_metrics(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        def current(name: str) -> Mapping[str, str]:
+            return self.image.client_metrics.get(name, {})
+
+        return await self._alter_configs(
+            changes, current, client_metrics_path, MetadataImage.with_client_metrics, validate_only
+        )
+
+    async def _alter_configs(
+        self,
+        changes: Mapping[str, Edit[str]],
+        current: Callable[[str], Mapping[str, str]],
+        path_of: Callable[[str], str],
+        with_changed: Callable[[MetadataImage, Mapping[str, Mapping[str, str]]], MetadataImage],
+        validate_only: bool,
+    ) -> dict[str, KafkaError | None]:
+        async def put(name: str, config: Mapping[str, str]) -> Iterable[Operation]:
+            return put_config(path_of(name), config, self._config_paths)
+
+        return await self._exclusively(self._alter(changes, current, put, with_changed, validate_only))
+
+    async def alter_scram_credentials(
+        self, changes: Mapping[str, Edit[ScramCredential]]
+    ) -> dict[str, KafkaError | None]:
+        """By user."""
+
+        def current(user: str) -> Mapping[str, ScramCredential]:
+            return self.image.scram_credentials.get(user, {})
+
+        async def put(user: str, credentials: Mapping[str, ScramCredential]) -> Iterable[Operation]:
+            return await self._put_beside(user_path(user), MECHANISMS, credential_texts(credentials))
+
+        alter = self._alter(changes, current, put, MetadataImage.with_scram_credentials, False)
         return await self._exclusively(alter)
 
     async def alter_quotas(
@@ -328,6 +376,7 @@ class Controller:
 
     def _publish(self, image: MetadataImage) -> None:
         before, self.image = self.image, image
+        self.published += 1
         for listener in self._listeners:
             try:
                 listener(before, image)
@@ -503,13 +552,18 @@ class Controller:
         return results
 
     async def _put_quotas(self, entity: QuotaEntity, limits: Mapping[str, float]) -> Iterable[Operation]:
-        path = quota_path(entity)
-        settings: dict[str, str] = {}
+        return await self._put_beside(quota_path(entity), QUOTA_KEYS, quota_texts(limits))
+
+    async def _put_beside(
+        self, path: str, replaced: Container[str], settings: Mapping[str, str]
+    ) -> Iterable[Operation]:
+        """Quotas and credentials of a user are settings of one node: those that are not replaced stay."""
+        others: dict[str, str] = {}
         if path in self._config_paths:
             data, _ = await self._store.get(path)
             stored = decode_config(path, data)
-            settings = {name: text for name, text in stored.items() if name not in QUOTA_KEYS}
-        return put_config(path, settings | quota_texts(limits), self._config_paths)
+            others = {name: text for name, text in stored.items() if name not in replaced}
+        return put_config(path, {**others, **settings}, self._config_paths)
 
     async def _allocate_producer_ids(self) -> range:
         try:

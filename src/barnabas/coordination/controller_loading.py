@@ -6,6 +6,7 @@ are kept apart), leaders that are gone (another replica in sync takes over, or n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
@@ -31,6 +32,7 @@ from barnabas.coordination.image import (
 )
 from barnabas.coordination.node_reader import MalformedNode
 from barnabas.coordination.partition_changes import led_by
+from barnabas.coordination.scram_credentials import ScramCredential, user_credentials
 from barnabas.coordination.store import (
     Create,
     CreateMode,
@@ -77,6 +79,8 @@ from barnabas.coordination.tree import (
 )
 from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId, NotController
 from barnabas.model import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 class Claim(NamedTuple):
@@ -194,6 +198,8 @@ class ClusterLoader:
         self._live: frozenset[BrokerId] = frozenset()
         self._repairs: list[Operation] = []
         self._config_paths: set[str] = set()
+        # Found with the quotas, beside which they stand.
+        self._credentials: dict[str, dict[str, ScramCredential]] = {}
 
     async def load(self) -> Loaded:
         brokers = {
@@ -228,7 +234,13 @@ class ClusterLoader:
             group_configs={
                 desanitize(name): config for name, config in (await self._configs("groups")).items() if config
             },
+            client_metrics={
+                desanitize(name): config
+                for name, config in (await self._configs("client-metrics")).items()
+                if config
+            },
             client_quotas=await self._quotas(),
+            scram_credentials=self._credentials,
         )
         return Loaded(image=image, deleting=deleting, config_paths=self._config_paths, repairs=self._repairs)
 
@@ -332,7 +344,17 @@ class ClusterLoader:
             paths += [f"{user}/clients/{name}" for name in clients]
         quotas = {}
         for path in paths:
-            limits = quota_limits(path, await self._config(path))
+            properties = await self._config(path)
+            owner, client_id, _ = entity = quota_entity(path)
+            limits = quota_limits(path, properties)
             if limits:
-                quotas[quota_entity(path)] = limits
+                quotas[entity] = limits
+            if owner is not None and client_id is None:
+                try:
+                    credentials = user_credentials(path, properties)
+                except MalformedNode as error:
+                    log.warning("SCRAM credentials are not used: %s", error)
+                    continue
+                if credentials:
+                    self._credentials[owner] = credentials
         return quotas

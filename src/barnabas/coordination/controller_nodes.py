@@ -132,6 +132,14 @@ def group_config_path(group_id: str) -> str:
     return config_path("groups", sanitize(group_id))
 
 
+def client_metrics_path(name: str) -> str:
+    return config_path("client-metrics", sanitize(name))
+
+
+def user_path(user: str) -> str:
+    return config_path("users", sanitize(user))
+
+
 def quota_path(entity: QuotaEntity) -> str:
     user, client_id, ip = entity
     if ip is not None:
@@ -139,7 +147,7 @@ def quota_path(entity: QuotaEntity) -> str:
     if user is None:
         assert client_id is not None
         return config_path("clients", sanitize(client_id))
-    path = config_path("users", sanitize(user))
+    path = user_path(user)
     return path if client_id is None else f"{path}/clients/{sanitize(client_id)}"
 
 

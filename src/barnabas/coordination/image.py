@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from barnabas.config.listeners import Endpoint
+from barnabas.coordination.scram_credentials import ScramCredential
 from barnabas.model import BrokerId, LeaderEpoch
 
 Uuid = bytes
@@ -71,7 +72,11 @@ class MetadataImage:
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By broker id as text; the empty text is the default for all brokers."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Subscriptions to metrics of clients, by their name."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    """By user and mechanism."""
     _partition_count: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
@@ -119,6 +124,12 @@ class MetadataImage:
 
     def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
         return replace(self, group_configs=_merged(self.group_configs, changed))
+
+    def with_client_metrics(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, client_metrics=_merged(self.client_metrics, changed))
+
+    def with_scram_credentials(self, changed: Mapping[str, Mapping[str, ScramCredential]]) -> MetadataImage:
+        return replace(self, scram_credentials=_merged(self.scram_credentials, changed))
 
     def with_client_quotas(self, changed: Mapping[QuotaEntity, Mapping[str, float]]) -> MetadataImage:
         return replace(self, client_quotas=_merged(self.client_quotas, changed))

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.log_config import LogConfig
 from barnabas.coordination.image import MetadataImage, PartitionImage, TopicImage, Uuid
 from barnabas.coordination.placement import place_replicas
 from barnabas.coordination.topic_names import check_topic_name, collision_key
@@ -151,7 +152,7 @@ class TopicPlanner:
         if len(checked) < len(configs):
             nulls = ",".join(name for name in configs if name not in checked)
             raise InvalidConfig(f"Null value not supported for topic configs: {nulls}")
-        self._config.topic_config(checked)
+        check_topic_config(self._config.topic_config(checked))
         return checked
 
     def _assigned_partitions(self, new: NewTopic) -> tuple[PartitionImage, ...]:
@@ -231,6 +232,15 @@ def plan_partitions(image: MetadataImage, new: NewPartitions, rng: Random) -> To
     return TopicImage(
         name=topic.name, id=topic.id, partitions=(*topic.partitions, *map(new_partition, placed))
     )
+
+
+def check_topic_config(config: LogConfig) -> None:
+    """Refuses settings of a topic that this broker cannot honour."""
+    if config.remote_storage_enable:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log"
+            " storage."
+        )
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:

@@ -12,18 +12,20 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raises InvalidTopicException with what is wrong. Names are file names too, hence the rules."""
+    """Raises InvalidTopicException with what is wrong, in Kafka's words. Names are file names too, hence the rules."""
     if not name:
-        raise InvalidTopicException("a topic's name cannot be empty")
+        raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopicException(f"a topic's name cannot be {name!r}")
+        raise InvalidTopicException(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > MAX_NAME_CHARACTERS:
         raise InvalidTopicException(
-            f"a topic's name has at most {MAX_NAME_CHARACTERS} characters, {name[:40]!r}... has {len(name)}"
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length"
+            f" {MAX_NAME_CHARACTERS}"
         )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicException(
-            f"{name!r} is no name for a topic: only ASCII letters and digits, '.', '_' and '-' are allowed"
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_'"
+            " and '-'"
         )
 
 

@@ -55,7 +55,7 @@ PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 
-CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
+CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "groups", "client-metrics")
 DEFAULT_ENTITY: Final = "<default>"
 # Nodes that a broker makes when it starts, as far as they are missing.
 PERSISTENT_PATHS: Final = (

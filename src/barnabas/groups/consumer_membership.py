@@ -229,6 +229,8 @@ class ConsumerMembership:
         return self._updates.replace_static(work, group, existing, member_id)
 
     def _leave(self, work: Work, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        if not self._groups.has(request.group_id):
+            raise GroupIdNotFound(f"Group {request.group_id} not found.")
         group = self._group_of(work, request.group_id, may_create=False)
         if request.instance_id is None:
             member = group.member(request.member_id)

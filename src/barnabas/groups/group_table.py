@@ -23,3 +23,6 @@ class GroupTable:
 
     def is_other(self, group_id: str) -> bool:
         return group_id in self.other
+
+    def has(self, group_id: str) -> bool:
+        return group_id in self.consumer or group_id in self.classic or group_id in self.other

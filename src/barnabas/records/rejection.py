@@ -1,4 +1,7 @@
-"""What a leader says about records that it does not take: the error of the batch, and which records are at fault."""
+"""What a leader says about records that it does not take: the error of the batch, and which records are at fault.
+
+Producers show the messages to people who know them from Apache Kafka: they say the same.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ class RejectedRecords(InvalidRecord):
     """Records of a batch that are not fit for their topic."""
 
     def __init__(self, record_errors: list[RecordError]) -> None:
-        super().__init__(_summary(record_errors))
+        super().__init__(
+            f"One or more records have been rejected due to {len(record_errors)} record errors in total, and only"
+            f" showing the first three errors at most: {_first_three(record_errors)}"
+        )
         self.record_errors = record_errors
 
 
@@ -27,11 +33,14 @@ class RejectedTimestamps(InvalidTimestamp):
     """Records of a batch whose timestamps are out of bounds, perhaps among other faults."""
 
     def __init__(self, record_errors: list[RecordError]) -> None:
-        super().__init__(_summary(record_errors))
+        super().__init__(
+            f"One or more records have been rejected due to invalid timestamp: {_first_three(record_errors)}"
+        )
         self.record_errors = record_errors
 
 
-def _summary(record_errors: list[RecordError]) -> str:
-    first = record_errors[0]
-    more = f" (and {len(record_errors) - 1} more faults)" if len(record_errors) > 1 else ""
-    return f"record {first.batch_index} of the batch: {first.message}{more}"
+def _first_three(record_errors: list[RecordError]) -> str:
+    shown = (
+        f"RecordError(batchIndex={each.batch_index}, message='{each.message}')" for each in record_errors[:3]
+    )
+    return f"[{', '.join(shown)}]"

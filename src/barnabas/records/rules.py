@@ -43,12 +43,14 @@ class RecordRules:
         index = self._index
         self._index = index + 1
         if self._keys_required and not has_key:
-            self._reject(index, "it has no key, which a compacted topic needs")
+            self._reject(index, "Compacted topic cannot accept message without key")
         elif self._times_matter and timestamp != NO_TIMESTAMP:
             if not self._oldest_ms <= timestamp <= self._latest_ms:
                 self._wrong_timestamp = True
                 self._reject(
-                    index, f"its timestamp {timestamp} is not between {self._oldest_ms} and {self._latest_ms}"
+                    index,
+                    f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be"
+                    f" within [{self._oldest_ms}, {self._latest_ms}]",
                 )
         elif self._stamped:
             self._wrong_timestamp = True

@@ -19,6 +19,9 @@ from barnabas.protocol.messages.describe_cluster_response import (
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_WRONG_ENDPOINT: Final = (
+    "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+)
 
 
 def handle(broker: Broker, exchange: Exchange, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -26,9 +29,9 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeClusterRequest) 
         error = MismatchedEndpointType if request.endpoint_type == _CONTROLLERS else UnsupportedEndpointType
         return DescribeClusterResponse(
             error_code=error.code,
-            error_message="The request was sent to an endpoint of the wrong type: this is a broker."
+            error_message=_WRONG_ENDPOINT
             if error is MismatchedEndpointType
-            else f"Endpoint type {request.endpoint_type} is unknown.",
+            else f"Unsupported endpoint type {request.endpoint_type}",
         )
     image = broker.image
     listener = exchange.session.listener

@@ -15,12 +15,15 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.client_metrics_configs import CLIENT_METRICS_SETTINGS
 from barnabas.broker.config_loggers import logger_levels
 from barnabas.broker.config_resources import ResourceType, check_broker_name
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.group_configs import GROUP_SETTINGS
 from barnabas.config.broker_settings import broker_settings
+from barnabas.config.definition import to_text
 from barnabas.config.describe import (
+    TYPE_CODES,
     UNKNOWN_TYPE,
     ConfigEntry,
     ConfigSource,
@@ -126,14 +129,24 @@ def _topic(broker: Broker, name: str) -> Iterable[ConfigEntry]:
 def _broker(broker: Broker, name: str) -> Iterable[ConfigEntry]:
     if not name:
         return describe_cluster_default(broker.config)
-    check_broker_name(name, broker.replicas.broker_id)
+    check_broker_name(
+        name,
+        broker.replicas.broker_id,
+        noun="Broker",
+        unexpected="Unexpected broker id, expected {} or empty string, but received {}",
+    )
     return describe_broker(broker.config)
 
 
 def _broker_logger(broker: Broker, name: str) -> Iterable[ConfigEntry]:
     if not name:
         raise InvalidRequest("Broker id must not be empty")
-    check_broker_name(name, broker.replicas.broker_id)
+    check_broker_name(
+        name,
+        broker.replicas.broker_id,
+        noun="Broker",
+        unexpected="Unexpected broker id, expected {} but received {}",
+    )
     return [
         ConfigEntry(
             name=logger,
@@ -149,10 +162,24 @@ def _broker_logger(broker: Broker, name: str) -> Iterable[ConfigEntry]:
 
 
 def _client_metrics(broker: Broker, name: str) -> Iterable[ConfigEntry]:
-    """There are no subscriptions to metrics of clients, and what is not there has no settings."""
     if not name:
         raise InvalidRequest("Client metrics subscription name must not be empty")
-    return ()
+    own = broker.image.client_metrics.get(name, {})
+    return [_client_metrics_entry(setting, own.get(setting)) for setting in CLIENT_METRICS_SETTINGS]
+
+
+def _client_metrics_entry(name: str, value: str | None) -> ConfigEntry:
+    setting = CLIENT_METRICS_SETTINGS[name]
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    return ConfigEntry(
+        name=name,
+        value=to_text(setting.default) if value is None else value,
+        source=ConfigSource.DEFAULT_CONFIG if value is None else source,
+        read_only=False,
+        is_sensitive=False,
+        type_code=TYPE_CODES[setting.type],
+        synonyms=() if value is None else (ConfigSynonym(name=name, value=value, source=source),),
+    )
 
 
 def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:

@@ -22,6 +22,10 @@ from barnabas.protocol.messages.find_coordinator_response import Coordinator, Fi
 _FIRST_BATCHED: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
 
 
 def handle(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> object:
@@ -62,7 +66,7 @@ def _answer(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest)
 def _find(broker: Broker, exchange: Exchange, key_type: int, key: str) -> Coordinator:
     runtime = _runtime(broker, key_type)
     if runtime is None:
-        raise InvalidRequest(f"there are no coordinators of type {key_type}")
+        raise InvalidRequest(f"{_MALFORMED} There are no coordinators of type {key_type}.")
     image = broker.image
     topic = image.topics.get(runtime.topic)
     index = runtime.partition_of(key)
