@@ -23,6 +23,7 @@ from barnabas import __version__
 from barnabas.broker.automatic_topics import AutomaticTopics
 from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
+from barnabas.broker.client_metrics import ClientMetrics
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -213,11 +214,15 @@ class Server:
             transactions.learn_producer_ids()
         transactions.begin()
 
+        client_metrics = ClientMetrics(controller, self._clock, self._rng, self._metrics)
+        client_metrics.begin()
+
         broker = Broker(
             clock=self._clock,
             metrics=self._metrics,
             controller=controller,
             automatic_topics=AutomaticTopics(controller, replicas, self._tasks),
+            client_metrics=client_metrics,
             log_manager=manager,
             log_dir_mover=mover,
             replicas=replicas,

@@ -257,8 +257,8 @@ def test_paths_are_kafkas() -> None:
     assert tree.broker_path(3) == "/brokers/ids/3"
     assert tree.config_path("brokers", tree.DEFAULT_ENTITY) == "/config/brokers/<default>"
     assert tree.delete_topic_path("t") == "/admin/delete_topics/t"
-    # Kafka's, and one for settings of groups, which came after ZooKeeper.
-    assert len(set(tree.PERSISTENT_PATHS)) == 15
+    # Kafka's, and those for settings of groups and of client metrics, which came after ZooKeeper.
+    assert len(set(tree.PERSISTENT_PATHS)) == 16
 
 
 @pytest.mark.parametrize(

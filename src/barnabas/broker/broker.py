@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.automatic_topics import AutomaticTopics
+from barnabas.broker.client_metrics import ClientMetrics
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_runtime import GroupRuntime
 from barnabas.broker.producer_ids import ProducerIds
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 class Broker:
     __slots__ = (
         "automatic_topics",
+        "client_metrics",
         "clock",
         "controller",
         "fetch_sessions",
@@ -49,6 +51,7 @@ class Broker:
         metrics: Registry,
         controller: Controller,
         automatic_topics: AutomaticTopics,
+        client_metrics: ClientMetrics,
         log_manager: LogManager,
         log_dir_mover: LogDirMover,
         replicas: ReplicaManager,
@@ -64,6 +67,7 @@ class Broker:
         self.metrics = metrics
         self.controller = controller
         self.automatic_topics = automatic_topics
+        self.client_metrics = client_metrics
         self.log_manager = log_manager
         self.log_dir_mover = log_dir_mover
         self.replicas = replicas

@@ -19,6 +19,8 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    # Releases of Kafka: level 7 is 3.3, level 30 is 4.3. Tools take it for the version of the cluster.
+    Feature("metadata.version", 7, 30),
     # Level 1: groups whose members the broker assigns (KIP-848).
     Feature("group.version", 0, 1),
     # Level 2: partitions are added by writing to them, and each transaction has an epoch of its own (KIP-890).
