@@ -149,6 +149,7 @@ def test_pushed_values_stand_among_the_brokers_metrics(
     data = payload(
         gauge("a.rate", number(1.5, ("node.id", "3"))), delta("a.total", number(7)), gauge("b", number(1))
     )
+    nothing = payload(gauge("a.avg", number(float("nan"))), gauge("a.max", number(float("-inf"))))
     for compression in (
         CompressionType.ZSTD,
         CompressionType.LZ4,
@@ -173,7 +174,10 @@ def test_pushed_values_stand_among_the_brokers_metrics(
         "client_software_version": "1.2",
         "client_source_address": "127.0.0.1",
     }
-    assert 'metric="a.total"' in broker.server._metrics.render()
+    assert push(client, subscription, nothing) == 0
+    lines = broker.server._metrics.render().splitlines()
+    told = {line.split('metric="')[1].replace('"}', "") for line in lines if 'metric="' in line}
+    assert told == {"a.rate 1.5", "a.total 28", "b 1", "a.avg NaN", "a.max -Inf"}
     # A client that is not heard of any more is forgotten.
     clock.advance_ms(60_000)
     assert list(broker.server.broker.client_metrics.readings()) == []

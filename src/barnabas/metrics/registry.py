@@ -8,6 +8,7 @@ Names are those of Kafka's own metrics as Prometheus users know them: `kafka_ser
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
@@ -161,6 +162,8 @@ _TYPE_NAMES: Final = {
 
 
 def _number(figure: float) -> str:
+    if not math.isfinite(figure):
+        return "NaN" if math.isnan(figure) else "+Inf" if figure > 0 else "-Inf"
     return str(int(figure)) if figure == int(figure) else repr(float(figure))
 
 
