@@ -59,11 +59,14 @@ def attribute(key: str, text: str) -> bytes:
 
 
 def number(value: float, *attributes: tuple[str, str]) -> bytes:
-    """A data point; a whole number is an sfixed64."""
-    tag, form = (4 << 3 | 1, "<d") if isinstance(value, float) else (6 << 3 | 1, "<q")
-    return (
-        bytes([tag]) + struct.pack(form, value) + b"".join(field(7, attribute(*each)) for each in attributes)
-    )
+    """A data point with a double."""
+    tag = bytes([4 << 3 | 1])
+    return tag + struct.pack("<d", value) + b"".join(field(7, attribute(*each)) for each in attributes)
+
+
+def whole(value: int) -> bytes:
+    """A data point with an sfixed64."""
+    return bytes([6 << 3 | 1]) + struct.pack("<q", value)
 
 
 def gauge(name: str, point: bytes) -> bytes:
@@ -147,7 +150,7 @@ def test_pushed_values_stand_among_the_brokers_metrics(
     subscribe(client, "all", metrics="*", interval_ms="1000")
     subscription = ask(client)
     data = payload(
-        gauge("a.rate", number(1.5, ("node.id", "3"))), delta("a.total", number(7)), gauge("b", number(1))
+        gauge("a.rate", number(1.5, ("node.id", "3"))), delta("a.total", whole(7)), gauge("b", whole(1))
     )
     nothing = payload(gauge("a.avg", number(float("nan"))), gauge("a.max", number(float("-inf"))))
     for compression in (
@@ -240,7 +243,7 @@ def test_settings_are_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_metrics_are_read_as_far_as_they_are_whole() -> None:
-    data = payload(gauge("a", number(2.0)), delta("b", number(-3)))
+    data = payload(gauge("a", number(2.0)), delta("b", whole(-3)))
     rack = (("client_rack", "north"),)
     samples = [Sample("a", rack, 2.0, is_delta=False), Sample("b", rack, -3.0, is_delta=True)]
     assert parse_samples(data, 10) == samples

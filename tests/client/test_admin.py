@@ -22,6 +22,7 @@ from barnabas.client.admin_results import (
     NewTopic,
     OffsetSpec,
     ResourceType,
+    ScramMechanism,
     TopicPartitionReplica,
 )
 from barnabas.errors import (
@@ -35,7 +36,9 @@ from barnabas.errors import (
     LogDirNotFound,
     NonEmptyGroup,
     OffsetOutOfRange,
+    ResourceNotFound,
     TopicAlreadyExists,
+    UnacceptableCredential,
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
@@ -371,3 +374,23 @@ def test_features_and_the_cluster(admin: barnabas.Admin, server: Server) -> None
     features = admin.describe_features()
     if server.kind != V3:
         assert features["transaction.version"].level == 2
+        assert features["metadata.version"].level == 30
+
+
+def test_users_with_passwords(admin: barnabas.Admin) -> None:
+    sha_256, sha_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+    admin.set_scram_password("ann", "secret")
+    admin.set_scram_password("ann", "secret", mechanism=sha_256, iterations=4_096)
+    admin.set_scram_password("ben", "secret")
+    settled(admin.describe_scram_users, lambda found: found.keys() == {"ann", "ben"})
+    assert admin.describe_scram_users(["ann"]) == {"ann": {sha_256: 4_096, sha_512: 8_192}}
+    with pytest.raises(UnacceptableCredential, match="Too few iterations"):
+        admin.set_scram_password("ann", "secret", iterations=1)
+    with pytest.raises(ResourceNotFound):
+        admin.describe_scram_users(["nobody"])
+    admin.delete_scram_password("ben", sha_512)
+    settled(admin.describe_scram_users, lambda found: found.keys() == {"ann"})
+    with pytest.raises(ResourceNotFound):
+        admin.delete_scram_password("ben", sha_512)
+    admin.delete_scram_password("ann", sha_512)
+    settled(admin.describe_scram_users, lambda found: found == {"ann": {sha_256: 4_096}})

@@ -386,13 +386,14 @@ def test_quotas_that_are_refused(clients: list[RawClient]) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_acls(clients: list[RawClient], version: int) -> None:
-    every = {"resource_type_filter": TOPIC, "operation": 1, "permission_type": 1}
-    check_same(clients, "DescribeAcls", version, DescribeAclsRequest(**every))
+    every = DescribeAclsRequest(resource_type_filter=TOPIC, operation=1, permission_type=1)
+    check_same(clients, "DescribeAcls", version, every)
     creation = AclCreation(
         resource_type=TOPIC, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
     )
     check_same(clients, "CreateAcls", version, CreateAclsRequest(creations=[creation, creation]))
-    check_same(clients, "DeleteAcls", version, DeleteAclsRequest(filters=[DeleteAclsFilter(**every)]))
+    filters = [DeleteAclsFilter(resource_type_filter=TOPIC, operation=1, permission_type=1)]
+    check_same(clients, "DeleteAcls", version, DeleteAclsRequest(filters=filters))
 
 
 def test_scram_credentials(clients: list[RawClient]) -> None:
@@ -451,8 +452,8 @@ def test_features_and_the_quorum(clients: list[RawClient]) -> None:
     for topic, partition in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("other", 0)):
         for version in range(3):
             asked = TopicData(topic_name=topic, partitions=[PartitionData(partition_index=partition)])
-            request = DescribeQuorumRequest(topics=[asked])
-            kafkas, ours = (client.ask("DescribeQuorum", version, request) for client in clients)
+            described = DescribeQuorumRequest(topics=[asked])
+            kafkas, ours = (client.ask("DescribeQuorum", version, described) for client in clients)
             assert errors_in(ours) == errors_in(kafkas)
             [theirs], [found] = (answer.topics[0].partitions for answer in (kafkas, ours))
             assert found.leader_id == theirs.leader_id

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.config.definition import Setting, SettingType
 from barnabas.errors import InvalidConfig, InvalidRegularExpression, InvalidRequest
-from barnabas.groups.regex_resolution import compile_regex
 
 INTERVAL_DEFAULT_MS: Final = 300_000
 _INTERVAL_MIN_MS: Final = 100
@@ -71,6 +70,9 @@ def _pattern(text: str) -> tuple[str, Any]:
     key, expression = key.strip(), expression.strip()
     if not equals or "=" in expression or not expression or key not in MATCH_KEYS:
         raise InvalidConfig(f"Illegal client matching pattern: {text}")
+    # What belongs to groups is loaded when the first expression comes.
+    from barnabas.groups.regex_resolution import compile_regex
+
     try:
         return key, compile_regex(expression)
     except InvalidRegularExpression:

@@ -21,6 +21,7 @@ from barnabas.client.admin_configs import ConfigsAdmin
 from barnabas.client.admin_groups import GroupsAdmin
 from barnabas.client.admin_topics import TopicsAdmin
 from barnabas.client.admin_transactions import TransactionsAdmin
+from barnabas.client.admin_users import UsersAdmin
 from barnabas.client.failures import ClientClosed
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.settings import AdminSettings
@@ -30,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin):
+class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin, UsersAdmin):
     """The admin client for asyncio, used on the loop that it is made on."""
 
     def __init__(
@@ -129,3 +130,7 @@ class Admin:
     list_reassignments = _blocking(AsyncAdmin.list_reassignments)
     describe_features = _blocking(AsyncAdmin.describe_features)
     update_features = _blocking(AsyncAdmin.update_features)
+
+    describe_scram_users = _blocking(AsyncAdmin.describe_scram_users)
+    set_scram_password = _blocking(AsyncAdmin.set_scram_password)
+    delete_scram_password = _blocking(AsyncAdmin.delete_scram_password)

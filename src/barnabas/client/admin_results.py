@@ -346,3 +346,10 @@ class UpgradeType(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
+
+
+class ScramMechanism(IntEnum):
+    """Codes of the protocol."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
