@@ -537,7 +537,7 @@ def test_errors_are_told_where_they_are_made(server: Server) -> None:
         ({"value_deserializer": 3}, InvalidConfig, "function"),
         ({"interceptor_classes": [object()]}, InvalidConfig, "interceptor"),
         ({"isolation_level": "dirty"}, InvalidSetting, "read_committed"),
-        ({"max_poll_records": 0}, InvalidSetting, ">=1"),
+        ({"max_poll_records": 0}, InvalidSetting, "Value must be at least 1"),
     ],
 )
 def test_wrong_settings(settings: dict[str, object], error: type[Exception], message: str) -> None:

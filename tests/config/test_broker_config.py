@@ -111,7 +111,7 @@ def test_a_file_of_a_controller_alone_is_refused() -> None:
     [
         (
             "num.partitions=0",
-            r"Invalid value 0 for configuration num\.partitions: Value must be at least 1. .* 32 bits, >=1",
+            r"Invalid value 0 for configuration num\.partitions: Value must be at least 1",
         ),
         (
             "num.partitions=many",
@@ -119,7 +119,7 @@ def test_a_file_of_a_controller_alone_is_refused() -> None:
         ),
         (
             "log.cleanup.policy=keep",
-            r"Invalid value keep for configuration log\.cleanup\.policy: .* some of compact, delete",
+            r"Invalid value keep for configuration log\.cleanup\.policy: String must be one of: compact, delete",
         ),
         ("broker.id=1\nnode.id=2", r"Invalid value 2 for configuration node\.id: .* broker\.id, which is 1"),
         ("broker.id=1001", r"Invalid value 1001 for configuration broker\.id: .* -1\.\.1000"),
@@ -390,7 +390,9 @@ def test_values_are_written_as_java_writes_them(value: Any, text: str | None) ->
 def test_words_of_any_case() -> None:
     setting = Setting("policy", SettingType.STRING, "disabled", "DISABLED|UPGRADE (any case)")
     assert setting.parse("upgrade") == "upgrade"
-    with pytest.raises(InvalidSetting, match="one of DISABLED, UPGRADE"):
+    with pytest.raises(
+        InvalidSetting, match=r"String must be one of \(case insensitive\): DISABLED, UPGRADE"
+    ):
         setting.parse("up")
 
 

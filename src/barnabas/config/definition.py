@@ -25,6 +25,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 VALUE_LENGTH_MAX: Final = 1 << 20
 _SHOWN_LENGTH_MAX: Final = 120
+_NOT_A_NUMBER: Final = "Not a number of type"
 
 
 class SettingType(StrEnum):
@@ -46,13 +47,18 @@ class Importance(StrEnum):
 
 
 class InvalidSetting(InvalidConfig):
-    """A value that a setting does not take. Kafka's words come first, as people and tools search for them."""
+    """A value that a setting does not take, in Kafka's words: people and tools search for them.
+
+    Where Kafka's reason does not say what the setting takes, or there is none, ours follows.
+    """
 
     def __init__(self, name: str, value: object, allowed: str, *, reason: str = "") -> None:
         shown = str(value)
         if len(shown) > _SHOWN_LENGTH_MAX:
             shown = shown[:_SHOWN_LENGTH_MAX] + "…"
-        why = f"{reason}. {name} takes {allowed}" if reason else f"{name} takes {allowed}"
+        why = reason
+        if not reason or reason.startswith(_NOT_A_NUMBER):
+            why = f"{reason}{'. ' if reason else ''}{name} takes {allowed}"
         super().__init__(f"Invalid value {shown} for configuration {name}: {why}")
         self.setting = name
         self.allowed = allowed
@@ -116,7 +122,7 @@ class Setting(NamedTuple):
             bound = _BOUNDS[self.type]
             if -bound <= number < bound:
                 return number
-        raise self._refusal(text, f"Not a number of type {self.type.name}")
+        raise self._refusal(text, f"{_NOT_A_NUMBER} {self.type.name}")
 
     def _parse_double(self, text: str) -> float:
         if len(text) <= 64 and _DOUBLE_CHARACTERS.issuperset(text):
@@ -124,7 +130,7 @@ class Setting(NamedTuple):
                 return float(text)
             except ValueError:
                 pass
-        raise self._refusal(text, f"Not a number of type {self.type.name}")
+        raise self._refusal(text, f"{_NOT_A_NUMBER} {self.type.name}")
 
     def _parse_text(self, text: str) -> str:
         return text
@@ -197,15 +203,17 @@ def _refused(name: str, allowed: str, value: Value) -> tuple[str, str]:
     if allowed in _SPECIAL:
         return shown, ""
     if "|" in allowed:
-        words = allowed.partition(" (any case)")[0]
+        words, any_case, _ = allowed.partition(" (any case)")
+        one_of = "one of (case insensitive)" if any_case else "one of"
         given = value if isinstance(value, tuple) else (shown,)
         wrong = next(item for item in given if not _satisfies(allowed, item))
-        return wrong, f"String must be one of: {words.replace('|', ', ')}"
+        return wrong, f"String must be {one_of}: {words.replace('|', ', ')}"
     assert isinstance(value, int | float), (allowed, value)
     ranged, _, single = allowed.partition(" or ")
     low, _, high = ranged.removeprefix(">=").partition("..")
     if single:
-        return shown, f"Value must be between {low} and {high} or equal to {single}"
+        between = f"between {low} and {high}" if high else f"at least {low}"
+        return shown, f"Value must be {between} or equal to {single}"
     return (
         shown,
         f"Value must be at least {low}" if value < float(low) else f"Value must be no more than {high}",
