@@ -94,7 +94,8 @@ def _widen(body: Any, path: tuple[Field, ...], count: int, version: int, module:
     element = _element(path[-1], version, module)
     elements = [element] * count
     if distinct:
-        elements = [_renamed(element, number) for number in range(count)]
+        numbers_max = 128 if path[-1].kind == "int8" else count
+        elements = [_renamed(element, number % numbers_max) for number in range(count)]
     setattr(body, path[-1].python_name, elements)
 
 
