@@ -7,31 +7,33 @@ PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help setup run demo test check bench interop soak format messages lock clean
+.PHONY: help setup run demo test check lint bench interop soak format messages lock clean
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-setup: ## make .venv with everything in it, compiled where there is a C compiler
-	@tools/install
+setup: ## make .venv with everything in it; as root on Debian installs Java and PostgreSQL too
+	@tools/install --dev
 
-run: setup ## a broker in the foreground: port 9092, data in ./barnabas-data
+run: ## a broker in the foreground: port 9092, data in ./barnabas-data
+	@tools/install
 	@exec $(BIN)/barnabas start $(ARGS)
 
 demo: setup ## a broker, an hour of a shop, three pipelines on Spark: about a minute; needs Java 17
 	@$(BIN)/python -m demo $(ARGS)
 
-test: setup ## the whole suite compiled, then the fast tests uncompiled
-	@mkdir -p build
+test: setup lint ## format, lint, types, imports, the whole suite compiled, then the fast tests uncompiled
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 	PYTHONPATH=src $(PYTEST) -n $(WORKERS) -m "not slow" $(ARGS)
 
-check: setup ## format, lint, types, import contracts, fast tests: about a minute
+check: setup lint ## format, lint, types, import contracts, fast tests: about a minute
+	PYTHONPATH=src $(PYTEST) -q -n $(WORKERS) -m "not slow"
+
+lint: setup
 	@mkdir -p build
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
-	PYTHONPATH=src $(PYTEST) -q -n $(WORKERS) -m "not slow"
 
 bench: ## benchmarks beside the peers; ARGS="codec log" chooses tables
 	@tools/install --bench
@@ -53,6 +55,7 @@ messages: setup ## write the message types and their compiled codecs anew from t
 
 lock: ## choose the newest dependencies and pin them (needs uv)
 	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/dev.in -o requirements/dev.txt
+	uv pip compile -q --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements/dev.txt requirements/run.in -o requirements/run.txt
 	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/bench.in -o requirements/bench.txt
 
 clean: ## remove what was built

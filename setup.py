@@ -5,9 +5,11 @@ BARNABAS_COMPILE=0 asks for an uncompiled build, BARNABAS_COMPILE=1 makes a miss
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -129,13 +131,51 @@ HOT_MODULES: list[str] = [
 ]
 
 
+# Of these, what runs once a request or batch, not for each record or field: the compiler may be quick with it.
+QUICKLY_COMPILED = (
+    "broker/group_runtime.py",
+    "broker/handlers/add_partitions_to_txn.py",
+    "broker/handlers/end_txn.py",
+    "broker/quotas.py",
+    "broker/replica_manager.py",
+    "broker/transaction_markers.py",
+    "broker/transaction_runtime.py",
+    "broker/transaction_shell.py",
+    "broker/transaction_verification.py",
+    "client/delivery.py",
+    "client/fetched.py",
+    "client/fetcher.py",
+    "client/fetcher_sessions.py",
+    "client/partition_state.py",
+    "client/producer_core.py",
+    "client/sender.py",
+    "groups/coordinator.py",
+    "log/epoch_cache.py",
+    "log/file_system.py",
+    "log/guard.py",
+    "log/producer_replay.py",
+    "log/upkeep.py",
+    "net/requester.py",
+    "transactions/coordinator.py",
+    "transactions/decision.py",
+    "transactions/entry.py",
+    "transactions/records.py",
+)
+
+# C files are compiled together up to this size. Each includes the same large headers, which take as long as a small
+# module; larger units would leave cores idle at the end, and need more memory.
+UNIT_BYTES = 1_000_000
+QUICK_UNIT = "quick_unit"
+PROGRESS_S = 5.0
+
+
 def compiler() -> str | None:
     return shutil.which(os.environ.get("CC", "cc").split()[0])
 
 
 def extensions() -> list[Extension]:
     wanted = os.environ.get("BARNABAS_COMPILE", "auto")
-    # Installers ask for the metadata first, in a run of its own, and that tells nothing of extensions.
+    # Installers ask for the metadata first, in a run of its own, and that says nothing about extensions.
     if wanted == "0" or not HOT_MODULES or {"dist_info", "egg_info"} & set(sys.argv):
         return []
     if compiler() is None:
@@ -144,33 +184,147 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
+    # mypy makes millions of objects, nearly all of which stay: to look for garbage takes a second in vain.
+    gc.set_threshold(200_000, 30, 30)
+
     modules = [str(Path("src/barnabas", name)) for name in HOT_MODULES]
-    # One library, so that modules call each other directly, of a C file a module, so that all cores compile.
+    # One library, so that modules call each other directly, of several C files, so that all cores compile.
     found: list[Extension] = mypycify(
         ["--no-warn-unused-configs", *modules], opt_level="2", debug_level="0", multi_file=True
     )
     for extension in found:
-        # Calls from file to file go straight there, not by way of a table in which others could put theirs.
+        # Calls from file to file go straight there, not through a table of symbols.
         extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
+        if is_library(extension):
+            quick = {c_file(name) for name in QUICKLY_COMPILED}
+            quick_sources = [each for each in extension.sources if os.path.basename(each) in quick]
+            others = [each for each in extension.sources if each not in quick_sources]
+            extension.sources = [
+                *in_units(others, "build/unit"),
+                *in_units(quick_sources, f"build/{QUICK_UNIT}"),
+            ]
     return found
 
 
+def c_file(module: str) -> str:
+    """What mypyc writes of a module."""
+    return f"__native_barnabas___{module.removesuffix('.py').replace('/', '___')}.c"
+
+
+def is_library(extension: Extension) -> bool:
+    """The library holds all modules; every other extension is a module that only asks the library for itself."""
+    return extension.name.endswith("__mypyc")
+
+
+def in_units(sources: list[str], prefix: str) -> list[str]:
+    """Writes C files that include the given ones, about UNIT_BYTES in each, all of about the same size."""
+    total = sum(map(os.path.getsize, sources))
+    units: list[tuple[int, list[str]]] = [(0, []) for _ in range(total // UNIT_BYTES + 1)]
+    for source in sorted(sources, key=os.path.getsize, reverse=True):
+        smallest = min(range(len(units)), key=lambda index: units[index][0])
+        size, members = units[smallest]
+        units[smallest] = (size + os.path.getsize(source), [*members, source])
+    return [including(members, f"{prefix}_{index}.c") for index, (_, members) in enumerate(units)]
+
+
+def including(sources: list[str], path: str) -> str:
+    folder = os.path.dirname(path)
+    lines = [f'#include "{os.path.relpath(source, folder)}"\n' for source in sources]
+    Path(path).write_text("".join(lines))
+    return path
+
+
 class ParallelBuild(build_ext):
-    """Compiles as many C files at once as there are cores, the largest first."""
+    """Compiles as many C files at once as there are cores, and says how far it is."""
 
     def build_extensions(self) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.parallel = cores
+        everything = self.extensions
+        self.extensions = [each for each in everything if is_library(each)]
+        try:
+            with ThreadPoolExecutor(cores()) as pool:
+                self._compile_in(pool)
+                super().build_extensions()
+                self._build_shims([each for each in everything if not is_library(each)])
+        finally:
+            self.extensions = everything
+
+    def _compile_in(self, pool: ThreadPoolExecutor) -> None:
         compile_here = self.compiler.compile
-        with ThreadPoolExecutor(cores) as pool:
 
-            def compile_all(sources: list[str], **options: Any) -> list[str]:
-                ordered = sorted(sources, key=os.path.getsize, reverse=True)
-                made = pool.map(lambda source: compile_here([source], **options), ordered)
-                return [path for paths in made for path in paths]
+        def compile_one(source: str, options: dict[str, Any]) -> list[str]:
+            if QUICK_UNIT in source:
+                arguments = ["-O1" if each == "-O2" else each for each in options["extra_postargs"]]
+                options = {**options, "extra_postargs": arguments}
+            made: list[str] = compile_here([source], **options)
+            return made
 
-            self.compiler.compile = compile_all
-            super().build_extensions()
+        def compile_all(sources: list[str], **options: Any) -> list[str]:
+            progress = Progress(len(sources))
+            objects: list[str] = []
+            for made in pool.map(lambda source: compile_one(source, options), sources):
+                objects += made
+                progress.step()
+            return objects
+
+        self.compiler.compile = compile_all
+
+    def _build_shims(self, shims: list[Extension]) -> None:
+        """One file serves many modules: Python looks in a module's file only for the function of its name."""
+        by_function: list[dict[str, Extension]] = []
+        for shim in shims:
+            name = shim.name.rpartition(".")[2]
+            fitting = next((each for each in by_function if name not in each), None)
+            if fitting is None:
+                by_function.append({name: shim})
+            else:
+                fitting[name] = shim
+        for index, group in enumerate(by_function):
+            source = self._shim_source(group, f"build/shims_{index}.c")
+            first = next(iter(group.values()))
+            objects = self.compiler.compile(
+                [source], output_dir=self.build_temp, extra_postargs=first.extra_compile_args
+            )
+            for shim in group.values():
+                path = self.get_ext_fullpath(shim.name)
+                if shim is first:
+                    self.compiler.link_shared_object(objects, path, build_temp=self.build_temp)
+                    built = path
+                else:
+                    self.mkpath(os.path.dirname(path))
+                    self.copy_file(built, path)
+
+    @staticmethod
+    def _shim_source(group: dict[str, Extension], path: str) -> str:
+        lines = []
+        for name, shim in group.items():
+            (source,) = shim.sources
+            # Each defines this one for the sake of some linkers.
+            lines += [f"#undef PyInit___init__\n#define PyInit___init__ unused_{name}\n"]
+            lines += [f'#include "{os.path.relpath(source, os.path.dirname(path))}"\n']
+        Path(path).write_text("".join(lines))
+        return path
+
+
+class Progress:
+    """A line every few seconds, to where BARNABAS_PROGRESS_FD says: installers keep the usual output to themselves."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._told_s = time.monotonic()
+        self._descriptor = int(os.environ.get("BARNABAS_PROGRESS_FD", "-1"))
+
+    def step(self) -> None:
+        self._done += 1
+        now_s = time.monotonic()
+        if self._descriptor >= 0 and self._done < self._total and now_s - self._told_s >= PROGRESS_S:
+            self._told_s = now_s
+            percent = self._done * 100 // self._total
+            os.write(self._descriptor, f"setup:        compiled {percent} %\n".encode())
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

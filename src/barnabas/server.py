@@ -259,7 +259,7 @@ class Server:
             self.ports[each.listener_name] = bound.port
             bound.open(Dispatcher(broker, each.listener_name, endpoints))
         for each in advertised:
-            log.info("listening for clients of %s", each)
+            log.info("Listening on %s", each)
             self._tasks.start(_warn_if_unreachable(each))
 
     def watch_signals(self) -> None:
@@ -339,7 +339,7 @@ class Server:
         host = self._config.endpoints[0].host
         endpoint = HttpEndpoint(
             {
-                "/metrics": lambda: ("text/plain; version=0.0.4", self._metrics.render()),
+                "/metrics": lambda: ("text/plain; version=0.0.4", self._metrics.lines()),
                 "/health": lambda: ("text/plain", "ok\n"),
             }
         )
@@ -349,7 +349,7 @@ class Server:
             raise cannot_listen(host, port, error, "barnabas.metrics.port") from error
         self._open.push_async_callback(endpoint.close)
         self.metrics_port = endpoint.port
-        log.info("metrics on http://%s:%d/metrics", host or "localhost", endpoint.port)
+        log.info("Metrics at http://%s:%d/metrics", host or "localhost", endpoint.port)
         return endpoint
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from barnabas import errors
 from barnabas.broker.topic_figures import FIGURES, BrokerTopicFigures
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from tests.broker.group_requests import commit, wait_for_coordinator, wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce
 from tests.broker.running import RunningBroker
@@ -176,3 +178,50 @@ def test_requests_that_end_in_an_error_of_their_own_are_counted(
     errors_of = REQUESTS + 'errors_total{request="%s"}'
     after = figures(broker)
     assert after[errors_of % "Fetch"] == before[errors_of % "Fetch"] + 1
+
+
+def test_requests_of_clients_that_have_gone_do_not_wait(broker: RunningBroker, client: RawClient) -> None:
+    """Lists of purgatories may hold requests that have ended: these are not counted."""
+    create_topic(client, "awaited", partitions=2)
+    produce(client, "awaited", batch(b"a"))
+    waiting = 'kafka_server_delayedoperationpurgatory_{}{{delayedOperation="Fetch"}}'
+    count, size = waiting.format("numdelayedoperations"), waiting.format("purgatorysize")
+    for _ in range(20):
+        with broker.client() as gone:
+            gone.send("Fetch", 12, fetch_request("awaited", 1, max_wait_ms=600_000))
+            wait_until(lambda: figures(broker)[count] == 1)
+            assert figures(broker)[size] == 1
+        wait_until(lambda: figures(broker)[count] == 0)
+    assert figures(broker)[size] == 0
+
+
+def test_how_far_groups_are_behind(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "behind", partitions=2)
+    for partition in (0, 1):
+        produce(client, "behind", batch(b"a", b"b", b"c"), partition=partition)
+    wait_for_coordinator(client, "late")
+    assert set(commit(client, "late", {("behind", 0): 1, ("behind", 1): 3}).values()) == {0}
+    found = figures(broker)
+    lag = 'kafka_consumergroup_lag{{consumergroup="late",topic="behind",partition="{}"}}'
+    assert found[lag.format(0)] == 2
+    assert found[lag.format(1)] == 0
+    assert found['kafka_consumergroup_lag_sum{consumergroup="late"}'] == 2
+    produce(client, "behind", batch(b"d"), partition=1)
+    assert figures(broker)[lag.format(1)] == 1
+    client.ask("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["behind"]))
+    assert not [name for name in figures(broker) if '"late"' in name]
+
+
+def test_the_process_is_told_of_as_prometheus_clients_do(broker: RunningBroker) -> None:
+    found = figures(broker)
+    assert found["process_start_time_seconds"] == pytest.approx(process_start_s(), abs=1.0)
+    assert found["process_resident_memory_bytes"] < found["process_virtual_memory_bytes"]
+    assert 3 < found["process_open_fds"] <= found["process_max_fds"]
+    assert 0 < found["process_cpu_seconds_total"] <= figures(broker)["process_cpu_seconds_total"]
+
+
+def process_start_s() -> float:
+    with Path("/proc/stat").open() as file:
+        boot_s = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return boot_s + ticks / os.sysconf("SC_CLK_TCK")

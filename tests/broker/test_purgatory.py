@@ -120,3 +120,35 @@ def test_operations_of_a_key_that_is_gone_are_handed_out() -> None:
     assert operation.force_complete()
     assert not operation.force_complete()
     assert operation.events == ["completed"]
+
+
+def test_only_operations_that_have_not_ended_count_as_waiting() -> None:
+    timer = Timer(0)
+    purgatory = Purgatory(timer)
+    by_event, by_time, by_force = Waiting(), Waiting(timeout_ms=10), Waiting()
+    for operation in (by_event, by_time, by_force):
+        purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert (purgatory.waiting, purgatory.waiting_keys) == (3, 6)
+    by_event.ready = True
+    purgatory.check_and_complete("a")
+    assert (purgatory.waiting, purgatory.waiting_keys) == (2, 4)
+    timer.advance(10)
+    assert (purgatory.waiting, purgatory.waiting_keys) == (1, 2)
+    by_force.force_complete()
+    assert (purgatory.waiting, purgatory.waiting_keys) == (0, 0)
+    assert purgatory.watched > 0, "their entries are dropped later, all at once"
+    purgatory.purge()
+    assert (purgatory.watched, purgatory.waiting, purgatory.waiting_keys) == (0, 0, 0)
+
+
+def test_an_operation_that_ends_while_it_is_put_in_does_not_wait() -> None:
+    purgatory = Purgatory(Timer(0))
+    operation = EndsAtTheSecondLook()
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert (purgatory.waiting, purgatory.waiting_keys) == (0, 0)
+
+
+class EndsAtTheSecondLook(Waiting):
+    def try_complete(self) -> bool:
+        was_ready, self.ready = self.ready, True
+        return was_ready and self.force_complete()

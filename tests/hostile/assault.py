@@ -21,7 +21,7 @@ from tests.clients.broker_process import BrokerProcess
 LANES: Final = 16
 PATIENCE_S: Final = 0.2
 ADDRESSES: Final = 100
-LINE: Final = re.compile(r"\d\d:\d\d:\d\d\.\d\d\d ")
+LINE: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] [A-Z]+ ")
 CLOSED_LINE: Final = re.compile(r"connection from (\S+) closed: \S")
 
 

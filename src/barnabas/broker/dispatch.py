@@ -116,12 +116,12 @@ class Dispatcher:
         )
         response = handle(self._broker, exchange, request)
         if type(response) is CoroutineType:
-            exchange.park()
+            exchange.park(on_purpose=False)
             self._broker.tasks.start(_respond_later(exchange, response))
         elif response is not None:
             exchange.respond(response)
         else:
-            exchange.park()
+            exchange.park(on_purpose=True)
 
     def _elements_max(self, frame: bytes) -> int:
         if len(frame) <= ELEMENTS_MIN:
@@ -159,6 +159,7 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
     times = metrics.histogram(
         name + "totaltime_seconds", "Time from the arrival of a request to its response.", "request"
     )
+    slow_ns = broker.config.barnabas_slow_request_ms * 1_000_000
     endpoints = {}
     for route in ROUTES:
         figures = ApiFigures(
@@ -167,6 +168,7 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
             request_bytes.labels(route.name),
             response_bytes.labels(route.name),
             times.labels(route.name),
+            slow_ns,
         )
         endpoints[route.api.key] = Endpoint(route, figures)
     return endpoints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,8 @@ from barnabas.net.outbox import Part
 from barnabas.protocol.apis import Api
 from barnabas.protocol.codec import encode
 from barnabas.protocol.message import Message
+
+log = logging.getLogger(__name__)
 
 # What a quota on time can cost at once: a window of the rate.
 MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
@@ -38,7 +41,15 @@ class ClientSession:
 class ApiFigures:
     """What is counted for each API."""
 
-    __slots__ = ("errors", "request_bytes", "requests", "response_bytes", "tells_error", "times_s")
+    __slots__ = (
+        "errors",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "slow_ns",
+        "tells_error",
+        "times_s",
+    )
 
     def __init__(
         self,
@@ -47,12 +58,15 @@ class ApiFigures:
         request_bytes: Histogram,
         response_bytes: Counter,
         times_s: Histogram,
+        slow_ns: int,
     ) -> None:
         self.requests = requests
         self.errors = errors
         self.request_bytes = request_bytes
         self.response_bytes = response_bytes
         self.times_s = times_s
+        # A request that takes longer is logged.
+        self.slow_ns = slow_ns
         # Whether an answer has an error of the whole request: known once the type of the answer is loaded.
         self.tells_error = False
 
@@ -73,6 +87,7 @@ class Exchange:
         "started_ns",
         "throttle_ms",
         "version",
+        "waits_on_purpose",
     )
 
     def __init__(
@@ -98,13 +113,17 @@ class Exchange:
         self.quotas = quotas
         self.started_ns = clock.monotonic_ns()
         self.busy_ns = 0
+        self.waits_on_purpose = False
         # For so long the connection is not read from after the answer; handlers put it into the answer too.
         self.throttle_ms = 0
 
-    def park(self) -> None:
-        """The answer comes later: what has passed until now is what the request has cost."""
-        if self.quotas.has(REQUEST_PERCENTAGE):
-            self.busy_ns = self.clock.monotonic_ns() - self.started_ns
+    def park(self, on_purpose: bool) -> None:
+        """The answer comes later: what has passed until now is what the request has cost the loop.
+
+        A request may wait on purpose, as a fetch does for records; otherwise something is done for it meanwhile.
+        """
+        self.busy_ns = self.clock.monotonic_ns() - self.started_ns
+        self.waits_on_purpose = on_purpose
 
     def throttle(self, duration_ms: int) -> None:
         """Has the client be quiet after the answer; of several reasons the longest counts."""
@@ -155,7 +174,37 @@ class Exchange:
         self.connection.reply((), self.throttle_ms / 1_000)
 
     def _finish(self) -> None:
-        self.figures.times_s.observe((self.clock.monotonic_ns() - self.started_ns) / 1e9)
+        elapsed_ns = self.clock.monotonic_ns() - self.started_ns
+        self.figures.times_s.observe(elapsed_ns / 1e9)
+        if elapsed_ns > self.figures.slow_ns:
+            self._log_if_slow(elapsed_ns)
+
+    def _log_if_slow(self, elapsed_ns: int) -> None:
+        busy_ns = self.busy_ns or elapsed_ns
+        if self.waits_on_purpose and busy_ns <= self.figures.slow_ns:
+            return
+        elapsed_ms, busy_ms = elapsed_ns // 1_000_000, busy_ns // 1_000_000
+        log.warning(
+            "Slow request: %s version %d of client %s at %s took %d ms: %d ms on the event loop, %d ms waiting;"
+            " then throttled for %d ms",
+            self.api.name,
+            self.version,
+            self.client_id or "without an id",
+            self.connection.peer,
+            elapsed_ms,
+            busy_ms,
+            elapsed_ms - busy_ms,
+            self.throttle_ms,
+            extra={
+                "api": self.api.name,
+                "client_id": self.client_id,
+                "peer": self.connection.peer,
+                "total_ms": elapsed_ms,
+                "loop_ms": busy_ms,
+                "waiting_ms": elapsed_ms - busy_ms,
+                "throttle_ms": self.throttle_ms,
+            },
+        )
 
     def _header(self, body_bytes: int) -> bytes:
         """Size, correlation id and, from version 1 on, no tagged fields."""

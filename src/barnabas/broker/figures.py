@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
 
 from barnabas.broker import topic_figures
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinator_figures import register_coordinators
 from barnabas.broker.group_figures import register_group_figures
+from barnabas.broker.lag_figures import register_lag
+from barnabas.broker.loop_figures import LoopFigures
 from barnabas.broker.partition import Partition
+from barnabas.broker.purgatory import Purgatory
 from barnabas.errors import KafkaError
 from barnabas.log.partition_log import PartitionLog
-from barnabas.metrics.instruments import Histogram
+from barnabas.metrics.process import register_process
 from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
-
-LAG_INTERVAL_S: Final = 1.0
 
 
 class FlushTimes:
@@ -52,18 +52,21 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
         "Connections refused because their address had its share.",
         lambda: connections.refused,
     )
-    metrics.gauge(
-        "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Requests that wait for something to happen, by what they wait for.",
-        lambda: [
-            ({"delayedOperation": name}, purgatory.watched)
-            for name, purgatory in (
-                ("Produce", replicas.waiting_produces),
-                ("Fetch", replicas.waiting_fetches),
-                ("DeleteRecords", replicas.waiting_deletions),
-            )
-        ],
+    purgatories = {
+        "Produce": replicas.waiting_produces,
+        "Fetch": replicas.waiting_fetches,
+        "DeleteRecords": replicas.waiting_deletions,
+    }
+    counts: tuple[tuple[str, str, Callable[[Purgatory], int]], ...] = (
+        ("numdelayedoperations", "Requests that wait for something to happen.", lambda each: each.waiting),
+        ("purgatorysize", "Partitions that waiting requests wait for.", lambda each: each.waiting_keys),
     )
+    for name, help_text, count in counts:
+        metrics.gauge(
+            f"kafka_server_delayedoperationpurgatory_{name}",
+            help_text,
+            partial(_of_each_purgatory, purgatories, count),
+        )
     metrics.gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
         "Open fetch sessions.",
@@ -113,36 +116,33 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
             partial(replicas.topic_figures.readings, name),
         )
     register_group_figures(metrics, broker.groups)
-    lag = metrics.histogram(
-        "barnabas_eventloop_lag_seconds", "How late the event loop was for a timer."
-    ).labels()
-    _measure_lag(loop, lag)
+    register_lag(metrics, broker.groups, replicas)
+    LoopFigures(loop, metrics)
+    register_process(metrics)
 
 
-def _of_each_log(broker: Broker, read: Callable[[PartitionLog], int]) -> list[tuple[dict[str, str], float]]:
+def _of_each_purgatory(
+    purgatories: dict[str, Purgatory], count: Callable[[Purgatory], int]
+) -> list[tuple[dict[str, str], float]]:
+    return [({"delayedOperation": name}, count(each)) for name, each in purgatories.items()]
+
+
+def _of_each_log(
+    broker: Broker, read: Callable[[PartitionLog], int]
+) -> Iterator[tuple[dict[str, str], float]]:
     manager = broker.log_manager
-    readings: list[tuple[dict[str, str], float]] = []
-    for log in manager.logs():
+    # Logs may come and go while somebody reads.
+    for log in list(manager.logs()):
         at = log.topic_partition
         labels = {"topic": at.topic, "partition": str(at.partition)}
         if log is manager.log(at, is_future=True):
             # A copy in another directory, which a partition has while it is moved.
             labels["is_future"] = "true"
         try:
-            readings.append((labels, read(log)))
+            reading = read(log)
         except KafkaError:
             continue  # Its files cannot be looked at: its disk is failing, or it has just been deleted.
-    return readings
-
-
-def _measure_lag(loop: asyncio.AbstractEventLoop, lag: Histogram) -> None:
-    due_s = loop.time() + LAG_INTERVAL_S
-
-    def measure() -> None:
-        lag.observe(max(loop.time() - due_s, 0.0))
-        _measure_lag(loop, lag)
-
-    loop.call_at(due_s, measure)
+        yield labels, reading
 
 
 def _has_late_transaction(broker: Broker, partition: Partition) -> bool:

@@ -26,15 +26,20 @@ PURGE_INTERVAL: Final = 1_000
 class DelayedOperation(TimerTask):
     """Subclasses override `try_complete`, `on_complete` and, where time-outs are counted, `on_expiration`."""
 
-    __slots__ = ("is_completed", "timeout_ms")
+    __slots__ = ("is_completed", "purgatory", "timeout_ms", "watched_keys")
 
     is_completed: bool
     timeout_ms: int
+    # Where it waits, and under how many keys.
+    purgatory: Purgatory | None
+    watched_keys: int
 
     def __init__(self, timeout_ms: int) -> None:
         super().__init__()
         self.timeout_ms = timeout_ms
         self.is_completed = False
+        self.purgatory = None
+        self.watched_keys = 0
 
     def try_complete(self) -> bool:
         """Looks at the state and calls `force_complete` if the operation can end now."""
@@ -53,6 +58,10 @@ class DelayedOperation(TimerTask):
             return False
         self.is_completed = True
         self.cancel()
+        purgatory = self.purgatory
+        if purgatory is not None:
+            purgatory.waiting -= 1
+            purgatory.waiting_keys -= self.watched_keys
         self.on_complete()
         return True
 
@@ -71,6 +80,9 @@ class Purgatory:
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._watched = 0
         self._next_purge = purge_interval
+        # Operations that have not ended, and under how many keys they wait in all. The lists may hold more.
+        self.waiting = 0
+        self.waiting_keys = 0
 
     @property
     def watched(self) -> int:
@@ -85,9 +97,15 @@ class Purgatory:
         """True if the operation has ended here; otherwise it is watched under the keys and expires by its time-out."""
         if operation.try_complete():
             return True
+        count = 0
         for key in keys:
             self._watchers.setdefault(key, []).append(operation)
-            self._watched += 1
+            count += 1
+        self._watched += count
+        operation.purgatory = self
+        operation.watched_keys = count
+        self.waiting += 1
+        self.waiting_keys += count
         # The event may have come while the keys were gathered (a callback of try_complete appended, say).
         if operation.try_complete():
             return True

@@ -181,7 +181,7 @@ def _metrics(port: int | None) -> Iterator[Callable[[BatchReport], None]]:
     metrics = PipelineMetrics()
     endpoint = HttpEndpoint(
         {
-            "/metrics": lambda: ("text/plain; version=0.0.4", metrics.registry.render()),
+            "/metrics": lambda: ("text/plain; version=0.0.4", metrics.registry.lines()),
             "/health": lambda: ("text/plain", "ok\n"),
         }
     )

@@ -9,12 +9,13 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import click
+
+from barnabas.cli.broker_logs import FORMATTERS, LEVEL_NAMES, log_to_stderr
 
 _LOADED_S = time.monotonic()
 
@@ -24,6 +25,7 @@ _LOADED_S = time.monotonic()
 Examples:
   barnabas start
   barnabas start server.properties --override log.dirs=/var/lib/barnabas
+  barnabas start --metrics-port 9404 --log-format json
   barnabas start --override listeners=PLAINTEXT://0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://db1:9092
 """
 )
@@ -42,9 +44,37 @@ Examples:
     help="A connected socket that this process has inherited: told when the broker is ready, and on which ports. The"
     " broker stops when the other end closes it.",
 )
-@click.option("-v", "--verbose", count=True, help="Tell more about what goes on; -vv tells everything.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve metrics for Prometheus at http://HOST:PORT/metrics, and /health; 0 chooses a free port. The same as"
+    " --override barnabas.metrics.port=PORT.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(tuple(FORMATTERS)),
+    default="text",
+    show_default=True,
+    help="Write the log as lines for people, or as one JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVEL_NAMES, case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="Log events of this level and above. Clients may change the levels of a running broker (resource type"
+    " BROKER_LOGGER), as in Apache Kafka.",
+)
+@click.option("-v", "--verbose", count=True, help="Log also what happens to segments; -vv logs everything.")
 def start(
-    properties: Path | None, overrides: tuple[str, ...], supervisor_fd: int | None, verbose: int
+    properties: Path | None,
+    overrides: tuple[str, ...],
+    supervisor_fd: int | None,
+    metrics_port: int | None,
+    log_format: str,
+    log_level: str,
+    verbose: int,
 ) -> None:
     """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
 
@@ -64,7 +94,7 @@ def start(
     from barnabas.server import Server
 
     gc.enable()
-    _log_to_stderr(verbose)
+    log_to_stderr(form=log_format, level=log_level, verbose=verbose)
     log = logging.getLogger("barnabas")
     static = load_properties(properties) if properties is not None else {}
     overriding = parse_overrides(overrides)
@@ -72,6 +102,8 @@ def start(
     if unknown:
         # In a file it may be for a plug-in; on the command line somebody has mistyped it.
         raise click.BadParameter("; ".join(unknown), param_hint="--override")
+    if metrics_port is not None:
+        overriding["barnabas.metrics.port"] = str(metrics_port)
     for source, settings in ((properties, static), ("--override", overriding)):
         for warning in warnings_about(settings):
             log.warning("%s: %s", source, warning)
@@ -114,27 +146,3 @@ def _running_s() -> float:
     except (OSError, ValueError, IndexError):
         return time.monotonic() - _LOADED_S
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _log_to_stderr(verbose: int) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter())
-    root = logging.getLogger("barnabas")
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
-    root.propagate = False
-    if not verbose:
-        # Every segment that is rolled or deleted is of interest to those who ask for it.
-        logging.getLogger("barnabas.log").setLevel(logging.WARNING)
-
-
-class _LineFormatter(logging.Formatter):
-    """Time, level where it is not the usual one, and what happened: one line an event."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        text = f"{clock}.{int(record.msecs):03d} {level}{record.getMessage()}"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text

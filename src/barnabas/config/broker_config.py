@@ -49,6 +49,7 @@ class BrokerConfig:
     barnabas_busy_poll_us: int
     barnabas_metrics_port: int
     barnabas_record_validation: str
+    barnabas_slow_request_ms: int
     broker_id: int
     broker_id_generation_enable: bool
     broker_rack: str | None

@@ -92,6 +92,8 @@ OUR_SETTINGS: Final = (
     Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
     # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
+    # Requests that take longer are logged; what a fetch waits for records does not count.
+    Setting("barnabas.slow.request.ms", SettingType.INT, 1_000, "1..2147483647"),
     # The port that serves metrics to Prometheus; -1 for none.
     Setting("barnabas.metrics.port", SettingType.INT, -1, "0..65535 or -1"),
 )

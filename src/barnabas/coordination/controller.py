@@ -83,6 +83,7 @@ from barnabas.coordination.tree import (
     config_path,
     decode_config,
     delete_topic_path,
+    encode_uuid,
     topic_path,
 )
 from barnabas.errors import (
@@ -398,6 +399,20 @@ class Controller:
         await self._commit(chain.from_iterable(map(self._creation, planned)))
         image = self.image.with_topics(each.topic for each in planned)
         self._publish(image.with_topic_configs({each.topic.name: each.configs for each in planned}))
+        for each in planned:
+            topic = each.topic
+            log.info(
+                "Created topic %s with %d partitions, topic id %s, settings %s",
+                topic.name,
+                len(topic.partitions),
+                encode_uuid(topic.id),
+                dict(each.configs),
+                extra={
+                    "topic": topic.name,
+                    "topic_id": encode_uuid(topic.id),
+                    "partitions": len(topic.partitions),
+                },
+            )
 
     def _creation(self, planned: PlannedTopic) -> Iterator[Operation]:
         topic = planned.topic
@@ -444,6 +459,18 @@ class Controller:
         await self._commit([Create(delete_topic_path(topic.name)) for topic in topics])
         self._deleting.update((topic.name, topic) for topic in topics)
         self._publish(self.image.without_topics(topic.name for topic in topics))
+        for topic in topics:
+            log.info(
+                "Deleted topic %s with %d partitions, topic id %s",
+                topic.name,
+                len(topic.partitions),
+                encode_uuid(topic.id),
+                extra={
+                    "topic": topic.name,
+                    "topic_id": encode_uuid(topic.id),
+                    "partitions": len(topic.partitions),
+                },
+            )
         error: KafkaError | None = None
         try:
             await self._finish_deletion(topics)
@@ -489,7 +516,10 @@ class Controller:
             operations += create_partitions(topic, first, self._claim.controller_epoch)
         if operations and not validate_only:
             await self._commit(operations)
-            self._publish(self.image.with_topics(each for each in results if isinstance(each, TopicImage)))
+            grown = [each for each in results if isinstance(each, TopicImage)]
+            self._publish(self.image.with_topics(grown))
+            for topic in grown:
+                log.info("Topic %s has %d partitions now", topic.name, len(topic.partitions))
         return results
 
     async def _change_partitions(

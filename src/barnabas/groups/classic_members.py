@@ -51,7 +51,7 @@ from barnabas.groups.member_updates import (
     sync_timer_of,
 )
 from barnabas.groups.migration import can_downgrade
-from barnabas.groups.rebalance import Rebalance, join_error
+from barnabas.groups.rebalance import DOWNGRADED, Rebalance, join_error, named
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest
@@ -129,7 +129,7 @@ class ClassicMembers:
             assert existing is not None
             classic = self._consumers.downgrade(work, group, {existing.member_id}, member)
             # A classic group needs a leader that knows of it: without one nobody would notice that topics change.
-            self._rebalance.prepare(decision, classic, now_ms)
+            self._rebalance.prepare(decision, classic, now_ms, DOWNGRADED)
             then, decision.then = decision.then, None
         response = JoinGroupResponse(
             generation_id=group.group_epoch if is_downgrade else member.member_epoch,
@@ -253,7 +253,8 @@ class ClassicMembers:
             decision.reply(caller, response)
             return
         work = Work(decision, now_ms)
-        self._consumers.fence(work, group, list(leaving.values()))
+        reason = f"explicit LeaveGroup request for {named(list(leaving))}"
+        self._consumers.fence(work, group, list(leaving.values()), reason)
         then, decision.then = decision.then, None
         decision.append(work.records, partial(self._left, caller, group.group_id, response, then))
 

@@ -48,7 +48,15 @@ from barnabas.groups.member_updates import (
     session_timer_of,
 )
 from barnabas.groups.migration import can_downgrade, can_upgrade, downgraded, upgraded
-from barnabas.groups.rebalance import Rebalance, answer_parked, bury, join_timer, session_timer, sync_timer
+from barnabas.groups.rebalance import (
+    DOWNGRADED,
+    Rebalance,
+    answer_parked,
+    bury,
+    join_timer,
+    session_timer,
+    sync_timer,
+)
 from barnabas.groups.reconciliation import Reported
 from barnabas.groups.records import group_tombstone
 from barnabas.groups.settings import GroupSettings
@@ -244,19 +252,19 @@ class ConsumerMembership:
             away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation={})
             work.records.append(current_record(group.group_id, away))
         else:
-            self.fence(work, group, [member])
+            self.fence(work, group, [member], f"member {member.member_id} left")
         return response
 
-    def fence(self, work: Work, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
+    def fence(self, work: Work, group: ConsumerGroup, members: list[ConsumerMember], reason: str) -> None:
         """Takes members out of the group, which becomes a classic one if all that are left are classic."""
         if not can_downgrade(group, members, self._settings, is_replaced=False):
-            self._updates.remove(work, group, members)
+            self._updates.remove(work, group, members, reason)
             return
         for member in members:
             cancel_timers(work.decision, group.group_id, member.member_id)
         leaving_ids = {member.member_id for member in members}
         classic = self.downgrade(work, group, leaving_ids, None)
-        self._rebalance.prepare(work.decision, classic, work.now_ms)
+        self._rebalance.prepare(work.decision, classic, work.now_ms, DOWNGRADED)
 
     def downgrade(
         self, work: Work, group: ConsumerGroup, leaving_ids: set[str], joining: ConsumerMember | None
@@ -303,7 +311,9 @@ class ConsumerMembership:
             return work.decision
         if key.kind is TimerKind.REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return work.decision
-        self.fence(work, group, [member])
+        late = "did not revoke its partitions in time"
+        why = late if key.kind is TimerKind.REVOCATION else "session expired"
+        self.fence(work, group, [member], f"member {member.member_id}: {why}")
         earlier = work.decision.then
         work.decision.then = None
         work.decision.append(work.records, partial(self._fenced, key.group_id, earlier))

@@ -50,7 +50,7 @@ from barnabas.groups.records import (
 from barnabas.groups.settings import GroupOverrides, GroupSettings
 from barnabas.groups.states import ConsumerGroupState, GroupState
 from barnabas.groups.topics import Topics
-from barnabas.model import Offset, ProducerId
+from barnabas.model import Offset, ProducerId, TopicPartition
 from barnabas.protocol.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,
 )
@@ -303,6 +303,13 @@ class GroupCoordinator:
     @property
     def offset_count(self) -> int:
         return self._store.count()
+
+    def groups_with_offsets(self) -> list[str]:
+        return self._store.group_ids()
+
+    def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        committed = self._store.committed(group_id)
+        return [(at, stored.value.offset) for at, stored in committed.items()]
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
         group = self._groups.consumer.get(group_id)

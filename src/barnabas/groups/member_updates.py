@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +43,8 @@ from barnabas.groups.target_assignment import compute_target
 from barnabas.groups.topics import ids_of, metadata_hash
 
 # Expressions of a group are resolved together, and not more often than this.
+log = logging.getLogger(__name__)
+
 _REGEX_REFRESH_MIN_MS = 10_000
 
 
@@ -128,15 +131,31 @@ class MemberUpdates:
         if not must_bump and not group.is_metadata_stale:
             return group.group_epoch
         topics = group.topics_after(removed=(before,), added=member)
-        return self._next_epoch(work, group, topics, must_bump=must_bump)
+        if not must_bump:
+            reason = "the topics that it reads have changed"
+        elif before.member_id in group.members:
+            reason = f"member {member.member_id} changed its subscription"
+        else:
+            reason = f"member {member.member_id} joined"
+        return self._next_epoch(work, group, topics, reason, must_bump=must_bump)
 
-    def _next_epoch(self, work: Work, group: ConsumerGroup, topics: Iterable[str], *, must_bump: bool) -> int:
+    def _next_epoch(
+        self, work: Work, group: ConsumerGroup, topics: Iterable[str], reason: str, *, must_bump: bool
+    ) -> int:
         epoch = group.group_epoch
         topics_hash = metadata_hash(self._groups.image, topics)
         if must_bump or topics_hash != group.metadata_hash:
             epoch += 1
             self._counts.consumer_rebalances += 1
             work.records.append(group_record(group.group_id, epoch, topics_hash))
+            log.info(
+                "Rebalancing group %s: bumped group epoch to %d, %d members so far (reason: %s).",
+                group.group_id,
+                epoch,
+                len(group.members),
+                reason,
+                extra={"group": group.group_id, "epoch": epoch, "reason": reason},
+            )
         group.metadata_refreshed(epoch)
         if group.has_partition_metadata_record:
             work.records.append(partition_metadata_tombstone(group.group_id))
@@ -188,7 +207,7 @@ class MemberUpdates:
                 work.decision.cancel_timer(key)
         return after
 
-    def remove(self, work: Work, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
+    def remove(self, work: Work, group: ConsumerGroup, members: list[ConsumerMember], reason: str) -> None:
         group_id = group.group_id
         for member in members:
             work.records += member_tombstones(group_id, member.member_id)
@@ -200,7 +219,7 @@ class MemberUpdates:
         unused = [regex for regex in group.resolved_regexes if regex not in subscribers]
         work.records += [regex_tombstone(group_id, regex) for regex in unused]
         topics = group.topics_after(removed=members, removed_regexes=unused)
-        self._next_epoch(work, group, topics, must_bump=True)
+        self._next_epoch(work, group, topics, reason, must_bump=True)
 
     def _update_regexes(
         self, work: Work, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember
@@ -281,7 +300,8 @@ class MemberUpdates:
         if work.records:
             topics_hash = metadata_hash(self._groups.image, topics)
             if has_changed or topics_hash != group.metadata_hash:
-                self._next_epoch(work, group, topics, must_bump=True)
+                reason = "its regular expressions match other topics"
+                self._next_epoch(work, group, topics, reason, must_bump=True)
 
     def forget_resolutions(self) -> None:
         self._resolutions.clear()

@@ -42,8 +42,10 @@ from barnabas.groups.rebalance import (
     Rebalance,
     answer_parked,
     bury,
+    client_reason,
     join_error,
     join_response,
+    named,
     remove_member,
     remove_pending_member,
     session_timer,
@@ -223,7 +225,11 @@ class Membership:
         # It cannot send heartbeats before it knows its id, and a parked connection does not tell that its client is
         # gone. So the wait itself has an end: a client that is still there will try again.
         decision.set_timer(session_timer(group, member_id), self._settings.new_member_join_timeout_ms)
-        self._rebalance.prepare_or_complete(decision, group, now_ms)
+        reason = (
+            f"Adding new member {member_id} with group instance id {request.group_instance_id};"
+            f" {client_reason(request.reason)}"
+        )
+        self._rebalance.prepare_or_complete(decision, group, now_ms, reason)
 
     def _rejoin(
         self,
@@ -248,8 +254,15 @@ class Membership:
         if is_repeated:
             decision.reply(caller, join_response(group, member))
             return
+        re_joins = is_leader and group.state is GroupState.STABLE
+        what = (
+            f"Leader {member.member_id} re-joining group"
+            if re_joins
+            else f"Updating metadata for member {member.member_id}"
+        )
+        reason = f"{what} during {group.state.value}; {client_reason(request.reason)}"
         self._update(decision, caller, request, protocols, group, member)
-        self._rebalance.prepare_or_complete(decision, group, now_ms)
+        self._rebalance.prepare_or_complete(decision, group, now_ms, reason)
 
     def _update(
         self,
@@ -300,7 +313,11 @@ class Membership:
             self._rebalance.complete_if_all_joined(decision, group, now_ms)
         else:
             # The leader may have been told the former id already, and would assign to that.
-            self._rebalance.prepare(decision, group, now_ms)
+            reason = (
+                f"Updating metadata for static member {member_id} with instance id {instance_id};"
+                f" {client_reason(request.reason)}"
+            )
+            self._rebalance.prepare(decision, group, now_ms, reason)
 
     def _rename(self, decision: Decision, group: ClassicGroup, member: Member, member_id: str) -> None:
         former_id = member.member_id
@@ -416,6 +433,7 @@ class Membership:
         else:
             group = self._groups.classic.get(request.group_id)
             has_changed = False
+            gone: list[str] = []
             for identity in members:
                 answer = MemberResponse(
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id
@@ -423,10 +441,14 @@ class Membership:
                 response.members.append(answer)
                 try:
                     has_changed |= self._leave(decision, group, identity)
+                    gone.append(identity.member_id or f"instance {identity.group_instance_id}")
                 except KafkaError as error:
                     answer.error_code = error.code
             if group is not None and any(answer.error_code == NONE for answer in response.members):
-                self._rebalance.after_leave(decision, group, has_changed=has_changed, now_ms=now_ms)
+                reason = f"explicit LeaveGroup request for {named(gone)}; {client_reason(members[0].reason)}"
+                self._rebalance.after_leave(
+                    decision, group, has_changed=has_changed, now_ms=now_ms, reason=reason
+                )
         if not has_many and response.members:
             response.error_code = response.members[0].error_code
             response.members = []
@@ -472,7 +494,8 @@ class Membership:
             for member in group.members.values():
                 decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
             if group.is_leaderless or len(group.members) > self._settings.group_max_size:
-                self._rebalance.prepare(decision, group, now_ms)
+                reason = "no leader" if group.is_leaderless else "more members than group.max.size"
+                self._rebalance.prepare(decision, group, now_ms, f"the loaded group has {reason}")
         return decision
 
     def unloaded(self, now_ms: int) -> Decision:

@@ -6,6 +6,7 @@ member takes its place.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from barnabas.errors import KafkaError, RebalanceInProgress, UnknownMemberId
@@ -17,9 +18,15 @@ from barnabas.groups.states import GroupState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 
+log = logging.getLogger(__name__)
+
 _FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 # Members may say that a rebalance takes no time at all: the broker would look for a leader without a pause.
 _LEADERLESS_WAIT_MIN_MS: Final = 100
+# So much of it a line of the log has: a client may send 32 KB.
+REASON_LENGTH_MAX: Final = 255
+MEMBERS_SHOWN: Final = 5
+DOWNGRADED: Final = "the consumer group has become a classic one"
 
 
 def session_timer(group: ClassicGroup, member_id: str) -> TimerKey:
@@ -108,6 +115,17 @@ def bury(decision: Decision, group: ClassicGroup, code: int, now_ms: int) -> Non
     group.transition_to(GroupState.DEAD, now_ms)
 
 
+def client_reason(reason: str | None) -> str:
+    """What a client says about why it joins or leaves, in the words of Kafka's log."""
+    return f"client reason: {reason[:REASON_LENGTH_MAX] if reason else 'not provided'}"
+
+
+def named(member_ids: list[str]) -> str:
+    shown = ", ".join(member_ids[:MEMBERS_SHOWN])
+    more = len(member_ids) - MEMBERS_SHOWN
+    return f"{shown} and {more} more members" if more > 0 else shown
+
+
 class Rebalance:
     __slots__ = ("_counts", "_settings")
 
@@ -115,14 +133,22 @@ class Rebalance:
         self._settings = settings
         self._counts = counts
 
-    def prepare_or_complete(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def prepare_or_complete(self, decision: Decision, group: ClassicGroup, now_ms: int, reason: str) -> None:
         if group.can_rebalance:
-            self.prepare(decision, group, now_ms)
+            self.prepare(decision, group, now_ms, reason)
         else:
             self.complete_if_all_joined(decision, group, now_ms)
 
-    def prepare(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def prepare(self, decision: Decision, group: ClassicGroup, now_ms: int, reason: str) -> None:
         """All members are to join again; those who are not yet here learn it from their next heartbeat."""
+        log.info(
+            "Preparing to rebalance group %s in state %s with old generation %d (reason: %s).",
+            group.group_id,
+            group.state.value,
+            group.generation_id,
+            reason,
+            extra={"group": group.group_id, "generation": group.generation_id, "reason": reason},
+        )
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._refuse_assignment(decision, group, RebalanceInProgress.code)
         group.pending_sync_members.clear()
@@ -149,10 +175,12 @@ class Rebalance:
         ):
             self._complete_join(decision, group, now_ms)
 
-    def after_leave(self, decision: Decision, group: ClassicGroup, *, has_changed: bool, now_ms: int) -> None:
+    def after_leave(
+        self, decision: Decision, group: ClassicGroup, *, has_changed: bool, now_ms: int, reason: str
+    ) -> None:
         """Members, or ids that were given out, have been taken out; `has_changed` if any was a member."""
         if has_changed or not group.can_rebalance:
-            self.prepare_or_complete(decision, group, now_ms)
+            self.prepare_or_complete(decision, group, now_ms, reason)
 
     def join_expired(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
         assert group.state is GroupState.PREPARING_REBALANCE
@@ -178,9 +206,21 @@ class Rebalance:
         group.start_next_generation(now_ms)
         self._counts.classic_rebalances += 1
         if not group.members:
+            log.info("Group %s with generation %d is now empty.", group.group_id, group.generation_id)
             # If this is lost the members of the last generation come back when it is loaded, and time out.
             decision.append([group.to_record({})])
             return
+        log.info(
+            "Stabilized group %s generation %d with %d members.",
+            group.group_id,
+            group.generation_id,
+            len(group.members),
+            extra={
+                "group": group.group_id,
+                "generation": group.generation_id,
+                "members": len(group.members),
+            },
+        )
         for member in group.members.values():
             joining = group.unpark_join(member)
             if joining is not None:
@@ -197,9 +237,11 @@ class Rebalance:
 
     def sync_expired(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
         assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-        for member_id in list(group.pending_sync_members):
+        late = list(group.pending_sync_members)
+        for member_id in late:
             remove_member(decision, group, group.members[member_id])
-        self.prepare(decision, group, now_ms)
+        reason = f"removing {named(late)} on pending sync request expiration"
+        self.prepare(decision, group, now_ms, reason)
 
     def assignment_stored(
         self,
@@ -215,7 +257,8 @@ class Rebalance:
             return decision
         if error is not None:
             self._refuse_assignment(decision, group, code_of_failed_append(error))
-            self.prepare(decision, group, now_ms)
+            reason = f"error {error.name} when storing the group assignment"
+            self.prepare(decision, group, now_ms, reason)
             return decision
         group.transition_to(GroupState.STABLE, now_ms)
         for member in group.members.values():
@@ -247,7 +290,8 @@ class Rebalance:
         else:
             remove_member(decision, group, member)
             if group.can_rebalance:
-                self.prepare(decision, group, now_ms)
+                reason = f"removing member {member_id} on heartbeat expiration"
+                self.prepare(decision, group, now_ms, reason)
                 return
         if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
             self._complete_join(decision, group, now_ms)

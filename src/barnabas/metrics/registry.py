@@ -9,7 +9,7 @@ Names are those of Kafka's own metrics as Prometheus users know them: `kafka_ser
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from barnabas.metrics.instruments import Counter, Histogram
@@ -65,7 +65,7 @@ class CounterFamily:
         self._series.pop(values, None)
 
     def lines(self) -> Iterable[str]:
-        for values, counter in self._series.items():
+        for values, counter in list(self._series.items()):
             yield f"{self.name}{_label_text(self._label_names, values)} {counter.value}"
 
 
@@ -91,8 +91,9 @@ class HistogramFamily:
         return histogram
 
     def lines(self) -> Iterable[str]:
-        for values, histogram in self._series.items():
-            for suffix, extra, figure in histogram.samples():
+        for values, histogram in list(self._series.items()):
+            # The lines of one histogram agree with each other.
+            for suffix, extra, figure in list(histogram.samples()):
                 yield f"{self.name}{suffix}{_label_text(self._label_names, values, extra)} {_number(figure)}"
 
 
@@ -139,13 +140,15 @@ class Registry:
         return self._add(Total(name, help_text, reading))
 
     def render(self) -> str:
-        """Everything, in the text exposition format 0.0.4."""
-        lines: list[str] = []
+        return "".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """Everything, in the text exposition format 0.0.4. Things may be counted between two lines."""
         for family in self._families.values():
-            lines.append(f"# HELP {family.name} {family.help_text}")
-            lines.append(f"# TYPE {family.name} {_TYPE_NAMES[type(family)]}")
-            lines.extend(family.lines())
-        return "\n".join(lines) + "\n"
+            yield f"# HELP {family.name} {family.help_text}\n"
+            yield f"# TYPE {family.name} {_TYPE_NAMES[type(family)]}\n"
+            for line in family.lines():
+                yield f"{line}\n"
 
     def _add(self, family: FamilyT) -> FamilyT:
         assert family.name not in self._families, f"{family.name} is there already"

@@ -5,6 +5,8 @@ virtual machine that takes several times as long as a small request. A client th
 its next request here sooner than that. So before the loop waits, it looks for a few microseconds whether something
 comes. A loop that has nothing to do sleeps as any other, a moment later. So does at once a loop with a connection that
 waits to write: that one will be told, and the longer it takes, the more can be written at once.
+
+It also knows for how long it has had nothing to do.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ class BusyPollSelector(selectors.DefaultSelector):
         super().__init__()
         self._duration_ns = duration_us * 1_000
         self._writers: set[int] = set()
+        self.idle_ns = 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         return self._noted(super().register(fileobj, events, data))
@@ -41,21 +44,36 @@ class BusyPollSelector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self._writers or (timeout is not None and timeout <= 0):
+        if timeout is not None and timeout <= 0:
             return super().select(timeout)
-        end_ns = time.monotonic_ns() + self._duration_ns
-        while time.monotonic_ns() < end_ns:
-            ready = super().select(0)
-            if ready:
-                return ready
-        return super().select(timeout)
+        now_ns = begin_ns = time.monotonic_ns()
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        if not self._writers:
+            end_ns = begin_ns + self._duration_ns
+            while now_ns < end_ns and not ready:
+                ready = super().select(0)
+                now_ns = time.monotonic_ns()
+        if not ready:
+            ready = super().select(timeout)
+            now_ns = time.monotonic_ns()
+        self.idle_ns += now_ns - begin_ns
+        return ready
 
 
-def new_event_loop(busy_poll_us: int) -> asyncio.AbstractEventLoop:
+class BrokerEventLoop(asyncio.SelectorEventLoop):
+    def __init__(self, busy_poll_us: int) -> None:
+        self._watched_selector = BusyPollSelector(busy_poll_us)
+        super().__init__(self._watched_selector)
+
+    @property
+    def idle_s(self) -> float:
+        """For how long it has waited for something to do, since it was made."""
+        return self._watched_selector.idle_ns / 1e9
+
+
+def new_event_loop(busy_poll_us: int) -> BrokerEventLoop:
     """A loop that sleeps at once where it is told so, or where others need the only processor meanwhile."""
-    if busy_poll_us <= 0 or _processors() == 1:
-        return asyncio.SelectorEventLoop()
-    return asyncio.SelectorEventLoop(BusyPollSelector(busy_poll_us))
+    return BrokerEventLoop(0 if _processors() == 1 else max(busy_poll_us, 0))
 
 
 def _processors() -> int:

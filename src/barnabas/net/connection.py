@@ -126,13 +126,15 @@ class Connection:
         if not self._in_turn:
             self._take_turn()
 
-    def close(self, reason: str | None = None) -> None:
-        """Ends the connection. A reason is for people and becomes one line of the log."""
+    def close(self, reason: str | None = None, ending: str = "by the broker") -> None:
+        """Ends the connection. A reason is a warning to people; an ending is nothing unusual."""
         if self.is_closed:
             return
         self.is_closed = True
         if reason is not None:
             log.warning("connection from %s closed: %s", self.peer, reason)
+        else:
+            log.debug("Connection from %s to %s closed: %s", self.peer, self.local, ending)
         self._watch_reading(False)
         self._watch_writing(False)
         if self._resume is not None:
@@ -178,7 +180,7 @@ class Connection:
         try:
             self._run_turn(is_readable)
         except (ConnectionResetError, BrokenPipeError):
-            self.close()  # A peer that is gone is no event that anybody needs to read about.
+            self.close(None, "reset by the client")
         except KafkaError as kafka_error:
             self._close_after_replies(f"{kafka_error.name}: {kafka_error}")
         except OSError as system_error:
@@ -189,11 +191,11 @@ class Connection:
         finally:
             self._in_turn = False
 
-    def _close_after_replies(self, reason: str | None) -> None:
+    def _close_after_replies(self, reason: str | None, ending: str = "by the broker") -> None:
         """Requests before the one that failed have been answered: what can go out at once does."""
         with contextlib.suppress(OSError, ColdRange):
             self._outbox.flush(self._channel)
-        self.close(reason)
+        self.close(reason, ending)
 
     def _run_turn(self, is_readable: bool) -> None:
         if not self._flush():
@@ -244,7 +246,8 @@ class Connection:
         """One read; False if nothing is there, or the stream has ended."""
         count = receive_frames(self._channel, self._reader, self._frames)
         if count == 0:
-            self._close_after_replies("it ended within a request" if self._reader.in_frame else None)
+            reason = "it ended within a request" if self._reader.in_frame else None
+            self._close_after_replies(reason, "by the client")
         return count > 0
 
     def _flush(self) -> bool:

@@ -162,6 +162,7 @@ class Connections:
         listener.open_connections += 1
         self._count_by_address[address] = self._count_by_address.get(address, 0) + 1
         self.accepted += 1
+        log.debug("Connection from %s to %s accepted by listener %s", peer, local, listener.name)
         connection.open()
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class Connections:
             connected.close()
         self._throttled.clear()
         for connection in list(self._open):
-            connection.close()
+            connection.close(None, "the broker stops")
 
     def _throttle(self, connected: socket.socket, peer: str, duration_ms: int) -> None:
         """Leaves a connection that came too fast alone for a while, then closes it."""
@@ -218,7 +219,7 @@ class Connections:
         before_s = self.loop.time() - self.limits.connections_max_idle_ms / 1_000
         for connection in [each for each in self._open if each.is_idle_since(before_s)]:
             log.info("connection from %s closed: idle", connection.peer)
-            connection.close()
+            connection.close(None, "idle")
         self._schedule_reaper()
 
 

@@ -1,0 +1,80 @@
+"""What the lines of a broker's log look like, for people and for programs, and where they go: to standard error.
+
+For people, as Apache Kafka writes them, so that what reads its logs reads ours:
+
+    [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller)
+
+For programs (`--log-format json`), an object a line: `ts`, `level`, `logger`, `message`, `exception` if there is one,
+and whatever else the event has, such as `topic`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from typing import Final
+
+from barnabas.broker.config_loggers import LEVELS
+
+# Lines about every segment that is rolled or deleted are there for those who ask for them.
+QUIET: Final = "barnabas.log"
+LEVEL_NAMES: Final = tuple(LEVELS)
+_NAMES: Final = {number: name for name, number in LEVELS.items()}
+# What every record of logging has; the rest are the fields of the event.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Messages may quote what a client has sent: a line of the log stays one line.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def level_name(number: int) -> str:
+    return _NAMES.get(number) or logging.getLevelName(number)
+
+
+class LineFormatter(logging.Formatter):
+    """Date and time, level, what happened, and the logger that says so: one line an event, and a traceback's lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        message = _CONTROL.sub(_escaped, record.getMessage())
+        text = f"[{clock},{int(record.msecs):03d}] {level_name(record.levelno)} {message} ({record.name})"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: dict[str, object] = {
+            "ts": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": level_name(record.levelno),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields.update((name, value) for name, value in vars(record).items() if name not in _STANDARD)
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"text": LineFormatter, "json": JsonFormatter}
+
+
+def log_to_stderr(*, form: str, level: str, verbose: int) -> None:
+    """Has all loggers of the process write to standard error. Clients may change their levels later."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[form]())
+    number = min(LEVELS[level], logging.DEBUG) if verbose > 1 else LEVELS[level]
+    logging.root.addHandler(handler)
+    logging.root.setLevel(number)
+    if not verbose and number > logging.DEBUG:
+        logging.getLogger(QUIET).setLevel(max(number, logging.WARNING))
+    # It tells at the debug level which selector it uses, which is no news.
+    logging.getLogger("asyncio").setLevel(max(number, logging.INFO))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
