@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from barnabas import errors
@@ -35,6 +36,8 @@ _ENDS: Final = (
 )
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _NO_GATEWAY: Final = "[JAVA_GATEWAY_EXITED]"
+_READING: Final = "[FAILED_READ_FILE"
+_MALFORMED: Final = "[MALFORMED_RECORD"
 _AWAITED: Final = "Exception thrown in awaitResult"
 _NO_MODULE: Final = "ModuleNotFoundError: No module named 'barnabas'"
 _STATE_WORKER: Final = "TransformWithStateInPySpark driver worker exited unexpectedly"
@@ -78,9 +81,7 @@ def failure_of(text: str, name: str = "") -> KafkaError:
             "Spark's workers run a Python without barnabas: install barnabas[spark] there, or set PYSPARK_PYTHON to one"
             " that has it"
         )
-    cut = text
-    for end in _ENDS:
-        cut = cut.partition(end)[0]
+    cut = _cut(text)
     if _TRACEBACK in cut:
         raised = _raised(cut.rpartition(_TRACEBACK)[2])
         if raised is not None and raised[0].startswith(_SPARKS_PACKAGES):
@@ -98,18 +99,38 @@ def has_protobuf() -> bool:
         return False
 
 
+def _cut(text: str) -> str:
+    for end in _ENDS:
+        text = text.partition(end)[0]
+    return text
+
+
 def _text(error: BaseException) -> str:
     """What an error of Java says; Py4J's own text begins with which of its objects was called."""
     java: Any = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
-    java = java or getattr(error, "_origin", None)
-    for _ in range(CAUSES_MAX):
-        # A part of the query that is computed ahead of it, such as a subquery, has failed: why, its cause tells.
-        if _AWAITED not in text or java is None:
-            break
-        java = java.getCause()
-        text = text if java is None else str(java.toString())
+    if _AWAITED in text:
+        # A part of the query that is computed ahead of it, such as a subquery, has failed.
+        return next((cause for cause in _causes(error) if _AWAITED not in cause), text)
+    if _READING in text:
+        bad = next((_sentence(cause) for cause in _causes(error) if _MALFORMED in cause), "")
+        return f"{_sentence(_cut(text))} {bad}"
     return text
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What the exceptions below this one say: Java's own, behind PySpark's copies of them where it has no others."""
+    below: Any = error
+    java: Any = None
+    for _ in range(CAUSES_MAX):
+        if java is None:
+            java = getattr(below, "java_exception", None) or getattr(below, "_origin", None)
+        below = java.getCause() if java is not None else getattr(below, "_cause", None)
+        if below is None:
+            return
+        if java is not None:
+            java = below
+        yield _cut(str(below.toString()) if java is not None else str(below))
 
 
 def _raised(traceback: str) -> tuple[str, str] | None:

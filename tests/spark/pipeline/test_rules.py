@@ -374,7 +374,7 @@ def test_bad_lines_of_files(
         sql = "SELECT name FROM people WHERE name = 'ann' LIMIT 1"
         [sink]
         type = "files"
-        path = "out"
+        path = "out-{name}"
         file_format = "json"
     """
     filled = {"format": file_format, "as_table": str(as_table).lower()}
