@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -51,10 +51,17 @@ def pipeline() -> None:
 
 @pipeline.command()
 @file_argument
-@click.option("--connect", is_flag=True, help="Also look whether brokers answer and topics exist.")
+@click.option("--connect", is_flag=True, help="Also ask brokers, topics and schema registries.")
+@click.option(
+    "--no-spark", is_flag=True, help="Leave out what only Spark can check. Faster, and needs no Java."
+)
 @json_option
-def validate(file: Path, connect: bool, as_json: bool) -> None:
-    """Check a pipeline's file; all that is wrong with it is told. Needs no Spark."""
+def validate(file: Path, connect: bool, no_spark: bool, as_json: bool) -> None:
+    """Check a pipeline's file: its keys, and by Spark's parser its schemas, SQL and columns. Nothing runs.
+
+    Tells all that is wrong, and what it has not checked.
+    """
+    from barnabas.spark.pipeline.check import WHAT_SPARK_CHECKS, Findings, check_apart
     from barnabas.spark.pipeline.connect import connect as connected
     from barnabas.spark.pipeline.load import load_pipeline
     from barnabas.spark.pipeline.tables import InvalidPipeline
@@ -62,27 +69,53 @@ def validate(file: Path, connect: bool, as_json: bool) -> None:
     try:
         declared = load_pipeline(file)
     except InvalidPipeline as error:
-        if as_json:
-            show_json({"file": str(file), "valid": False, "faults": list(error.faults)})
-            raise click.exceptions.Exit(FAILED) from None
-        for line in str(error).splitlines():
-            note(f"barnabas: {line}")
-        raise click.exceptions.Exit(FAILED) from None
+        _tell_faults(file, list(error.faults), [], as_json=as_json)
     checks = connected(declared) if connect else []
     rows = [
         {"where": each.where, "what": each.what, "state": each.state, "told": each.told} for each in checks
     ]
     failed = next((each.error for each in checks if each.error is not None), None)
+    if no_spark or failed is not None:
+        reason = "--no-spark" if no_spark else "what --connect looks at comes first"
+        found = Findings(not_checked=[f"{WHAT_SPARK_CHECKS}: {reason}"])
+    else:
+        found = check_apart(file, declared, asks_registries=connect)
+    if found.faults:
+        _tell_faults(file, found.faults, found.not_checked, as_json=as_json)
     if as_json:
-        show_json({"file": str(file), "valid": True, "faults": [], "name": declared.name, "checks": rows})
+        show_json(
+            {
+                "file": str(file),
+                "valid": True,
+                "faults": [],
+                "not_checked": found.not_checked,
+                "name": declared.name,
+                "checks": rows,
+            }
+        )
     elif rows:
         show_table(rows, CHECKS)
     if failed is not None:
         if as_json:
             raise click.exceptions.Exit(exit_code_of(failed))
         fail_with(failed)
-    if not as_json:
-        click.echo(f"{file}: {declared.name} is a valid pipeline")
+    if as_json:
+        return
+    for line in found.not_checked:
+        note(f"not checked: {line}")
+    so_far = ", as far as it was checked" if found.not_checked else ""
+    click.echo(f"{file}: {declared.name} is a valid pipeline{so_far}")
+
+
+def _tell_faults(file: Path, faults: list[str], not_checked: list[str], *, as_json: bool) -> NoReturn:
+    if as_json:
+        show_json({"file": str(file), "valid": False, "faults": faults, "not_checked": not_checked})
+    else:
+        for fault in faults:
+            note(f"barnabas: {file}: {fault}")
+        for line in not_checked:
+            note(f"not checked: {line}")
+    raise click.exceptions.Exit(FAILED)
 
 
 @pipeline.command()

@@ -34,6 +34,7 @@ from barnabas.spark.databases_connection import (
     rows_of,
 )
 from barnabas.spark.databases_types import TableColumn, check_columns, create_statement, handed_over
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -239,6 +240,7 @@ class DatabaseSink:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from writer(batches)
 
+        require_workers(frame.sparkSession)
         # Rows are computed by as many tasks as ever; what they made is written by one.
         frame.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
 

@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType, StructType
 
 from barnabas.errors import InvalidConfig, InvalidRecord, KafkaStorageError, OutOfOrderSequenceNumber
 from barnabas.spark.formats_types import nullable_columns
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -198,6 +199,7 @@ class DeltaSink:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from writer(batches)
 
+        require_workers(frame.sparkSession)
         rows.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
 
     def _prepare(self, schema: StructType) -> StructType:

@@ -57,6 +57,7 @@ from barnabas.spark.exactly_once_tasks import OUTCOME_SCHEMA, Assigner, Transact
 from barnabas.spark.sink_columns import KEY, PARTITION, TOPIC, SinkColumns, sink_columns
 from barnabas.spark.sink_options import producer_settings
 from barnabas.spark.topic_offsets import admin_settings, render
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -294,6 +295,7 @@ class TransactionalTopicSink:
     def _run_tasks(
         self, frame: DataFrame, columns: SinkColumns, batch_id: int, shared: SharedTransaction
     ) -> None:
+        require_workers(frame.sparkSession)
         rows = self._distributed(frame, columns, batch_id)
         with_partition = SinkColumns(
             names=(*(name for name in columns.names if name != PARTITION), PARTITION), topic=columns.topic

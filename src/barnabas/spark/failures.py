@@ -18,23 +18,35 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from barnabas import errors
 from barnabas.errors import KafkaError, UnknownServerError
 
 MESSAGE_LENGTH_MAX: Final = 2_000
+CAUSES_MAX: Final = 10
 _SPARKS_PACKAGES: Final = ("pyspark", "py4j")
-_ENDS: Final = ("\n=== Streaming Query ===", "\n\nJVM stacktrace:", "\n\tat ", "\nDriver stacktrace:")
+_ENDS: Final = (
+    "\n=== Streaming Query ===",
+    "\n\nJVM stacktrace:",
+    "\n\tat ",
+    "\nDriver stacktrace:",
+    "\n== SQL",
+)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _NO_GATEWAY: Final = "[JAVA_GATEWAY_EXITED]"
+_READING: Final = "[FAILED_READ_FILE"
+_MALFORMED: Final = "[MALFORMED_RECORD"
+_AWAITED: Final = "Exception thrown in awaitResult"
+_NO_MODULE: Final = "ModuleNotFoundError: No module named 'barnabas'"
 _STATE_WORKER: Final = "TransformWithStateInPySpark driver worker exited unexpectedly"
 # The line behind the frames of a traceback: a dotted name that begins with no space, and what it says.
 _RAISED: Final = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
-_POSITION: Final = re.compile(r";? (line \d+ pos \d+);?\s*\n.*", re.DOTALL)
-_JAVA: Final = re.compile(r"^(?:: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_POSITION: Final = re.compile(r";? (line \d+ pos \d+);?\s*(\n.*)?$", re.DOTALL)
+_JAVA: Final = re.compile(r"^(?:: )?(?:(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
 # Sentences of Spark's that are of no use to who writes a pipeline.
 _NOISE: Final = (
     re.compile(r"Verify the spelling and correctness of the schema and catalog\.\s.*", re.DOTALL),
@@ -64,9 +76,12 @@ def failure_of(text: str, name: str = "") -> KafkaError:
         return SparkFailed("Java has ended before Spark was there; --debug shows what it said")
     if _STATE_WORKER in text and not has_protobuf():
         return SparkFailed("transformWithStateInPandas needs protobuf: pip install 'protobuf>=6.33.5'")
-    cut = text
-    for end in _ENDS:
-        cut = cut.partition(end)[0]
+    if _NO_MODULE in text:
+        return SparkFailed(
+            "Spark's workers run a Python without barnabas: install barnabas[spark] there, or set PYSPARK_PYTHON to one"
+            " that has it"
+        )
+    cut = _cut(text)
     if _TRACEBACK in cut:
         raised = _raised(cut.rpartition(_TRACEBACK)[2])
         if raised is not None and raised[0].startswith(_SPARKS_PACKAGES):
@@ -84,12 +99,38 @@ def has_protobuf() -> bool:
         return False
 
 
+def _cut(text: str) -> str:
+    for end in _ENDS:
+        text = text.partition(end)[0]
+    return text
+
+
 def _text(error: BaseException) -> str:
     """What an error of Java says; Py4J's own text begins with which of its objects was called."""
-    java = getattr(error, "java_exception", None)
-    if java is not None:
-        return str(java.toString())
-    return str(error)
+    java: Any = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.toString())
+    if _AWAITED in text:
+        # A part of the query that is computed ahead of it, such as a subquery, has failed.
+        return next((cause for cause in _causes(error) if _AWAITED not in cause), text)
+    if _READING in text:
+        bad = next((_sentence(cause) for cause in _causes(error) if _MALFORMED in cause), "")
+        return f"{_sentence(_cut(text))} {bad}"
+    return text
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What the exceptions below this one say: Java's own, behind PySpark's copies of them where it has no others."""
+    below: Any = error
+    java: Any = None
+    for _ in range(CAUSES_MAX):
+        if java is None:
+            java = getattr(below, "java_exception", None) or getattr(below, "_origin", None)
+        below = java.getCause() if java is not None else getattr(below, "_cause", None)
+        if below is None:
+            return
+        if java is not None:
+            java = below
+        yield _cut(str(below.toString()) if java is not None else str(below))
 
 
 def _raised(traceback: str) -> tuple[str, str] | None:

@@ -21,6 +21,7 @@ from barnabas.errors import InvalidConfig
 from barnabas.spark import formats_json
 from barnabas.spark.formats_avro import AvroDecoder, AvroEncoder, SchemaTexts, avro_schema, spark_schema
 from barnabas.spark.formats_registry import WIRE_HEADER, WIRE_MAGIC, open_registry, registered_schema
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -100,6 +101,7 @@ def _decode_avro(frame: DataFrame, value: Column, spec: FormatSpec) -> Decoded:
     writer = (spec.writer_schema,) if spec.writer_schema else reader
     decoder = AvroDecoder(reader=reader, writer=writer, registry=spec.registry or "")
     result = decoder.result_type()
+    require_workers(frame.sparkSession)
 
     function = _on_batches(decoder, result).asNondeterministic()
     row = F.col(DECODED)
@@ -200,6 +202,7 @@ def _encode_avro(frame: DataFrame, columns: list[str], spec: FormatSpec, chosen:
         if not spec.subject:
             raise InvalidConfig("subject: values in the registry's wire format need one, or a schema_id")
         schema_id = registry.enroll(spec.subject, schema[-1])
+    require_workers(frame.sparkSession)
     encoder = AvroEncoder(schema, schema_id if registry is not None else None)
     row = F.struct(*_fitting(frame, columns if chosen or not spec.schema else None, wanted))
 

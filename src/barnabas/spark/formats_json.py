@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from barnabas.errors import InvalidConfig
+from barnabas.spark import failures
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,13 +38,7 @@ STRING_FORMATS: Final[dict[str, T.DataType]] = {"date-time": T.TimestampType(), 
 def parse_schema(text: str) -> T.StructType:
     """The columns that a text names. DDL is parsed by Spark: it needs a session."""
     if not text.lstrip().startswith("{"):
-        try:
-            columns = T.StructType.fromDDL(text)
-        except ParseException as error:
-            raise InvalidConfig(f"schema: not Spark's DDL: {' '.join(str(error).split())[:300]}") from None
-        if not isinstance(columns, T.StructType):
-            raise InvalidConfig(f"schema: {text!r} names no columns, but the type {columns.simpleString()}")
-        return columns
+        return parse_ddl(text)
     try:
         tree = json.loads(text)
     except ValueError as error:
@@ -59,6 +54,16 @@ def parse_schema(text: str) -> T.StructType:
             f"schema: JSON Schema must describe an object with properties, not {kind.simpleString()}"
         )
     return kind
+
+
+def parse_ddl(text: str) -> T.StructType:
+    try:
+        columns = T.StructType.fromDDL(text)
+    except ParseException as error:
+        raise InvalidConfig(f"schema: not Spark's DDL: {failures.told(error)}") from None
+    if not isinstance(columns, T.StructType):
+        raise InvalidConfig(f"schema: {text!r} names no columns, but the type {columns.simpleString()}")
+    return columns
 
 
 def _type_of(schema: Any, root: dict[str, Any], where: str, depth_left: int) -> tuple[T.DataType, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.errors import InvalidConfig
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,5 +38,6 @@ def register(spark: SparkSession) -> None:
         raise InvalidConfig(
             f"sources and sinks of Spark need {missing.name}, which is not installed: pip install 'barnabas[spark]'"
         ) from None
+    require_workers(spark)
     for name in DATA_SOURCES:
         spark.dataSource.register(data_source(name))

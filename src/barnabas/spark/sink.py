@@ -23,6 +23,7 @@ from barnabas.errors import InvalidConfig
 from barnabas.spark.sink_columns import SinkColumns, for_producer, sink_columns
 from barnabas.spark.sink_options import SinkOptions, parse_sink_options, producer_settings
 from barnabas.spark.worker_memory import settle_in
+from barnabas.spark.workers import require_workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,6 +113,7 @@ class TopicSink:
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
         columns = sink_columns(frame.schema, self._topic, is_topic_for_all=False)
         writer = TaskWriter(self._producer, columns)
+        require_workers(frame.sparkSession)
         frame.select(*columns.names).mapInArrow(writer.run, WRITTEN_SCHEMA).collect()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:

@@ -30,7 +30,8 @@ from barnabas.spark.pipeline.model import (
     Transform,
     Watermark,
 )
-from barnabas.spark.pipeline.options import SOURCE_FORMATS, reader_options
+from barnabas.spark.pipeline.options import FAIL_FAST, SOURCE_FORMATS, fails_at_bad_lines, reader_options
+from barnabas.spark.pipeline.rules import keep, left_unread, require, require_parsed, with_checks
 from barnabas.spark.registry import register
 
 RECORD_PREFIX: Final = "_"
@@ -47,6 +48,8 @@ class Frames:
     views: Mapping[str, DataFrame]
     result: DataFrame
     letters: DataFrame | None = None
+    is_read_twice: bool = False
+    """Whether a source is read beside the result as well, to find the records that cannot be decoded."""
 
 
 @dataclass(slots=True)
@@ -58,34 +61,43 @@ class FrameBuilder:
     folder: Path
     starting: Mapping[str, str] = field(default_factory=dict)
     """Where sources of topics begin, as Spark's JSON of offsets, where the file does not say."""
+    ruled: dict[str, DataFrame] = field(default_factory=dict, init=False)
+    """The rows of sources that fail the query where they are bad."""
 
-    def build(self) -> Frames:
+    def open_session(self) -> None:
         self.spark = self.spark.newSession()
         for name, value in self.pipeline.spark.items():
             if self.spark.conf.isModifiable(name):
                 self.spark.conf.set(name, value)
+
+    def build(self) -> Frames:
+        self.open_session()
         register(self.spark)
         views: dict[str, DataFrame] = {}
         letters: list[DataFrame] = []
         for name, source in self.pipeline.sources.items():
             frame = self._read(name, source)
             if isinstance(source, TopicSource | LogSource):
-                frame, bad = self._records(frame, source)
+                frame, bad = self.records(name, frame, source)
                 if bad is not None:
                     letters.append(bad)
-            views[name] = self._view(name, frame, getattr(source, "watermark", None))
+            elif isinstance(source, FileSource) and fails_at_bad_lines(source):
+                frame = self.ruled[name] = require_parsed(frame, name)
+            views[name] = self.view(name, frame, getattr(source, "watermark", None))
         previous = next(iter(views))
         for transform in self.pipeline.transforms:
             frame = self._transformed(transform, views, previous)
             previous = transform.name
-            views[previous] = self._view(previous, frame, transform.watermark)
+            views[previous] = self.view(previous, frame, transform.watermark)
         result = views[previous]
         if isinstance(self.pipeline.sink, TopicSink):
             result = sink_rows(result, self.pipeline.sink)
+        unread = left_unread(self.spark, result, self.ruled)
+        result = with_checks(result, [self.ruled[name] for name in unread])
         together = reduce(lambda one, other: one.unionByName(other), letters) if letters else None
-        return Frames(views=views, result=result, letters=together)
+        return Frames(views=views, result=result, letters=together, is_read_twice=bool(unread))
 
-    def _view(self, name: str, frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+    def view(self, name: str, frame: DataFrame, watermark: Watermark | None) -> DataFrame:
         if watermark is not None:
             _require(frame, watermark.column, f"the watermark of {name}")
             frame = frame.withWatermark(watermark.column, f"{watermark.delay} milliseconds")
@@ -100,11 +112,13 @@ class FrameBuilder:
         if isinstance(source, FileSource):
             if source.schema is not None:
                 reader = reader.schema(source.schema)
+            if fails_at_bad_lines(source):
+                options["mode"] = FAIL_FAST
             return reader.format(source.file_format).options(**options).load(source.path)
         return reader.format(SOURCE_FORMATS[type(source)]).options(**options).load()
 
-    def _records(
-        self, frame: DataFrame, source: TopicSource | LogSource
+    def records(
+        self, name: str, frame: DataFrame, source: TopicSource | LogSource
     ) -> tuple[DataFrame, DataFrame | None]:
         """Decoded rows, and those that cannot be; as tables of latest records have them, if the source is one."""
         if isinstance(source, TopicSource) and source.latest_per_key:
@@ -120,14 +134,17 @@ class FrameBuilder:
         bad = None
         if letters is None:
             problem = F.concat(F.lit("a record cannot be decoded: "), _origin(), F.lit(": "), error)
-            decoded = decoded.where(F.when(error.isNull(), True).otherwise(F.raise_error(problem)))
+            decoded = require(decoded, error.isNull(), problem, name)
         else:
             # A table beside a stream is read again for each batch: its letters would be sent again too.
             is_read_once = not source.as_table or not self.pipeline.is_streaming
             if letters.topic is not None and is_read_once:
                 bad = letter_rows(decoded.where(error.isNotNull()), letters.topic, self.pipeline.name)
-            decoded = decoded.where(error.isNull())
-        return decoded.drop(ERROR, "_value", "_timestampType"), bad
+            decoded = keep(decoded, error.isNull())
+        decoded = decoded.drop(ERROR, "_value", "_timestampType")
+        if letters is None:
+            self.ruled[name] = decoded
+        return decoded, bad
 
     def _transformed(self, transform: Transform, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
         if transform.sql is not None:

@@ -13,6 +13,21 @@ SOURCE_FORMATS: Final[dict[type, str]] = {
     DatabaseSource: "barnabas-database",
 }
 
+FAIL_FAST: Final = "FAILFAST"
+_LINES: Final = ("json", "csv")
+_CORRUPT_COLUMN: Final = "_corrupt_record"
+_CORRUPT_COLUMN_OPTION: Final = "columnnameofcorruptrecord"
+
+
+def fails_at_bad_lines(source: FileSource) -> bool:
+    """Whether a line that does not fit the schema stops the pipeline. It does unless the options say otherwise."""
+    chosen = {name.lower(): value for name, value in source.options.items()}
+    if source.file_format not in _LINES:
+        return False
+    if "mode" in chosen:
+        return chosen["mode"].upper() == FAIL_FAST
+    return _CORRUPT_COLUMN_OPTION not in chosen and _CORRUPT_COLUMN not in (source.schema or "")
+
 
 def reader_options(source: Source) -> dict[str, str]:
     """The options of Spark's reader for a source."""

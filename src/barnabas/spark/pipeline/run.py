@@ -101,7 +101,7 @@ class PipelineRun:
                 else open_sink(pipeline, pipeline.checkpoint, take_over=self._takes_over()),
                 checkpoint=pipeline.checkpoint,
                 commits_progress=not commits_source_offsets(pipeline),
-                scans=2 if united else 1,
+                scans=2 if united or frames.is_read_twice else 1,
             )
         ]
         if letters is not None and not united:

@@ -1,0 +1,108 @@
+"""Rules that hold for every record of a source, whatever SQL comes behind them.
+
+Spark evaluates what a result needs, in an order of its own. It moves a filter of the user's below a check, and does not
+compute a check whose outcome nobody reads. But no filter passes one whose condition is not deterministic, and the
+columns that such a condition reads are not pruned. So each rule is a filter of this kind, directly above the source.
+
+A rule sees the rows that are read, and Spark may read less than there is: the first rows for a LIMIT, or nothing of one
+side of a join if the other side is empty. `left_unread` finds such sources in the optimized plan, and `with_checks`
+reads them once more beside the result, for their rules alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+# Operators of a batch that ask for every row of their inputs. What is not here may stop early, or not begin: limits,
+# subqueries, joins with a side that turns out to be empty.
+READS_ALL: Final = frozenset(
+    {
+        "Aggregate",
+        "ArrowEvalPython",
+        "BatchEvalPython",
+        "Expand",
+        "Filter",
+        "Generate",
+        "Project",
+        "RebalancePartitions",
+        "Repartition",
+        "RepartitionByExpression",
+        "Sample",
+        "Sort",
+        "Union",
+        "Window",
+    }
+)
+
+LIMITS: Final = frozenset({"GlobalLimit", "LocalLimit"})
+
+
+def require(frame: DataFrame, is_good: Column, problem: Column, source: str) -> DataFrame:
+    """The rows that are good; one that is not fails the query with its problem."""
+    told = F.coalesce(problem, F.lit(_mark(source)))
+    return frame.where(_unmoved().when(is_good, True).otherwise(F.raise_error(told)))
+
+
+def keep(frame: DataFrame, is_good: Column) -> DataFrame:
+    """The rows that are good. Conditions and functions that come behind see no other rows."""
+    return frame.where(_unmoved().otherwise(is_good))
+
+
+def require_parsed(frame: DataFrame, source: str) -> DataFrame:
+    """All rows. Their source, which fails at what it cannot parse, parses every column of them."""
+    row = F.to_json(F.struct(*(F.col("`" + name.replace("`", "``") + "`") for name in frame.columns)))
+    told = F.coalesce(row, F.lit(_mark(source)))
+    return frame.where(F.when(F.spark_partition_id() < 0, F.raise_error(told)).otherwise(True))
+
+
+def _unmoved() -> Column:
+    # It is one expression: of `a AND b`, Spark moves the one that is deterministic.
+    return F.when(F.spark_partition_id() < 0, False)
+
+
+def _mark(source: str) -> str:
+    """The text by which the rule of a source is found in a plan."""
+    return f"a record of sources.{source} cannot be decoded"
+
+
+def with_checks(result: DataFrame, ruled: Iterable[DataFrame]) -> DataFrame:
+    """The result, and beside it no rows of these sources: they are read to their ends, for their rules."""
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in result.schema.fields]
+    for frame in ruled:
+        result = result.union(frame.where(F.spark_partition_id() < 0).select(*nothing))
+    return result
+
+
+def left_unread(spark: SparkSession, result: DataFrame, ruled: Mapping[str, DataFrame]) -> list[str]:
+    """The sources of which Spark may not read every row for the result, though the result is made of them."""
+    analyzed = result._jdf.queryExecution().analyzed()
+    used = analyzed.toString()
+    # A table beside a stream is read again for each batch: what a batch leaves unread is not lost.
+    names = [name for name in ruled if ruled[name].isStreaming == result.isStreaming and _mark(name) in used]
+    if not names:
+        return []
+    session: Any = spark._jsparkSession
+    optimized = session.sessionState().optimizer().execute(analyzed)
+    seen = "\n".join(_conditions_that_see_all(optimized, result.isStreaming))
+    return [name for name in names if _mark(name) not in seen]
+
+
+def _conditions_that_see_all(plan: Any, is_streaming: bool) -> Iterator[str]:
+    """The conditions of filters, as far as every row of their inputs is read."""
+    children = [plan.children().apply(index) for index in range(plan.children().size())]
+    name = plan.nodeName()
+    if is_streaming:
+        # What has state reads all of its input, so that the state does not depend on what the result needs.
+        stops_early = name in LIMITS or (name == "Join" and not all(each.isStreaming() for each in children))
+    else:
+        stops_early = name not in READS_ALL
+    if stops_early:
+        return
+    if name == "Filter":
+        yield plan.condition().toString()
+    for child in children:
+        yield from _conditions_that_see_all(child, is_streaming)
