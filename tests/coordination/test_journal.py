@@ -150,6 +150,24 @@ def test_damage_to_both_copies_waits_for_a_person(filled: tuple[Path, dict[str, 
         assert not writer.journal.may_have_lost
 
 
+def test_the_same_damage_in_both_copies_is_no_crash(filled: tuple[Path, dict[str, bytes]]) -> None:
+    """Both go equally far, as after a crash in mid-commit. But intact changes follow, which were reported."""
+    directory, expected = filled
+    paths = [directory / name for name in FILES]
+    whole = paths[0].read_bytes()
+    payloads = read_copy("", whole).payloads
+    for start, _ in payloads[:-1]:
+        for path in paths:
+            path.write_bytes(whole[:start] + b"?" + whole[start + 1 :])
+        with pytest.raises(StoreDamaged, match=r"damaged in every copy"):
+            on_disk(directory)
+    # A last change that is torn in both is what a crash leaves.
+    for path in paths:
+        path.write_bytes(whole[: payloads[-1][1] - 1])
+    with closing(on_disk(directory)) as writer:
+        assert data_of(writer.nodes).items() >= expected.items()
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense" * 100, PREAMBLE, b"BARNABAS STORE 9\nwhatever"])
 def test_copies_that_tell_nothing_are_no_reason_to_begin_anew(tmp_path: Path, content: bytes) -> None:
     for name in FILES:

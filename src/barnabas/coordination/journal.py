@@ -27,6 +27,7 @@ from barnabas.coordination.journal_format import (
     Copy,
     StoreDamaged,
     changes_frame,
+    is_damaged_inside,
     read_copy,
     snapshot,
 )
@@ -214,8 +215,10 @@ class Journal:
         usable = [copy for copy in copies if copy.has_snapshot]
         best = max(usable, key=lambda copy: (copy.zxid, copy.is_whole), default=None)
         if best is not None:
+            if best.is_whole:
+                return best
             is_torn_alike = len(usable) > 1 and all(copy.zxid == best.zxid for copy in usable)
-            if best.is_whole or is_torn_alike:
+            if is_torn_alike and not any(map(is_damaged_inside, usable)):
                 return best
         damaged = [copy for copy in copies if not copy.is_whole]
         if not any(copy.path in self._accepted_losses for copy in damaged):

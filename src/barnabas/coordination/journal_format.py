@@ -102,6 +102,17 @@ def read_copy(path: str, data: bytes) -> Copy:
     return Copy(path, data, payloads, zxid, position, snapshot_end, problem)
 
 
+def is_damaged_inside(copy: Copy) -> bool:
+    """Whether an intact frame follows the damage. A crash in mid-commit leaves none: it tears the last frame."""
+    data = copy.data
+    for position in range(copy.end + 1, len(data) - HEADER.size + 1):
+        crc, length, _ = HEADER.unpack_from(data, position)
+        end = position + HEADER.size + length
+        if end <= len(data) and crc32c(memoryview(data)[position + CRC.size : end]) == crc:
+            return True
+    return False
+
+
 def _preamble_problem(data: bytes) -> str:
     if data.startswith(PREAMBLE):
         return ""
