@@ -30,6 +30,7 @@ HOT_MODULES: list[str] = [
     "broker/dispatch.py",
     "broker/exchange.py",
     "broker/fetch_sessions.py",
+    "broker/fetch_waiting.py",
     "broker/group_caller.py",
     "broker/group_runtime.py",
     "broker/handlers/add_partitions_to_txn.py",

@@ -25,6 +25,7 @@ from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
 from barnabas.broker.client_metrics import ClientMetrics
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
+from barnabas.broker.conversions import JOB_CPU_S, JOB_TIMEOUT_S, WORKER_MODULE, Conversions
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.figures import FlushTimes, register_figures
@@ -40,6 +41,7 @@ from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.transaction_markers import TransactionMarkers
 from barnabas.broker.transaction_runtime import TransactionRuntime
+from barnabas.broker.turns import Turns
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -60,6 +62,7 @@ from barnabas.model import TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.http_endpoint import HttpEndpoint
 from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections, cannot_listen
+from barnabas.net.worker_process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +219,14 @@ class Server:
 
         client_metrics = ClientMetrics(controller, self._clock, self._rng, self._metrics)
         client_metrics.begin()
+        conversions = Conversions(
+            self._clock,
+            self._tasks,
+            lambda: WorkerProcess(
+                loop, background.executor, WORKER_MODULE, str(JOB_CPU_S), timeout_s=JOB_TIMEOUT_S
+            ),
+        )
+        self._open.callback(conversions.close)
 
         broker = Broker(
             clock=self._clock,
@@ -235,6 +246,8 @@ class Server:
             producer_ids=producer_ids,
             tasks=self._tasks,
             transactions=transactions,
+            conversions=conversions,
+            turns=Turns(loop, self._clock),
         )
         self.broker = broker
         self._open.push_async_callback(self._end_work, broker, connections, timer, background)

@@ -12,7 +12,7 @@ for `eviction_ms`, else of one that is as old and watches no more partitions; a 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
@@ -93,7 +93,7 @@ class FetchContext:
     def __init__(
         self,
         sessions: FetchSessions,
-        targets: Collection[FetchTarget],
+        targets: list[FetchTarget],
         *,
         session: FetchSession | None = None,
         opens_session: bool = False,

@@ -28,6 +28,9 @@ OpenLog = Callable[[TopicPartition, bytes, int], PartitionLog]
 
 LOGS_OPENED_AT_ONCE: Final = 32
 
+# What a fetch waits for that has too many partitions to be watched one by one: a change of any.
+ANY_PARTITION: Final = TopicPartition("", -1)
+
 
 class ReplicaManager:
     def __init__(
@@ -165,12 +168,17 @@ class ReplicaManager:
 
     def _note_change(self, partition: Partition) -> None:
         key = partition.topic_partition
+        if self.waiting_fetches.watches(ANY_PARTITION):
+            self._note_changed(ANY_PARTITION)
         if not (
             self.waiting_fetches.watches(key)
             or self.waiting_produces.watches(key)
             or self.waiting_deletions.watches(key)
         ):
             return
+        self._note_changed(key)
+
+    def _note_changed(self, key: TopicPartition) -> None:
         # Those who wait are answered after the request that made the change, and once for many changes.
         if not self._changed:
             self._loop.call_soon(self._complete_waiting)

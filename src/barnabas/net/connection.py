@@ -182,17 +182,19 @@ class Connection:
         except (ConnectionResetError, BrokenPipeError):
             self.close(None, "reset by the client")
         except KafkaError as kafka_error:
-            self._close_after_replies(f"{kafka_error.name}: {kafka_error}")
+            self.fail(f"{kafka_error.name}: {kafka_error}")
         except OSError as system_error:
             self.close(str(system_error))
         except Exception:
             log.exception("connection from %s: a request failed in an unforeseen way", self.peer)
-            self._close_after_replies(None)
+            self.fail(None)
         finally:
             self._in_turn = False
 
-    def _close_after_replies(self, reason: str | None, ending: str = "by the broker") -> None:
-        """Requests before the one that failed have been answered: what can go out at once does."""
+    def fail(self, reason: str | None, ending: str = "by the broker") -> None:
+        """Ends the connection at a request that failed. Those before it were answered: what can go out at once does."""
+        if self.is_closed:
+            return
         with contextlib.suppress(OSError, ColdRange):
             self._outbox.flush(self._channel)
         self.close(reason, ending)
@@ -247,7 +249,7 @@ class Connection:
         count = receive_frames(self._channel, self._reader, self._frames)
         if count == 0:
             reason = "it ended within a request" if self._reader.in_frame else None
-            self._close_after_replies(reason, "by the client")
+            self.fail(reason, "by the client")
         return count > 0
 
     def _flush(self) -> bool:

@@ -1,0 +1,75 @@
+"""A process that works on records for a broker, so that nobody waits for it: `python -m barnabas.records.worker`.
+
+Standard input is a socket: jobs come in, results go out (net/worker_process.py has the layout), and the end of the
+stream ends the process. What records can cost it is bounded: by the memory of the process, where a job fails and the process goes on;
+and by the processor time of a job, where the system ends the process, even in compiled code that never looks up.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+from typing import Final
+
+from barnabas.records.jobs import run_job
+
+# Beyond what the process has mapped when it starts. A batch of 128 MiB is there two or three times.
+MEMORY_MAX_BYTES: Final = 1 << 30
+# A process that had grown so far is exchanged for a new one.
+KEPT_MAX_BYTES: Final = 128 << 20
+# Requests come first.
+NICENESS: Final = 10
+
+JOB_SIZE: Final = struct.Struct(">I")
+RESULT_HEAD: Final = struct.Struct(">I?")
+
+
+def main() -> None:
+    job_cpu_s = float(sys.argv[1])
+    os.nice(NICENESS)
+    # A terminal sends its signals to all: the broker is the one to end us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _limit_memory()
+    with socket.socket(fileno=os.dup(0)) as broker:
+        is_last = False
+        while not is_last and (size := _receive(broker, JOB_SIZE.size)) is not None:
+            job = _receive(broker, JOB_SIZE.unpack(size)[0])
+            if job is None:
+                return
+            signal.setitimer(signal.ITIMER_PROF, job_cpu_s)
+            result = run_job(job)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            is_last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > KEPT_MAX_BYTES
+            broker.sendall(RESULT_HEAD.pack(len(result), is_last))
+            broker.sendall(result)
+            del job, result
+
+
+def _limit_memory() -> None:
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = MEMORY_MAX_BYTES
+    if hard_limit != resource.RLIM_INFINITY:
+        limit = min(limit, hard_limit)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
+
+
+def _receive(broker: socket.socket, size_bytes: int) -> bytes | None:
+    """None if the broker has gone."""
+    data = bytearray(size_bytes)
+    view = memoryview(data)
+    received = 0
+    while received < size_bytes:
+        count = broker.recv_into(view[received:])
+        if count == 0:
+            return None
+        received += count
+    return bytes(data)
+
+
+if __name__ == "__main__":
+    main()
