@@ -103,6 +103,7 @@ HOT_MODULES: list[str] = [
     "net/channel.py",
     "net/connection.py",
     "net/outbox.py",
+    "net/request_memory.py",
     "net/requester.py",
     "primitives/file_slice.py",
     "primitives/second_chance.py",

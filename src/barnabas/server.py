@@ -25,7 +25,13 @@ from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
 from barnabas.broker.client_metrics import ClientMetrics
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
-from barnabas.broker.conversions import JOB_CPU_S, JOB_TIMEOUT_S, WORKER_MODULE, Conversions
+from barnabas.broker.conversions import (
+    JOB_CPU_S,
+    JOB_TIMEOUT_S,
+    WORKER_MEMORY_BYTES,
+    WORKER_MODULE,
+    Conversions,
+)
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.figures import FlushTimes, register_figures
@@ -62,6 +68,7 @@ from barnabas.model import TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.http_endpoint import HttpEndpoint
 from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections, cannot_listen
+from barnabas.net.request_memory import UNLIMITED
 from barnabas.net.worker_process import WorkerProcess
 
 log = logging.getLogger(__name__)
@@ -223,7 +230,12 @@ class Server:
             self._clock,
             self._tasks,
             lambda: WorkerProcess(
-                loop, background.executor, WORKER_MODULE, str(JOB_CPU_S), timeout_s=JOB_TIMEOUT_S
+                loop,
+                background.executor,
+                WORKER_MODULE,
+                str(JOB_CPU_S),
+                str(WORKER_MEMORY_BYTES),
+                timeout_s=JOB_TIMEOUT_S,
             ),
         )
         self._open.callback(conversions.close)
@@ -413,7 +425,15 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         socket_send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,
+        queued_max_request_bytes=_queued_max_request_bytes(config),
     )
+
+
+def _queued_max_request_bytes(config: BrokerConfig) -> int:
+    """As it is set. Where it is not, there is room for the largest request."""
+    if config.queued_max_request_bytes <= 0:
+        return UNLIMITED
+    return max(config.queued_max_request_bytes, config.socket_request_max_bytes)
 
 
 def _buffer_bytes(config: BrokerConfig, name: str) -> int:

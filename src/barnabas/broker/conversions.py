@@ -25,6 +25,8 @@ from barnabas.net.worker_process import WorkerGone, WorkerProcess
 log = logging.getLogger(__name__)
 
 WORKER_MODULE: Final = "barnabas.records.worker"
+# A batch of 128 MiB is there two or three times while it is converted.
+WORKER_MEMORY_BYTES: Final = 1 << 30
 # Processor time of a job, and time in all, from its beginning to its end.
 JOB_CPU_S: Final = 10
 JOB_TIMEOUT_S: Final = 30.0
@@ -62,7 +64,9 @@ class RequestShare:
     async def run(self, job: bytes) -> bytes:
         """The result of a job of `records/jobs.py`. Raises MessageTooLarge or RequestTimedOut if there is none."""
         if self.used_ns > REQUEST_SHARE_NS:
-            raise RequestTimedOut("Converting the records of this request takes too long. Send fewer at a time.")
+            raise RequestTimedOut(
+                "Converting the records of this request takes too long. Send fewer at a time."
+            )
         result = await self._conversions.submit(self._session, job)
         self.used_ns += self._session.last_job_ns
         return result
@@ -158,7 +162,9 @@ class Conversions:
         except WorkerGone as gone:
             log.warning("A conversion of %d bytes of records failed: %s", len(job.data), gone)
             if gone.was_slow:
-                error = MessageTooLarge(f"Converting the batch takes more than {JOB_CPU_S} s. Send smaller batches.")
+                error = MessageTooLarge(
+                    f"Converting the batch takes more than {JOB_CPU_S} s. Send smaller batches."
+                )
             else:
                 error = RequestTimedOut(f"The process that converts records has ended: {gone}")
         ended_ns = self._clock.monotonic_ns()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import ApiFigures, ClientSession, Exchange
 from barnabas.broker.routes import ROUTES, Route
-from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
 from barnabas.protocol.apis import Api
@@ -92,7 +92,7 @@ class Dispatcher:
         endpoint.figures.requests.value += 1
         endpoint.figures.request_bytes.observe(len(frame))
         if len(frame) > LARGE_BYTES and (api.key != PRODUCE_KEY or len(frame) > LARGE_PRODUCE_BYTES):
-            self._broker.turns.add(partial(self._answer_in_turn, endpoint, exchange, frame, position))
+            self._broker.turns.begin(partial(self._answer_in_turn, endpoint, exchange, frame, position))
             return
         try:
             self._answer(endpoint, exchange, frame, position)

@@ -1,8 +1,8 @@
 """Records for clients of old versions, in the formats of their time.
 
-A small batch is converted at once; for larger ones the worker process is asked when it is known what to send. A request
-converts as much as its share of the worker allows. Partitions behind that come back without records, and the client asks
-for them again.
+A small batch is converted at once; for larger ones the worker process is asked when it is known what to send. A
+request converts as much as its share of the worker allows. Partitions behind that come back without records, and the
+client asks for them again.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # many times as long as that took.
 PAUSE_MIN_S: Final = 0.01
 PAUSE_FACTOR: Final = 10
+# So many partitions of such fetches are waited for in all, about 80 MB. Fetches beyond that are answered at once.
+WIDE_WAITING_MAX: Final = 200_000
 
 
 class DelayedFetch(DelayedOperation):
@@ -39,6 +41,7 @@ class WideDelayedFetch(DelayedOperation):
 
     def __init__(self, timeout_ms: int, fetch: Fetch, broker: Broker) -> None:
         super().__init__(timeout_ms)
+        broker.replicas.wide_waiting += fetch.target_count
         self._fetch: Fetch | None = fetch
         self._broker = broker
         self._is_looking = False
@@ -47,7 +50,7 @@ class WideDelayedFetch(DelayedOperation):
         self._position = 0
 
     def try_complete(self) -> bool:
-        """Never at once."""
+        """Never at once, and never twice at a time."""
         if self._is_looking:
             self._has_changed = True
         else:
@@ -59,6 +62,7 @@ class WideDelayedFetch(DelayedOperation):
         fetch = self._fetch
         assert fetch is not None
         self._fetch = None
+        self._broker.replicas.wide_waiting -= fetch.target_count
         if not fetch.exchange.connection.is_closed:
             fetch.read()
 

@@ -50,6 +50,8 @@ class ReplicaManager:
         self.waiting_fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
         self.waiting_produces = Purgatory(timer, purge_interval=produce_purge_interval)
         self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
+        # How many partitions the fetches have that wait for any of them to change.
+        self.wide_waiting = 0
         self.topic_figures = BrokerTopicFigures()
         self._loop = loop
         self._open_log = open_log

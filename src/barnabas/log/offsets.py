@@ -73,9 +73,7 @@ def is_search(target: int) -> bool:
     return target >= 0 or target == MAX_TIMESTAMP
 
 
-def time_candidates(
-    segments: Segments, target: int, log_start_offset: int
-) -> Iterator[TimeCandidate | None]:
+def time_candidates(segments: Segments, target: int, log_start_offset: int) -> Iterator[TimeCandidate | None]:
     """The batches that may hold the record that `find_offset` looks for, and None where that has taken a while."""
     is_exact = target == MAX_TIMESTAMP
     if is_exact:

@@ -14,7 +14,13 @@ from barnabas.log.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
 from barnabas.log.file_system import NoSuchFile, StorageFailure
 from barnabas.log.guard import Guard
 from barnabas.log.local_log import LocalLog
-from barnabas.log.offsets import TimeCandidate, TimestampAndOffset, find_offset, offsets_before, time_candidates
+from barnabas.log.offsets import (
+    TimeCandidate,
+    TimestampAndOffset,
+    find_offset,
+    offsets_before,
+    time_candidates,
+)
 from barnabas.log.producer_entry import ActiveProducer
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.read import Isolation, LogReadResult, aborted_transactions, collect_aborted, read_into

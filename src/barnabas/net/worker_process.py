@@ -40,7 +40,12 @@ class WorkerProcess:
     """`module` is what the process runs, with these arguments; a job has `timeout_s` from its beginning to its end."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, executor: Executor, module: str, *arguments: str, timeout_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        module: str,
+        *arguments: str,
+        timeout_s: float,
     ) -> None:
         self._loop = loop
         self._executor = executor

@@ -31,7 +31,7 @@ def down_convert(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     max_bytes: int = INT32_MAX,
 ) -> ConvertedRecords:
-    """All whole batches, up to the one that makes them `max_bytes` or more, those of a newer format in the one that is asked for.
+    """All whole batches, those of a newer format in the one that is asked for, until they are `max_bytes` or more.
 
     Control batches, which the old formats lack, are left out, and so are headers. Uncompressed records become a message
     each, and those below `first_offset` are left out too: some readers rely on getting none that they did not ask for.

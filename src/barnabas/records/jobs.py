@@ -1,7 +1,8 @@
 """Work on records that may take long, as messages: a job goes to a worker process, its result comes back.
 
-Both are tuples of plain values, marshalled. The worker calls `run_job` and nothing else; the broker makes jobs and reads
-results with the other functions here. An error of Kafka's that the work raises is raised where its result is read.
+Both are tuples of plain values, marshalled. The worker calls `run_job` and nothing else; the broker makes jobs and
+reads results with the other functions here. An error of Kafka's that the work raises is raised where its result is
+read.
 
     job      kind, arguments
     result   True, values            or      False, error code, message, errors of single records or None

@@ -1,8 +1,10 @@
-"""A process that works on records for a broker, so that nobody waits for it: `python -m barnabas.records.worker`.
+"""A process that works on records for a broker, so that nobody waits for it.
+
+    python -m barnabas.records.worker CPU_SECONDS_OF_A_JOB MEMORY_BYTES
 
 Standard input is a socket: jobs come in, results go out (net/worker_process.py has the layout), and the end of the
-stream ends the process. What records can cost it is bounded: by the memory of the process, where a job fails and the process goes on;
-and by the processor time of a job, where the system ends the process, even in compiled code that never looks up.
+stream ends the process. What records can cost is bounded: by the memory of the process, beyond which a job fails; and
+by the processor time of a job, at which the system ends the process, even in compiled code that never looks up.
 """
 
 from __future__ import annotations
@@ -17,8 +19,6 @@ from typing import Final
 
 from barnabas.records.jobs import run_job
 
-# Beyond what the process has mapped when it starts. A batch of 128 MiB is there two or three times.
-MEMORY_MAX_BYTES: Final = 1 << 30
 # A process that had grown so far is exchanged for a new one.
 KEPT_MAX_BYTES: Final = 128 << 20
 # Requests come first.
@@ -29,12 +29,12 @@ RESULT_HEAD: Final = struct.Struct(">I?")
 
 
 def main() -> None:
-    job_cpu_s = float(sys.argv[1])
+    job_cpu_s, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
     os.nice(NICENESS)
     # A terminal sends its signals to all: the broker is the one to end us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    _limit_memory()
+    _limit_memory(memory_bytes)
     with socket.socket(fileno=os.dup(0)) as broker:
         is_last = False
         while not is_last and (size := _receive(broker, JOB_SIZE.size)) is not None:
@@ -50,9 +50,8 @@ def main() -> None:
             del job, result
 
 
-def _limit_memory() -> None:
+def _limit_memory(limit: int) -> None:
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = MEMORY_MAX_BYTES
     if hard_limit != resource.RLIM_INFINITY:
         limit = min(limit, hard_limit)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))

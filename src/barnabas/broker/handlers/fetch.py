@@ -18,7 +18,7 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.fetch_conversion import Unconverted, convert_fetched, convert_small
 from barnabas.broker.fetch_sessions import FetchContext, FetchTarget
-from barnabas.broker.fetch_waiting import DelayedFetch, WideDelayedFetch
+from barnabas.broker.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
 from barnabas.broker.partition import Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import CONSUMER_BYTE_RATE
@@ -159,14 +159,17 @@ class Fetch:
     def _after_reading(self) -> None:
         wait_ms = self._wait_ms
         self._wait_ms = 0
+        count = len(self._context.targets)
         if (
             wait_ms <= 0
             or self.is_urgent
             or self.size_bytes >= self.min_bytes
-            or not self._context.targets
+            or count == 0
+            or (self.is_wide and count + self._broker.replicas.wide_waiting > WIDE_WAITING_MAX)
         ):
             self._answer()
             return
+        self._answered = []
         waiting = self._broker.replicas.waiting_fetches
         delayed: DelayedOperation
         if self.is_wide:

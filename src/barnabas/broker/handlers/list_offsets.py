@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
@@ -54,22 +55,27 @@ class Question(NamedTuple):
 
 
 def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> object:
+    asked = [each for topic in request.topics for each in topic.partitions]
+    if len(asked) > AT_ONCE or any(is_search(each.timestamp) for each in asked):
+        return _answer_in_turns(broker, exchange, request)
+    named = Counter(_names(request))
     response = ListOffsetsResponse()
-    questions = _questions(exchange, request, response)
-    if len(questions) > AT_ONCE or any(is_search(each.asked.timestamp) for each in questions):
-        return _answer_in_turns(broker, exchange, request, questions, response)
-    for question in questions:
+    for question in _questions(exchange, request, named, response):
         _answer(broker, exchange, request, question)
     return response
 
 
+def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
+    return ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+
+
 def _questions(
-    exchange: Exchange, request: ListOffsetsRequest, response: ListOffsetsResponse
-) -> list[Question]:
-    named = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
-    questions = []
+    exchange: Exchange,
+    request: ListOffsetsRequest,
+    named: Counter[tuple[str, int]],
+    response: ListOffsetsResponse,
+) -> Iterator[Question]:
+    """What is asked, one after the other; the response has a place for each answer."""
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answers)
@@ -77,29 +83,29 @@ def _questions(
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.partitions.append(answer)
             is_named_twice = exchange.version > 0 and named[topic.name, asked.partition_index] > 1
-            questions.append(Question(topic.name, asked, answer, is_named_twice))
-    return questions
+            yield Question(topic.name, asked, answer, is_named_twice)
 
 
 async def _answer_in_turns(
-    broker: Broker,
-    exchange: Exchange,
-    request: ListOffsetsRequest,
-    questions: list[Question],
-    response: ListOffsetsResponse,
+    broker: Broker, exchange: Exchange, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     """Many partitions take long, and so does a look into batches, in which there may be anything."""
+    turns = broker.turns
+    await turns.next()
+    named = Counter(_names(request))
+    await turns.next()
+    end_ns = turns.end_ns()
     search = TimeSearch(broker, exchange)
-    await broker.turns.next()
-    end_ns = broker.turns.end_ns()
-    for question in questions:
+    response = ListOffsetsResponse()
+    for question in _questions(exchange, request, named, response):
         if exchange.version > 0 and is_search(question.asked.timestamp):
             await _answer_by_search(broker, exchange, request, question, search)
         else:
             _answer(broker, exchange, request, question)
-        if broker.turns.is_over(end_ns):
-            await broker.turns.next()
-            end_ns = broker.turns.end_ns()
+        if turns.is_over(end_ns):
+            await turns.next()
+            end_ns = turns.end_ns()
+    await turns.next()
     return response
 
 
