@@ -37,7 +37,12 @@ def test_what_has_begun_comes_before_what_has_not() -> None:
     async def run() -> None:
         turns = Turns(asyncio.get_running_loop(), SystemClock())
         done: list[str] = []
-        turns.begin(lambda: (done.append("first"), turns.add(lambda: done.append("first goes on"))))
+
+        def first() -> None:
+            done.append("first")
+            turns.add(lambda: done.append("first goes on"))
+
+        turns.begin(first)
         turns.begin(lambda: done.append("second"))
         for _ in range(5):
             await asyncio.sleep(0)
@@ -81,9 +86,12 @@ def test_few_items_are_done_at_once_and_many_in_turns() -> None:
             clock.advance_ms(0.25)
             return 2 * item
 
-        few = turns.map(range(AT_ONCE), work, sum)
+        def total(results: list[int]) -> int:
+            return sum(results)
+
+        few = turns.map(range(AT_ONCE), work, total)
         assert few == sum(range(AT_ONCE)) * 2
-        many: int | Coroutine[Any, Any, int] = turns.map(range(AT_ONCE + 16), work, sum)
+        many: int | Coroutine[Any, Any, int] = turns.map(range(AT_ONCE + 16), work, total)
         assert not isinstance(many, int)
         others = 0
         task = asyncio.ensure_future(many)
