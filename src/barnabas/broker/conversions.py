@@ -29,7 +29,7 @@ WORKER_MODULE: Final = "barnabas.records.worker"
 WORKER_MEMORY_BYTES: Final = 1 << 30
 # Processor time of a job, and time in all, from its beginning to its end.
 JOB_CPU_S: Final = 10
-JOB_TIMEOUT_S: Final = 30.0
+JOB_TIMEOUT_S: Final = 60.0
 # What all jobs of a request may take together; it is asked before each of them.
 REQUEST_SHARE_NS: Final = 10_000_000_000
 WAITING_MAX_NS: Final = 20_000_000_000

@@ -29,7 +29,7 @@ GRACE_S: Final = 1.0
 
 
 class WorkerGone(Exception):
-    """The process ended, or was ended, before the job was done. `was_slow` if the job took too long."""
+    """The process ended, or was ended, before the job was done; `was_slow` if the job took too much processor time."""
 
     def __init__(self, message: str, *, was_slow: bool = False) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class WorkerProcess:
                 return await self._exchange(job)
         except TimeoutError:
             self._release()
-            raise WorkerGone(f"a job took longer than {self._timeout_s:g} s", was_slow=True) from None
+            raise WorkerGone(f"a job took longer than {self._timeout_s:g} s") from None
         except (OSError, EOFError) as error:
             raise await self._gone(str(error)) from None
         except asyncio.CancelledError:
