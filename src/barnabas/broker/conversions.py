@@ -126,9 +126,10 @@ class Conversions:
                 await self._do(job)
         finally:
             self._is_serving = False
-            for job in self._waiting:
+            # Nothing is left but when the broker stops.
+            for job in list(self._waiting):
+                self._take(job)
                 job.result.cancel()
-            self._waiting.clear()
         self._idle = asyncio.get_running_loop().call_later(self._idle_max_s, self._end_worker)
 
     def _next_job(self) -> _Job | None:
@@ -167,6 +168,9 @@ class Conversions:
                 )
             else:
                 error = RequestTimedOut(f"The process that converts records has ended: {gone}")
+        except Exception as failure:
+            log.exception("a conversion of %d bytes of records failed", len(job.data))
+            error = RequestTimedOut(f"The records cannot be converted now: {failure}")
         ended_ns = self._clock.monotonic_ns()
         job.session.use_worker(ended_ns - began_ns, ended_ns)
         if job.result.done():

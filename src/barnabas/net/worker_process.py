@@ -91,10 +91,9 @@ class WorkerProcess:
             ours.setblocking(False)
             process = await self._loop.run_in_executor(self._executor, _spawn, self._command, theirs)
         except BaseException:
+            # A process that nobody waits for any more finds its stream ended, and ends.
             ours.close()
             raise
-        finally:
-            theirs.close()
         if self._is_closed:
             ours.close()
             _end(process)
@@ -155,7 +154,8 @@ class WorkerProcess:
 def _spawn(command: Sequence[str], theirs: socket.socket) -> subprocess.Popen[bytes]:
     # The process finds the package where we have found it.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=environment)
+    with theirs:
+        return subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=environment)
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
