@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
 UNLIMITED: Final = -1
-# Requests up to this size are not counted.
-SMALL_BYTES: Final = 64 * 1024
+# Requests up to this size are not counted: a usual batch of 64 KiB fits in.
+SMALL_BYTES: Final = 128 * 1024
 # Requests above this size leave this part of the room to the others.
 VERY_LARGE_BYTES: Final = 2 << 20
 LEFT_TO_OTHERS: Final = 4
