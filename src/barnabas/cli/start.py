@@ -157,5 +157,5 @@ def _limit_log(lines_per_second: int) -> None:
     """What clients can cause must not fill a disk."""
     from barnabas.primitives.log_limit import LogLimit
 
-    for handler in logging.getLogger("barnabas").handlers:
+    for handler in logging.root.handlers:
         handler.addFilter(LogLimit(lines_per_second, time.monotonic))

@@ -16,7 +16,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -76,7 +77,8 @@ class WorkerProcess:
         except (OSError, EOFError) as error:
             raise await self._gone(str(error)) from None
         except asyncio.CancelledError:
-            self._release()
+            # The broker stops, and with it the threads that could wait for the process.
+            self.close()
             raise
         finally:
             self._is_busy = False
@@ -87,12 +89,13 @@ class WorkerProcess:
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        spawning = self._executor.submit(_spawn, self._command, theirs)
         try:
-            ours.setblocking(False)
-            process = await self._loop.run_in_executor(self._executor, _spawn, self._command, theirs)
+            process = await asyncio.wrap_future(spawning)
         except BaseException:
-            # A process that nobody waits for any more finds its stream ended, and ends.
             ours.close()
+            spawning.add_done_callback(partial(_abandon, theirs))
             raise
         if self._is_closed:
             ours.close()
@@ -156,6 +159,15 @@ def _spawn(command: Sequence[str], theirs: socket.socket) -> subprocess.Popen[by
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with theirs:
         return subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=environment)
+
+
+def _abandon(theirs: socket.socket, spawning: Future[subprocess.Popen[bytes]]) -> None:
+    """Ends a process that nobody waits for any more."""
+    theirs.close()
+    if not spawning.cancelled() and spawning.exception() is None:
+        process = spawning.result()
+        process.kill()
+        process.wait()
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
