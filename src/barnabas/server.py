@@ -25,6 +25,13 @@ from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
 from barnabas.broker.client_metrics import ClientMetrics
 from barnabas.broker.config_updates import ConfigUpdates, effective_config
+from barnabas.broker.conversions import (
+    JOB_CPU_S,
+    JOB_TIMEOUT_S,
+    WORKER_MEMORY_BYTES,
+    WORKER_MODULE,
+    Conversions,
+)
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.figures import FlushTimes, register_figures
@@ -40,6 +47,7 @@ from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.transaction_markers import TransactionMarkers
 from barnabas.broker.transaction_runtime import TransactionRuntime
+from barnabas.broker.turns import Turns
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -60,6 +68,8 @@ from barnabas.model import TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.http_endpoint import HttpEndpoint
 from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections, cannot_listen
+from barnabas.net.request_memory import UNLIMITED
+from barnabas.net.worker_process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +226,19 @@ class Server:
 
         client_metrics = ClientMetrics(controller, self._clock, self._rng, self._metrics)
         client_metrics.begin()
+        conversions = Conversions(
+            self._clock,
+            self._tasks,
+            lambda: WorkerProcess(
+                loop,
+                background.executor,
+                WORKER_MODULE,
+                str(JOB_CPU_S),
+                str(WORKER_MEMORY_BYTES),
+                timeout_s=JOB_TIMEOUT_S,
+            ),
+        )
+        self._open.callback(conversions.close)
 
         broker = Broker(
             clock=self._clock,
@@ -235,6 +258,8 @@ class Server:
             producer_ids=producer_ids,
             tasks=self._tasks,
             transactions=transactions,
+            conversions=conversions,
+            turns=Turns(loop, self._clock),
         )
         self.broker = broker
         self._open.push_async_callback(self._end_work, broker, connections, timer, background)
@@ -400,7 +425,15 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         socket_send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,
+        queued_max_request_bytes=_queued_max_request_bytes(config),
     )
+
+
+def _queued_max_request_bytes(config: BrokerConfig) -> int:
+    """As it is set. Where it is not, there is room for the largest request."""
+    if config.queued_max_request_bytes <= 0:
+        return UNLIMITED
+    return max(config.queued_max_request_bytes, config.socket_request_max_bytes)
 
 
 def _buffer_bytes(config: BrokerConfig, name: str) -> int:

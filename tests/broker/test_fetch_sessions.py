@@ -102,6 +102,30 @@ def test_a_session_does_not_grow_without_bound() -> None:
     assert len(cache) == 0
 
 
+def test_all_sessions_together_have_a_bound() -> None:
+    cache = FetchSessions(max_cached_partitions=5, eviction_ms=100, rng=random.Random(1))
+    first, _ = answer(cache, request(("a", 0, 0), ("a", 1, 0), ("a", 2, 0)))
+    second, _ = answer(cache, request(("b", 0, 0), ("b", 1, 0)))
+    assert NO_SESSION not in (first, second)
+    assert cache.cached_partitions == 5
+    # No room: the client is answered without a session.
+    assert answer(cache, request(("c", 0, 0))) == (NO_SESSION, ["c-0"])
+    # A session that grows beyond the room is closed, and leaves room behind.
+    with pytest.raises(FetchSessionIdNotFound, match="grown"):
+        cache.context(request(("b", 2, 0), session_id=second, epoch=1), 12, 0)
+    assert cache.cached_partitions == 3
+    third, _ = answer(cache, request(("c", 0, 0)))
+    assert third != NO_SESSION
+    # What has not been used for a while makes room, as much as is needed.
+    context = cache.context(request(*(("d", index, 0) for index in range(5))), 12, 200)
+    answered = [(target, PartitionData()) for target in context.targets]
+    assert context.session_id(answered, 200) != NO_SESSION
+    assert (len(cache), cache.cached_partitions, cache.evictions) == (1, 5, 2)
+    # As many as there is never room for.
+    assert answer(cache, request(*(("e", index, 0) for index in range(6))))[0] == NO_SESSION
+    assert cache.cached_partitions == 5
+
+
 def test_partitions_with_records_go_to_the_end() -> None:
     cache = sessions()
     session_id, _ = answer(cache, request(("a", 0, 0), ("b", 0, 0), ("c", 0, 0)))

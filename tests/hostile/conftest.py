@@ -12,7 +12,9 @@ from tests.hostile.mutations import TARGET, TARGET_PARTITIONS
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker for a module's tests, with a topic that requests are aimed at."""
-    with BrokerProcess(tmp_path_factory.mktemp("hostile") / "data") as running:
+    # Tests look for the line about each of their connections.
+    settings = {"barnabas.log.lines.per.second": "0"}
+    with BrokerProcess(tmp_path_factory.mktemp("hostile") / "data", settings) as running:
         with running.client() as client:
             create_topic(client, TARGET, TARGET_PARTITIONS)
         yield running

@@ -8,8 +8,11 @@ from random import Random
 import pytest
 
 from barnabas.clock import ManualClock
+from barnabas.log.epoch_cache import EpochCache
 from barnabas.log.file_system import CREATE, DiskFileSystem, NoSuchFile, StorageFailure
+from barnabas.log.offsets import find_offset
 from barnabas.log.segment import Segment, SegmentOffsetOverflow
+from barnabas.log.segments import Segments
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.model import Offset, ProducerId
 from barnabas.records.header import CorruptRecord, iterate_headers
@@ -210,8 +213,8 @@ def test_offsets_are_found_by_timestamp(fs: SimulatedFileSystem) -> None:
         append(segment, make_batch(100 + 10 * number, 10, timestamp=1_000 + 100 * number, leader_epoch=3))
 
     def found(timestamp: int, start_offset: int = 0) -> tuple[int, int, int] | None:
-        result = segment.find_offset_by_timestamp(timestamp, start_offset)
-        return None if result is None else (result.timestamp, result.offset, result.leader_epoch)
+        epochs = EpochCache(fs, f"{DIRECTORY}/epochs", lambda *_: None)
+        return find_offset(Segments([segment]), epochs, timestamp, start_offset, 300)
 
     assert found(0) == (1_000, 100, 3)
     assert found(1_005) == (1_005, 105, 3)

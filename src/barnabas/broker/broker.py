@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.automatic_topics import AutomaticTopics
 from barnabas.broker.client_metrics import ClientMetrics
+from barnabas.broker.conversions import Conversions
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_runtime import GroupRuntime
 from barnabas.broker.producer_ids import ProducerIds
@@ -14,6 +15,7 @@ from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.tasks import Tasks
 from barnabas.broker.transaction_markers import TransactionMarkers
 from barnabas.broker.transaction_runtime import TransactionRuntime
+from barnabas.broker.turns import Turns
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.image import MetadataImage
@@ -31,6 +33,7 @@ class Broker:
         "client_metrics",
         "clock",
         "controller",
+        "conversions",
         "fetch_sessions",
         "groups",
         "log_dir_mover",
@@ -42,6 +45,7 @@ class Broker:
         "replicas",
         "tasks",
         "transactions",
+        "turns",
     )
 
     def __init__(
@@ -62,6 +66,8 @@ class Broker:
         producer_ids: ProducerIds,
         tasks: Tasks,
         transactions: TransactionRuntime,
+        conversions: Conversions,
+        turns: Turns,
     ) -> None:
         self.clock = clock
         self.metrics = metrics
@@ -78,6 +84,8 @@ class Broker:
         self.producer_ids = producer_ids
         self.tasks = tasks
         self.transactions = transactions
+        self.conversions = conversions
+        self.turns = turns
 
     @property
     def config(self) -> BrokerConfig:

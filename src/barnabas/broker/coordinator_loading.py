@@ -10,7 +10,7 @@ from barnabas.errors import KafkaStorageError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.read import Isolation
 from barnabas.records.header import BatchHeader, iterate_headers
-from barnabas.records.reader import decode_batch
+from barnabas.records.reader import decode_parts
 from barnabas.records.record import Record
 
 # What is decoded and replayed without a pause: a few milliseconds' work.
@@ -34,13 +34,13 @@ async def read_batches(
             raise KafkaStorageError(f"{log.topic_partition} has no batch at offset {offset}")
         position = 0
         for header in headers:
-            records = decode_batch(data, position, header=header)
+            for records in decode_parts(data, position, header):
+                for start in range(0, len(records), RECORDS_AT_ONCE):
+                    part = records[start : start + RECORDS_AT_ONCE]
+                    since_pause += len(part)
+                    yield header, part
+                    if since_pause >= RECORDS_AT_ONCE:
+                        since_pause = 0
+                        await asyncio.sleep(0)
             position += header.size_bytes
-            for start in range(0, len(records), RECORDS_AT_ONCE):
-                part = records[start : start + RECORDS_AT_ONCE]
-                since_pause += len(part)
-                yield header, part
-                if since_pause >= RECORDS_AT_ONCE:
-                    since_pause = 0
-                    await asyncio.sleep(0)
         offset = headers[-1].next_offset

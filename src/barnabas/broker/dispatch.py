@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import CoroutineType
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import ApiFigures, ClientSession, Exchange
 from barnabas.broker.routes import ROUTES, Route
-from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
 from barnabas.protocol.apis import Api
@@ -25,23 +26,21 @@ API_VERSIONS_KEY: Final = 18
 # Topics, partitions, groups and whatever else one request may name: a request has the event loop to itself until all
 # of them are answered for. Nobody has reason to name more than there are, and a good many that are not there.
 ELEMENTS_MIN: Final = 20_000
+# To take a large request apart takes its time: of these one is begun at a time, see `turns`. Most of a Produce request
+# are records, which are not taken apart.
+LARGE_BYTES: Final = 16 * 1024
+LARGE_PRODUCE_BYTES: Final = 256 * 1024
+PRODUCE_KEY: Final = 0
 
 
 async def _respond_later(exchange: Exchange, coming: Coroutine[Any, Any, Any]) -> None:
     """What takes longer than a moment (a change of the cluster, say). Its errors are those of any handler."""
     try:
         response = await coming
-    except KafkaError as error:
-        exchange.figures.errors.value += 1
-        exchange.connection.close(f"{exchange.api.name}: {error.name}: {error}")
-        return
-    except Exception:
-        exchange.figures.errors.value += 1
-        log.exception("connection from %s closed: %s failed", exchange.connection.peer, exchange.api.name)
-        exchange.connection.close()
-        return
-    if response is not None:
-        exchange.respond(response)
+        if response is not None:
+            exchange.respond(response)
+    except Exception as error:
+        exchange.fail(error)
 
 
 class Endpoint:
@@ -92,12 +91,23 @@ class Dispatcher:
         )
         endpoint.figures.requests.value += 1
         endpoint.figures.request_bytes.observe(len(frame))
+        if len(frame) > LARGE_BYTES and (api.key != PRODUCE_KEY or len(frame) > LARGE_PRODUCE_BYTES):
+            self._broker.turns.begin(partial(self._answer_in_turn, endpoint, exchange, frame, position))
+            return
         try:
             self._answer(endpoint, exchange, frame, position)
         except Exception:
             # Whatever it is, the connection ends by it.
             endpoint.figures.errors.value += 1
             raise
+
+    def _answer_in_turn(self, endpoint: Endpoint, exchange: Exchange, frame: bytes, position: int) -> None:
+        if exchange.connection.is_closed:
+            return
+        try:
+            self._answer(endpoint, exchange, frame, position)
+        except Exception as error:
+            exchange.fail(error)
 
     def _answer(self, endpoint: Endpoint, exchange: Exchange, frame: bytes, position: int) -> None:
         version = exchange.version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ from librt.strings import BytesWriter, write_i32_be
 from barnabas.broker.quotas import REQUEST_PERCENTAGE, Quotas
 from barnabas.broker.rates import WINDOW_MS
 from barnabas.clock import Clock
-from barnabas.errors import NONE
+from barnabas.errors import NONE, KafkaError
 from barnabas.metrics.instruments import Counter, Histogram
 from barnabas.net.connection import Connection
 from barnabas.net.outbox import Part
@@ -21,6 +22,8 @@ from barnabas.protocol.message import Message
 
 log = logging.getLogger(__name__)
 
+# What a client has had the worker process do counts half as much after so long.
+WORKER_HALF_LIFE_NS: Final = 10_000_000_000
 # What a quota on time can cost at once: a window of the rate.
 MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
 
@@ -28,7 +31,16 @@ MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
 class ClientSession:
     """What is known of the client behind a connection. Security fills in who it is."""
 
-    __slots__ = ("client_software_name", "client_software_version", "host", "listener", "user")
+    __slots__ = (
+        "_worker_ns",
+        "_worker_used_ns",
+        "client_software_name",
+        "client_software_version",
+        "host",
+        "last_job_ns",
+        "listener",
+        "user",
+    )
 
     def __init__(self, *, listener: str, host: str) -> None:
         self.listener = listener
@@ -36,6 +48,22 @@ class ClientSession:
         self.user = "ANONYMOUS"
         self.client_software_name = ""
         self.client_software_version = ""
+        # What the worker process has done for this connection, and when that was counted.
+        self.last_job_ns = 0
+        self._worker_used_ns = 0.0
+        self._worker_ns = 0
+
+    def worker_used_ns(self, now_ns: int) -> float:
+        """How long the worker process has worked for this connection, of late."""
+        if not self._worker_used_ns:
+            return 0.0
+        half_lives = (now_ns - self._worker_ns) / WORKER_HALF_LIFE_NS
+        return self._worker_used_ns * math.pow(0.5, half_lives)
+
+    def use_worker(self, duration_ns: int, now_ns: int) -> None:
+        self._worker_used_ns = self.worker_used_ns(now_ns) + duration_ns
+        self._worker_ns = now_ns
+        self.last_job_ns = duration_ns
 
 
 class ApiFigures:
@@ -172,6 +200,15 @@ class Exchange:
         """For requests that want no answer (Produce with acks=0)."""
         self._finish()
         self.connection.reply((), self.throttle_ms / 1_000)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the connection of a request that failed as a whole, after the requests before it were answered."""
+        self.figures.errors.value += 1
+        if isinstance(error, KafkaError):
+            self.connection.fail(f"{self.api.name}: {error.name}: {error}")
+            return
+        log.error("connection from %s closed: %s failed", self.connection.peer, self.api.name, exc_info=error)
+        self.connection.fail(None)
 
     def _finish(self) -> None:
         elapsed_ns = self.clock.monotonic_ns() - self.started_ns

@@ -5,14 +5,17 @@ partitions to add, to change and to forget. The answer to them leaves out partit
 Epoch -1 asks for a full answer and no session. A wrong id or epoch is an error of the whole request; the client then
 begins again with a full one.
 
-There are at most `max_sessions`. When they are used up, a new session takes the place of one that has not been used
-for `eviction_ms`, else of one that is as old and watches no more partitions; a consumer never displaces a follower.
+There are at most `max_sessions`, with at most `max_cached_partitions` in all: a partition takes about 400 bytes. When
+they are used up, a new session takes the place of those that have not been used for `eviction_ms`, else of those that
+are as old and watch no more partitions; a consumer never displaces a follower. Where there is no room, there is no
+session, and the client names its partitions in every request. A session that grows beyond the room is closed, and its
+client begins again.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
@@ -26,6 +29,8 @@ FINAL_EPOCH: Final = -1
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 # A client adds partitions request by request, whether they exist or not: this ends a session that never stops growing.
 MAX_PARTITIONS: Final = 100_000
+# Of all sessions together: about 80 MB.
+MAX_CACHED_PARTITIONS: Final = 200_000
 
 PartitionKey = tuple[str | Uuid, int]
 
@@ -93,7 +98,7 @@ class FetchContext:
     def __init__(
         self,
         sessions: FetchSessions,
-        targets: Collection[FetchTarget],
+        targets: list[FetchTarget],
         *,
         session: FetchSession | None = None,
         opens_session: bool = False,
@@ -150,29 +155,28 @@ class FetchSessions:
         max_sessions: int = 1_000,
         eviction_ms: int = 120_000,
         max_partitions: int = MAX_PARTITIONS,
+        max_cached_partitions: int = MAX_CACHED_PARTITIONS,
         rng: random.Random,
     ) -> None:
         self._max_sessions = max_sessions
         self._eviction_ms = eviction_ms
         self._max_partitions = max_partitions
+        self._max_cached_partitions = max_cached_partitions
         self._rng = rng
         # In the order of their last use, the longest unused first.
         self._sessions: dict[int, FetchSession] = {}
+        self.cached_partitions = 0
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def cached_partitions(self) -> int:
-        return sum(len(session.targets) for session in self._sessions.values())
 
     def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """Takes a request in; raises the error of the whole request if it does not fit its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         is_follower = (request.replica_id if version < 15 else request.replica_state.replica_id) >= 0
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._close(request.session_id)
             return FetchContext(
                 self,
                 _targets(request),
@@ -191,14 +195,19 @@ class FetchSessions:
             raise FetchSessionTopicIdError(
                 f"fetch session {session.id} was opened {'with' if session.uses_topic_ids else 'without'} topic ids"
             )
+        before = len(session.targets)
         self._update(session, request)
-        if len(session.targets) > self._max_partitions:
-            del self._sessions[session.id]
+        self.cached_partitions += len(session.targets) - before
+        if (
+            len(session.targets) > self._max_partitions
+            or self.cached_partitions > self._max_cached_partitions
+        ):
+            self._close(session.id)
             raise FetchSessionIdNotFound(
-                f"fetch session {session.id} had grown beyond {self._max_partitions} partitions, and is closed"
+                f"fetch session {session.id} has grown to {len(session.targets)} partitions, and is closed"
             )
         if not session.targets:
-            del self._sessions[session.id]
+            self._close(session.id)
             return FetchContext(self, [], is_follower=is_follower, uses_topic_ids=uses_topic_ids)
         session.epoch = next_epoch(session.epoch)
         session.last_used_ms = now_ms
@@ -215,15 +224,27 @@ class FetchSessions:
         self, targets: list[FetchTarget], *, is_follower: bool, uses_topic_ids: bool, now_ms: int
     ) -> int:
         """The id of a new session with these targets, or NO_SESSION if there is no room for one."""
-        if len(self._sessions) >= self._max_sessions and not self._evict(is_follower, len(targets), now_ms):
+        if len(targets) > self._max_cached_partitions:
             return NO_SESSION
+        while (
+            len(self._sessions) >= self._max_sessions
+            or self.cached_partitions + len(targets) > self._max_cached_partitions
+        ):
+            if not self._evict(is_follower, len(targets), now_ms):
+                return NO_SESSION
         session_id = self._rng.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
         self._sessions[session_id] = FetchSession(
             session_id, targets, is_follower=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
+        self.cached_partitions += len(targets)
         return session_id
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.cached_partitions -= len(session.targets)
 
     @staticmethod
     def _update(session: FetchSession, request: FetchRequest) -> None:
@@ -256,7 +277,7 @@ class FetchSessions:
             )
             if (for_follower, size) < (victim.is_follower, len(victim.targets)):
                 return False
-        del self._sessions[victim.id]
+        self._close(victim.id)
         self.evictions += 1
         return True
 

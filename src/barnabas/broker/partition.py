@@ -24,7 +24,8 @@ from barnabas.log.file_system import Data
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producer_state import NO_GUARD
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
-from barnabas.records.policy import AppendOrigin
+from barnabas.records.policy import AppendOrigin, AppendPolicy
+from barnabas.records.validate import ValidatedRecords
 
 ACKS_ALL: Final = -1
 ANY_EPOCH: Final = -1
@@ -119,28 +120,50 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: int = NO_GUARD,
         transaction_version: int = 0,
+        only_briefly: bool = False,
     ) -> AppendInfo:
+        """Appends as leader. Raises RecordsTakeLong if only what is done briefly is to be done: see `append_later`."""
         figures = self.figures
         figures.total_produce_requests += 1
         try:
-            info = self._append(records, acks, origin, verification_guard, transaction_version)
+            log = self._log_for_append(acks)
+            info = log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                origin=origin,
+                verification_guard=verification_guard,
+                transaction_version=transaction_version,
+                is_alone=self._is_alone,
+                only_briefly=only_briefly,
+            )
         except KafkaError as error:
             figures.count_failed_produce(error, len(records))
             raise
-        figures.bytes_in += len(records)
-        figures.messages_in += info.last_offset - info.first_offset + 1
-        if info.converted_count:
-            figures.produce_message_conversions += info.converted_count
+        self._count_append(info, len(records))
         return info
 
-    def _append(
+    def append_later(
         self,
-        records: Data,
+        validated: ValidatedRecords,
+        policy: AppendPolicy,
         acks: int,
-        origin: AppendOrigin,
         verification_guard: int,
-        transaction_version: int,
-    ) -> AppendInfo:
+        size_bytes: int,
+    ) -> AppendInfo | None:
+        """Appends records that took long to validate; None if that has to be done again, by what holds now."""
+        log = self._log_for_append(acks)
+        info = log.append_validated(
+            validated,
+            policy,
+            leader_epoch=self.leader_epoch,
+            verification_guard=verification_guard,
+            is_alone=self._is_alone,
+        )
+        if info is not None:
+            self._count_append(info, size_bytes)
+        return info
+
+    def _log_for_append(self, acks: int) -> PartitionLog:
         log = self.leader_log()
         # A topic with fewer replicas than min.insync.replicas asks for all that it has.
         if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):
@@ -148,16 +171,15 @@ class Partition:
                 f"{self.topic_partition} has {len(self.in_sync)} replicas in sync, and min.insync.replicas is"
                 f" {log.config.min_insync_replicas}"
             )
-        info = log.append_as_leader(
-            records,
-            leader_epoch=self.leader_epoch,
-            origin=origin,
-            verification_guard=verification_guard,
-            transaction_version=transaction_version,
-            is_alone=self._is_alone,
-        )
+        return log
+
+    def _count_append(self, info: AppendInfo, size_bytes: int) -> None:
+        figures = self.figures
+        figures.bytes_in += size_bytes
+        figures.messages_in += info.last_offset - info.first_offset + 1
+        if info.converted_count:
+            figures.produce_message_conversions += info.converted_count
         self._on_change(self)
-        return info
 
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""

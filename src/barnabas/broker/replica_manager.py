@@ -28,6 +28,9 @@ OpenLog = Callable[[TopicPartition, bytes, int], PartitionLog]
 
 LOGS_OPENED_AT_ONCE: Final = 32
 
+# What a fetch waits for that has too many partitions to be watched one by one: a change of any.
+ANY_PARTITION: Final = TopicPartition("", -1)
+
 
 class ReplicaManager:
     def __init__(
@@ -47,6 +50,8 @@ class ReplicaManager:
         self.waiting_fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
         self.waiting_produces = Purgatory(timer, purge_interval=produce_purge_interval)
         self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
+        # How many partitions the fetches have that wait for any of them to change.
+        self.wide_waiting = 0
         self.topic_figures = BrokerTopicFigures()
         self._loop = loop
         self._open_log = open_log
@@ -165,12 +170,17 @@ class ReplicaManager:
 
     def _note_change(self, partition: Partition) -> None:
         key = partition.topic_partition
+        if self.waiting_fetches.watches(ANY_PARTITION):
+            self._note_changed(ANY_PARTITION)
         if not (
             self.waiting_fetches.watches(key)
             or self.waiting_produces.watches(key)
             or self.waiting_deletions.watches(key)
         ):
             return
+        self._note_changed(key)
+
+    def _note_changed(self, key: TopicPartition) -> None:
         # Those who wait are answered after the request that made the change, and once for many changes.
         if not self._changed:
             self._loop.call_soon(self._complete_waiting)

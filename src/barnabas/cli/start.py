@@ -18,6 +18,9 @@ import click
 from barnabas.cli.broker_logs import FORMATTERS, LEVEL_NAMES, log_to_stderr
 
 _LOADED_S = time.monotonic()
+# Requests leave no garbage that only a search finds, or little. A search through all objects of large requests would
+# stop the loop for tens of milliseconds, and Python's own thresholds would have it often.
+GARBAGE_THRESHOLDS = (10_000, 50, 100)
 
 
 @click.command(
@@ -108,6 +111,7 @@ def start(
         for warning in warnings_about(settings):
             log.warning("%s: %s", source, warning)
     config = BrokerConfig({**static, **overriding})
+    _limit_log(config.barnabas_log_lines_per_second)
 
     async def run() -> None:
         server = Server(config)
@@ -115,6 +119,7 @@ def start(
         await server.start()
         # What is there by now stays. To look through it for garbage, 20 objects a partition, would stop the loop.
         gc.freeze()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
         log.info("ready after %.2f s", _running_s())
         if supervisor_fd is not None:
             _report_to(supervisor_fd, server.ports)
@@ -146,3 +151,11 @@ def _running_s() -> float:
     except (OSError, ValueError, IndexError):
         return time.monotonic() - _LOADED_S
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _limit_log(lines_per_second: int) -> None:
+    """What clients can cause must not fill a disk."""
+    from barnabas.primitives.log_limit import LogLimit
+
+    for handler in logging.root.handlers:
+        handler.addFilter(LogLimit(lines_per_second, time.monotonic))

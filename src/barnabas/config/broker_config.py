@@ -47,6 +47,7 @@ class BrokerConfig:
     background_threads: int
     barnabas_accept_loss: tuple[str, ...]
     barnabas_busy_poll_us: int
+    barnabas_log_lines_per_second: int
     barnabas_metrics_port: int
     barnabas_record_validation: str
     barnabas_slow_request_ms: int
@@ -115,6 +116,7 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     producer_purgatory_purge_interval_requests: int
+    queued_max_request_bytes: int
     quota_window_num: int
     quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
@@ -334,6 +336,13 @@ class BrokerConfig:
                 "group.consumer.heartbeat.interval.ms",
                 self.group_consumer_heartbeat_interval_ms,
                 f"less than group.consumer.session.timeout.ms, which is {self.group_consumer_session_timeout_ms}",
+            )
+        queued = "queued.max.request.bytes"
+        if queued in self.static and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise InvalidSetting(
+                queued,
+                self.queued_max_request_bytes,
+                f"-1 (no bound) or at least socket.request.max.bytes, which is {self.socket_request_max_bytes}",
             )
         if "classic" not in self.group_coordinator_rebalance_protocols:
             raise InvalidSetting(

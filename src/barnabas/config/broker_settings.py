@@ -76,6 +76,8 @@ OUR_DEFAULTS: Final[dict[str, Value]] = {
     "log.message.timestamp.after.max.ms": LONG_MAX,
     # -1 means that the id is found on disk or generated, as in 3.9; 4.3 demands one.
     "node.id": -1,
+    # Kafka has no bound unless one is set.
+    "queued.max.request.bytes": 128 << 20,
 }
 
 # Bytes a second. A file does not set them: tools that move partitions do, and take them away afterwards.
@@ -90,6 +92,8 @@ OUR_SETTINGS: Final = (
     Setting("barnabas.accept.loss", SettingType.LIST, (), ""),
     # For so long the event loop looks for more before it sleeps; see net/busy_poll.py. 0 saves processor time.
     Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
+    # Of each kind, after a burst; see primitives/log_limit.py. 0 for no bound.
+    Setting("barnabas.log.lines.per.second", SettingType.INT, 1, ">=0"),
     # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
     # Requests that take longer are logged; what a fetch waits for records does not count.

@@ -9,6 +9,8 @@ known, or the last offset of what is cleaned.
 
 from __future__ import annotations
 
+import time
+
 from barnabas.log.cleaner_transactions import CleanedTransactions
 from barnabas.log.offset_map import OffsetMap
 from barnabas.model import NO_TIMESTAMP, TimestampMs
@@ -16,7 +18,7 @@ from barnabas.records.builder import BatchBuilder, build_empty_batch
 from barnabas.records.control import control_record_type
 from barnabas.records.header import BatchHeader, verify_crc
 from barnabas.records.layout import MAGIC_V2, TimestampType
-from barnabas.records.reader import decode_batch
+from barnabas.records.reader import PART_RECORDS, decode_batch, decode_parts
 from barnabas.records.record import Record
 
 
@@ -43,15 +45,23 @@ def map_batch(
     if header.is_control:
         _observe_marker(transactions, header, decode_batch(data, position, header=header))
     elif not transactions.observe_batch(header):
-        for record in decode_batch(data, position, header=header):
-            key = record.key
-            if key is not None and record.offset >= start_offset:
-                if offsets.size >= offsets.capacity:
-                    return False
-                offsets.put(key, record.offset)
+        for part in decode_parts(data, position, header):
+            for record in part:
+                key = record.key
+                if key is not None and record.offset >= start_offset:
+                    if offsets.size >= offsets.capacity:
+                        return False
+                    offsets.put(key, record.offset)
+            _offer_lock(len(part))
     if header.last_offset >= start_offset:
         offsets.latest_offset = header.last_offset
     return True
+
+
+def _offer_lock(record_count: int) -> None:
+    """Lets the event loop go on, which waits for the interpreter's lock: compiled code never offers it by itself."""
+    if record_count == PART_RECORDS:
+        time.sleep(0)
 
 
 def _observe_marker(transactions: CleanedTransactions, header: BatchHeader, records: list[Record]) -> bool:
@@ -102,36 +112,46 @@ class RecordFilter:
     def filter(self, header: BatchHeader, data: bytes, position: int) -> bytes:
         """What stays of a batch: its own bytes, a new batch, or none."""
         verify_crc(data, position, header)
-        records = decode_batch(data, position, header=header)
-        self.records_read += len(records)
         sets_horizon = False
+        retained: list[Record] = []
         if header.is_control:
+            records = decode_batch(data, position, header=header)
+            count = len(records)
             removable = _observe_marker(self._transactions, header, records)
             discards = removable and header.has_delete_horizon and header.base_timestamp <= self._now_ms
             sets_horizon = removable and not header.has_delete_horizon
             retained = [] if discards else records
-        elif self._transactions.observe_batch(header):
-            retained = []
         else:
-            retained = self._retained(header, records)
+            count = self._read_data(header, data, position, retained)
             sets_horizon = self._has_tombstone and header.magic >= MAGIC_V2 and not header.has_delete_horizon
+        self.records_read += count
         if not retained:
             keeps_empty = header.magic >= MAGIC_V2 and self._keeps_empty(header)
             return build_empty_batch(header) if keeps_empty else b""
         self.records_written += len(retained)
-        if len(retained) == len(records) and not sets_horizon:
+        if len(retained) == count and not sets_horizon:
             return data[position : position + header.size_bytes]
         return self._rebuild(header, retained, sets_horizon)
 
-    def _retained(self, header: BatchHeader, records: list[Record]) -> list[Record]:
+    def _read_data(self, header: BatchHeader, data: bytes, position: int, retained: list[Record]) -> int:
+        """Adds the records of a batch that stay; how many it has."""
+        self._has_tombstone = False
+        is_aborted = self._transactions.observe_batch(header)
+        count = 0
+        for part in decode_parts(data, position, header):
+            count += len(part)
+            if not is_aborted:
+                self._retain(header, part, retained)
+            _offer_lock(len(part))
+        return count
+
+    def _retain(self, header: BatchHeader, records: list[Record], retained: list[Record]) -> None:
         offsets = self._offsets
         latest_offset = offsets.latest_offset
         if header.magic < MAGIC_V2:
             keeps_tombstones = self.keeps_legacy_tombstones
         else:
             keeps_tombstones = not header.has_delete_horizon or self._now_ms < header.base_timestamp
-        retained: list[Record] = []
-        has_tombstone = False
         for record in records:
             key = record.key
             if record.offset > latest_offset:
@@ -143,9 +163,7 @@ class RecordFilter:
                 continue
             retained.append(record)
             if record.value is None:
-                has_tombstone = True
-        self._has_tombstone = has_tombstone
-        return retained
+                self._has_tombstone = True
 
     def _keeps_empty(self, header: BatchHeader) -> bool:
         if header.next_offset == self._end_offset:
@@ -182,7 +200,10 @@ class RecordFilter:
             partition_leader_epoch=header.partition_leader_epoch,
             delete_horizon_ms=delete_horizon_ms,
         )
-        for record in retained:
-            builder.append_record(record)
+        for start in range(0, len(retained), PART_RECORDS):
+            part = retained[start : start + PART_RECORDS]
+            for record in part:
+                builder.append_record(record)
+            _offer_lock(len(part))
         # The last offset carries the last sequence of the producer: it stays though its record may not.
         return builder.build(last_offset=header.last_offset) if is_v2 else builder.build()

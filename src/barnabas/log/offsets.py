@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.log.epoch_cache import EpochCache
+from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V0
-from barnabas.records.reader import decode_batch
+from barnabas.records.search import find_timestamp
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -17,6 +20,9 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
+# A part of a millisecond's work.
+HEADERS_AT_ONCE: Final = 64
+
 
 class TimestampAndOffset(NamedTuple):
     """An offset found for a time; the leader epoch is -1 where it is not known."""
@@ -24,6 +30,17 @@ class TimestampAndOffset(NamedTuple):
     timestamp: TimestampMs
     offset: Offset
     leader_epoch: LeaderEpoch
+
+
+class TimeCandidate(NamedTuple):
+    """A batch whose header leaves open whether it has a record of the time, exactly or at least."""
+
+    segment: Segment
+    position: int
+    header: BatchHeader
+    timestamp: int
+    start_offset: int
+    is_exact: bool
 
 
 def find_offset(
@@ -40,17 +57,47 @@ def find_offset(
     if target in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         # Nothing is tiered.
         return _at(NO_OFFSET, NO_LEADER_EPOCH)
-    if target == MAX_TIMESTAMP:
-        return _find_max_timestamp(segments)
-    for segment in segments.all:
-        if segment.largest_timestamp >= target:
-            found = segment.find_offset_by_timestamp(target, log_start_offset)
-            return (
-                None
-                if found is None
-                else TimestampAndOffset(found.timestamp, found.offset, found.leader_epoch)
+    for candidate in time_candidates(segments, target, log_start_offset):
+        if candidate is not None:
+            data = candidate.segment.read_batch(candidate.position, candidate.header)
+            found = find_timestamp(
+                data, candidate.timestamp, candidate.start_offset, is_exact=candidate.is_exact
             )
+            if found is not None:
+                return TimestampAndOffset(*found, candidate.header.partition_leader_epoch)
     return None
+
+
+def is_search(target: int) -> bool:
+    """Whether a target has `find_offset` look into batches."""
+    return target >= 0 or target == MAX_TIMESTAMP
+
+
+def time_candidates(segments: Segments, target: int, log_start_offset: int) -> Iterator[TimeCandidate | None]:
+    """The batches that may hold the record that `find_offset` looks for, and None where that has taken a while."""
+    is_exact = target == MAX_TIMESTAMP
+    if is_exact:
+        # The first record with the largest timestamp of the log.
+        segment = max(segments.all, key=lambda each: each.max_timestamp)
+        target = segment.max_timestamp
+        log_start_offset = 0
+        batches = segment.batches(segment.offset_index.position_for(segment.offset_of_max_timestamp))
+    else:
+        found = next((each for each in segments.all if each.largest_timestamp >= target), None)
+        if found is None:
+            return
+        segment = found
+        batches = segment.batches_since(target, log_start_offset)
+    for number, (position, header) in enumerate(batches, 1):
+        if number % HEADERS_AT_ONCE == 0:
+            yield None
+        if is_exact:
+            if header.max_timestamp == target:
+                if header.magic > MAGIC_V0:
+                    yield TimeCandidate(segment, position, header, target, 0, is_exact)
+                return
+        elif header.max_timestamp >= target and header.last_offset >= log_start_offset:
+            yield TimeCandidate(segment, position, header, target, log_start_offset, is_exact)
 
 
 def offsets_before(
@@ -70,22 +117,6 @@ def offsets_before(
         )
     chosen = [offset for offset, _ in ends[:count]]
     return sorted(chosen[max(count - max_count, 0) :], reverse=True)
-
-
-def _find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
-    """The first record with the largest timestamp of the log."""
-    segment = max(segments.all, key=lambda each: each.max_timestamp)
-    timestamp = segment.max_timestamp
-    start_position = segment.offset_index.position_for(segment.offset_of_max_timestamp)
-    for position, header in segment.batches(start_position):
-        if header.max_timestamp != timestamp:
-            continue
-        if header.magic > MAGIC_V0:
-            for record in decode_batch(segment.read_batch(position, header)):
-                if record.timestamp == timestamp:
-                    return TimestampAndOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-        return None
-    return None
 
 
 def _at(offset: int, epoch: int) -> TimestampAndOffset:

@@ -66,7 +66,7 @@ from barnabas.records.analyze import analyze_records
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import INT32_MAX, MAGIC_V2
 from barnabas.records.policy import AppendOrigin, AppendPolicy
-from barnabas.records.validate import validate_records
+from barnabas.records.validate import ValidatedRecords, validate_records
 
 _RNG: Final = Random(0)
 
@@ -188,11 +188,13 @@ class PartitionLog(LogUpkeep):
         verification_guard: int = NO_GUARD,
         transaction_version: int = 0,
         is_alone: bool = False,
+        only_briefly: bool = False,
     ) -> AppendInfo:
         """Checks the records, gives them offsets, epoch and perhaps time (in place, if that is possible), writes them.
 
         Raises Kafka's error for what must not be written, and then the log is unchanged. The transaction version is
         that of the transaction which a marker ends. What a leader writes that is alone in sync is committed at once.
+        With `only_briefly`, records that take long to check raise RecordsTakeLong: see `append_validated`.
         """
         with self._guard:
             now_ms = self._clock.now_ms()
@@ -203,30 +205,72 @@ class PartitionLog(LogUpkeep):
                 leader_epoch=LeaderEpoch(leader_epoch),
                 policy=self._policy,
                 origin=origin,
+                only_briefly=only_briefly,
             )
-            info = AppendInfo(
-                validated.first_offset,
-                validated.last_offset,
-                self._log_start_offset,
-                len(validated.data),
-                validated.max_timestamp,
-                validated.offset_of_max_timestamp,
-                validated.log_append_time,
-                validated.converted_count,
+            return self._append_validated(
+                validated, origin, verification_guard, transaction_version, now_ms, is_alone
             )
-            self._append(
-                validated.data,
-                validated.headers,
-                info,
-                origin,
-                verification_guard,
-                transaction_version,
-                now_ms,
-                validated.head,
+
+    def append_validated(
+        self,
+        validated: ValidatedRecords,
+        policy: AppendPolicy,
+        *,
+        leader_epoch: int,
+        verification_guard: int = NO_GUARD,
+        is_alone: bool = False,
+    ) -> AppendInfo | None:
+        """Writes a client's records that were validated elsewhere, by the log's policy of that time.
+
+        None if they have to be validated again: the policy is another one now, or the records cannot be given the
+        offset at which the log ends now.
+        """
+        with self._guard:
+            if policy is not self._policy or not validated.move_to(
+                Offset(self._local.end.offset), LeaderEpoch(leader_epoch)
+            ):
+                return None
+            return self._append_validated(
+                validated, AppendOrigin.CLIENT, verification_guard, 0, self._clock.now_ms(), is_alone
             )
-            if is_alone:
-                self._raise_high_watermark(self._local.end.offset)
-            return info
+
+    def _append_validated(
+        self,
+        validated: ValidatedRecords,
+        origin: AppendOrigin,
+        verification_guard: int,
+        transaction_version: int,
+        now_ms: int,
+        is_alone: bool,
+    ) -> AppendInfo:
+        info = AppendInfo(
+            validated.first_offset,
+            validated.last_offset,
+            self._log_start_offset,
+            len(validated.data),
+            validated.max_timestamp,
+            validated.offset_of_max_timestamp,
+            validated.log_append_time,
+            validated.converted_count,
+        )
+        self._append(
+            validated.data,
+            validated.headers,
+            info,
+            origin,
+            verification_guard,
+            transaction_version,
+            now_ms,
+            validated.head,
+        )
+        if is_alone:
+            self._raise_high_watermark(self._local.end.offset)
+        return info
+
+    @property
+    def append_policy(self) -> AppendPolicy:
+        """What the topic asks of records now; another object as soon as its settings change."""
+        return self._policy
 
     def append_as_follower(self, records: Data) -> AppendInfo:
         """Writes records as the leader has them, offsets and epochs included; a last batch that is cut is left out."""

@@ -32,7 +32,7 @@ from barnabas.log.names import (
 )
 from barnabas.log.offset_index import SEGMENT_BYTES_MAX, OffsetIndex
 from barnabas.log.segment_file import SegmentFile
-from barnabas.log.segment_results import EntryPosition, FoundTimestamp, SegmentRead
+from barnabas.log.segment_results import EntryPosition, SegmentRead
 from barnabas.log.segment_scan import FIND_CHUNK_BYTES, ScannedEntry, find_offset, scan
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.log.time_index import TimeIndex
@@ -40,7 +40,6 @@ from barnabas.log.transaction_index import TransactionIndex
 from barnabas.model import NO_TIMESTAMP, Offset
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.records.header import BatchHeader, CorruptRecord, verify_crc
-from barnabas.records.reader import decode_batch
 
 logger = logging.getLogger(__name__)
 
@@ -299,17 +298,10 @@ class Segment:
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         return self.slice(position, header.size_bytes).read()
 
-    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> FoundTimestamp | None:
-        """The first record at or after the start offset whose timestamp is not below the given one."""
+    def batches_since(self, timestamp: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches from one on before which no record at or after the offset is as young as the timestamp."""
         indexed = self.time_index.lookup(timestamp)
-        start_position = self.offset_index.position_for(max(indexed.offset, start_offset))
-        for position, header in self.batches(start_position):
-            if header.max_timestamp < timestamp or header.last_offset < start_offset:
-                continue
-            for record in decode_batch(self.read_batch(position, header)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return FoundTimestamp(record.timestamp, record.offset, header.partition_leader_epoch)
-        return None
+        return self.batches(self.offset_index.position_for(max(indexed.offset, start_offset)))
 
     def read_next_offset(self) -> Offset:
         """The offset after the last one. It is found from the last index entry on, if the log agrees with that."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from barnabas.model import LeaderEpoch, Offset, TimestampMs
 from barnabas.primitives.file_slice import FileSlice
 
 
@@ -28,17 +27,3 @@ class SegmentRead:
         self.records = records
         self.position = position
         self.first_entry_is_cut = first_entry_is_cut
-
-
-class FoundTimestamp:
-    """A record found by its timestamp."""
-
-    __slots__ = ("leader_epoch", "offset", "timestamp")
-
-    def __init__(self, timestamp: TimestampMs, offset: Offset, leader_epoch: LeaderEpoch) -> None:
-        self.timestamp = timestamp
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-
-    def __repr__(self) -> str:
-        return f"FoundTimestamp({self.timestamp} at {self.offset}, epoch {self.leader_epoch})"

@@ -5,6 +5,8 @@ Reads of records take no lock: they work on the list of segments and the end of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import OffsetOutOfRange
@@ -12,7 +14,13 @@ from barnabas.log.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
 from barnabas.log.file_system import NoSuchFile, StorageFailure
 from barnabas.log.guard import Guard
 from barnabas.log.local_log import LocalLog
-from barnabas.log.offsets import TimestampAndOffset, find_offset, offsets_before
+from barnabas.log.offsets import (
+    TimeCandidate,
+    TimestampAndOffset,
+    find_offset,
+    offsets_before,
+    time_candidates,
+)
 from barnabas.log.producer_entry import ActiveProducer
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.read import Isolation, LogReadResult, aborted_transactions, collect_aborted, read_into
@@ -177,6 +185,10 @@ class LogView:
         return find_offset(
             self._local.segments, self._epochs, timestamp, self._log_start_offset, self._local.end.offset
         )
+
+    def time_candidates(self, timestamp: int) -> Iterator[TimeCandidate | None]:
+        """The batches among which the first record that is not older must be, and pauses between."""
+        return time_candidates(self._local.segments, timestamp, self._log_start_offset)
 
     def offsets_before(self, timestamp: int, max_count: int) -> list[int]:
         """What version 0 of ListOffsets asks for."""

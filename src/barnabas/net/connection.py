@@ -24,6 +24,7 @@ from barnabas.errors import KafkaError
 from barnabas.net.channel import Channel, receive_frames
 from barnabas.net.outbox import ColdRange, IsCached, Outbox, Part
 from barnabas.net.page_cache import read_ahead
+from barnabas.net.request_memory import SMALL_BYTES, RequestMemory
 from barnabas.protocol.frames import FrameReader
 
 log = logging.getLogger(__name__)
@@ -45,12 +46,15 @@ class Connection:
         "_frames",
         "_handler",
         "_has_replied",
+        "_held_bytes",
         "_in_turn",
         "_is_awaiting_reply",
         "_is_cold",
         "_is_reading",
+        "_is_starved",
         "_is_writing",
         "_loop",
+        "_memory",
         "_on_close",
         "_outbox",
         "_reader",
@@ -72,6 +76,7 @@ class Connection:
         reader: FrameReader,
         handler: FrameHandler,
         on_close: CloseListener,
+        memory: RequestMemory,
         is_cached: IsCached,
         peer: str,
         local: str,
@@ -90,6 +95,10 @@ class Connection:
         self._reader = reader
         self._handler = handler
         self._on_close = on_close
+        # What the request under way holds of the memory for all requests, and whether it waits for more.
+        self._memory = memory
+        self._held_bytes = 0
+        self._is_starved = False
         self._outbox = Outbox(is_cached)
         self._frames: deque[bytes] = deque()
         self._resume: TimerHandle | None = None
@@ -107,9 +116,15 @@ class Connection:
     def pending_bytes(self) -> int:
         return self._outbox.pending_bytes
 
+    @property
+    def is_awaiting_reply(self) -> bool:
+        return self._is_awaiting_reply
+
     def is_idle_since(self, time_s: float) -> bool:
         """Whether nothing has moved since that time of the loop; who waits for an answer of ours is not idle."""
-        return self.last_active_s < time_s and not (self._is_awaiting_reply or self._is_cold or self._resume)
+        return self.last_active_s < time_s and not (
+            self._is_awaiting_reply or self._is_cold or self._resume or self._is_starved
+        )
 
     def reply(self, parts: Sequence[Part] = (), delay_s: float = 0.0) -> None:
         """Answers the request under way. With a delay, the connection is not read from for that long (a throttle)."""
@@ -118,6 +133,8 @@ class Connection:
         assert self._is_awaiting_reply, "a request is answered once"
         self._is_awaiting_reply = False
         self.on_hang_up = None
+        if self._held_bytes:
+            self._release_memory()
         for part in parts:
             self._outbox.add(part)
         if delay_s > 0.0:
@@ -143,6 +160,7 @@ class Connection:
         self._frames.clear()
         self._outbox.clear()
         self._channel.close()
+        self._release_memory()
         self._hang_up()
         self._on_close(self)
 
@@ -182,17 +200,19 @@ class Connection:
         except (ConnectionResetError, BrokenPipeError):
             self.close(None, "reset by the client")
         except KafkaError as kafka_error:
-            self._close_after_replies(f"{kafka_error.name}: {kafka_error}")
+            self.fail(f"{kafka_error.name}: {kafka_error}")
         except OSError as system_error:
             self.close(str(system_error))
         except Exception:
             log.exception("connection from %s: a request failed in an unforeseen way", self.peer)
-            self._close_after_replies(None)
+            self.fail(None)
         finally:
             self._in_turn = False
 
-    def _close_after_replies(self, reason: str | None, ending: str = "by the broker") -> None:
-        """Requests before the one that failed have been answered: what can go out at once does."""
+    def fail(self, reason: str | None, ending: str = "by the broker") -> None:
+        """Ends the connection at a request that failed. Those before it were answered: what can go out at once does."""
+        if self.is_closed:
+            return
         with contextlib.suppress(OSError, ColdRange):
             self._outbox.flush(self._channel)
         self.close(reason, ending)
@@ -227,7 +247,7 @@ class Connection:
 
     def _end_turn(self) -> None:
         if not self.is_closed and self._flush():
-            self._watch_reading(True)
+            self._watch_reading(not self._is_starved)
 
     def _handle_frames(self) -> None:
         frames = self._frames
@@ -244,11 +264,37 @@ class Connection:
 
     def _receive(self) -> bool:
         """One read; False if nothing is there, or the stream has ended."""
+        if self._reader.payload_bytes > SMALL_BYTES and not self._reserve_memory():
+            self._is_starved = True
+            return False
         count = receive_frames(self._channel, self._reader, self._frames)
         if count == 0:
             reason = "it ended within a request" if self._reader.in_frame else None
-            self._close_after_replies(reason, "by the client")
+            self.fail(reason, "by the client")
         return count > 0
+
+    def _reserve_memory(self) -> bool:
+        """Has the request under way counted as far as it is received next; False if there is no room for that."""
+        reader = self._reader
+        wanted_bytes = reader.arrived_bytes + reader.missing_bytes - self._held_bytes
+        if wanted_bytes > 0:
+            if not self._memory.take(self, wanted_bytes, reader.payload_bytes):
+                return False
+            self._held_bytes += wanted_bytes
+        return True
+
+    def _release_memory(self) -> None:
+        held_bytes = self._held_bytes
+        self._held_bytes = 0
+        if held_bytes or self._is_starved:
+            self._is_starved = False
+            self._memory.give_back(self, held_bytes)
+
+    def memory_is_free(self) -> None:
+        """There is room for what the request waits for."""
+        self._is_starved = False
+        if not self._is_busy():
+            self._watch_reading(True)
 
     def _flush(self) -> bool:
         """True if everything is written; otherwise whoever is waited for will call again."""

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 from barnabas.net.channel import Channel, PlainChannel
 from barnabas.net.connection import Connection, FrameHandler
 from barnabas.net.page_cache import Probe, choose_probe
+from barnabas.net.request_memory import UNLIMITED, RequestMemory
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES, FrameReader
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class ConnectionLimits:
     socket_send_buffer_bytes: int = SYSTEM_DEFAULT
     socket_receive_buffer_bytes: int = SYSTEM_DEFAULT
     socket_listen_backlog_size: int = BACKLOG
+    queued_max_request_bytes: int = UNLIMITED
 
 
 class CreationQuota(Protocol):
@@ -82,6 +84,7 @@ class Connections:
         self._count_by_address: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._memory = RequestMemory(loop, limits.queued_max_request_bytes)
         # The system gives the lowest descriptor that is free: a high one tells that few are left.
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
@@ -154,6 +157,7 @@ class Connections:
             ),
             handler=handler,
             on_close=self._forget,
+            memory=self._memory,
             is_cached=self._is_cached,
             peer=peer,
             local=local,
@@ -178,6 +182,7 @@ class Connections:
         self._throttled.clear()
         for connection in list(self._open):
             connection.close(None, "the broker stops")
+        self._memory.close()
 
     def _throttle(self, connected: socket.socket, peer: str, duration_ms: int) -> None:
         """Leaves a connection that came too fast alone for a while, then closes it."""

@@ -94,6 +94,16 @@ class FrameReader:
             return 0
         return min(self._payload_bytes - self._arrived, max(FIRST_ALLOCATION_BYTES, self._arrived))
 
+    @property
+    def payload_bytes(self) -> int:
+        """The size of the frame under way; -1 if that is not known yet, or there is none."""
+        return self._payload_bytes
+
+    @property
+    def arrived_bytes(self) -> int:
+        """How much of the payload under way has come."""
+        return self._arrived
+
     def next_buffer(self) -> memoryview:
         """Where to receive next. The view holds until `received` is called, and until another reader is asked."""
         if self.error is not None:

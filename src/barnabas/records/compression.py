@@ -44,7 +44,11 @@ _LZ4_FAST_LEVEL: Final = 9
 
 
 class CorruptCompression(InvalidRecord):
-    """Compressed bytes that do not decompress, or to more than is allowed."""
+    """Compressed bytes that do not decompress."""
+
+
+class ExpandsTooFar(CorruptCompression):
+    """Compressed bytes that expand to more than is allowed."""
 
 
 def compress(
@@ -74,7 +78,7 @@ def decompress(
     magic: int = MAGIC_V2,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
-    """The bytes that were compressed; raises CorruptCompression if they are not that, or are too many."""
+    """The bytes that were compressed. Raises CorruptCompression if they are not that, or ExpandsTooFar."""
     if compression is CompressionType.NONE:
         return data
     if compression is CompressionType.GZIP:
@@ -101,7 +105,7 @@ def _decompress_into(
         written = function(data, output)
     except cramjam.DecompressionError as error:
         if bound_bytes > max_decompressed_bytes:
-            raise CorruptCompression(
+            raise ExpandsTooFar(
                 f"{len(data)} bytes of {name} may expand to {bound_bytes}, and do not within the"
                 f" {max_decompressed_bytes} that are allowed: {error}"
             ) from None
@@ -120,7 +124,7 @@ def _decompress_gzip(data: bytes, max_decompressed_bytes: int) -> bytes:
         except zlib.error as error:
             raise CorruptCompression(f"{len(data)} bytes of gzip do not decompress: {error}") from None
         if len(part) > left_bytes:
-            raise CorruptCompression(
+            raise ExpandsTooFar(
                 f"{len(data)} bytes of gzip expand to more than the {max_decompressed_bytes} that are allowed"
             )
         if not member.eof:
@@ -177,7 +181,7 @@ def _decompress_snappy(data: bytes, max_decompressed_bytes: int) -> bytes:
         total_bytes += _snappy_size_bytes(data, position)
         position += length
     if total_bytes > max_decompressed_bytes:
-        raise CorruptCompression(
+        raise ExpandsTooFar(
             f"{len(data)} bytes of snappy expand to {total_bytes}, more than the {max_decompressed_bytes} allowed"
         )
     return b"".join(

@@ -12,7 +12,7 @@ from barnabas.model import NO_TIMESTAMP, Offset
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
 from barnabas.records.header import BatchHeader, iterate_headers
-from barnabas.records.layout import MAGIC_V2, CompressionType, TimestampType
+from barnabas.records.layout import INT32_MAX, MAGIC_V2, CompressionType, TimestampType
 from barnabas.records.reader import decode_batch
 from barnabas.records.record import Record
 
@@ -29,8 +29,9 @@ def down_convert(
     to_magic: int,
     first_offset: Offset,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    max_bytes: int = INT32_MAX,
 ) -> ConvertedRecords:
-    """All whole batches, those of a newer format in the one that is asked for.
+    """All whole batches, those of a newer format in the one that is asked for, until they are `max_bytes` or more.
 
     Control batches, which the old formats lack, are left out, and so are headers. Uncompressed records become a message
     each, and those below `first_offset` are left out too: some readers rely on getting none that they did not ask for.
@@ -39,7 +40,10 @@ def down_convert(
     parts: list[bytes] = []
     converted_count = 0
     position = 0
+    size_bytes = 0
     for header in iterate_headers(data):
+        if size_bytes >= max_bytes:
+            break
         start = position
         position += header.size_bytes
         if header.is_control:
@@ -50,12 +54,14 @@ def down_convert(
             )
         if header.magic <= to_magic:
             parts.append(data[start:position])
+            size_bytes += header.size_bytes
             continue
         records = decode_batch(data, start, header=header, max_decompressed_bytes=max_decompressed_bytes)
         if not header.is_compressed:
             records = [record for record in records if record.offset >= first_offset]
         if records:
             parts.append(_converted_batch(records, header, to_magic))
+            size_bytes += len(parts[-1])
             converted_count += len(records)
     return ConvertedRecords(data=b"".join(parts), converted_count=converted_count)
 

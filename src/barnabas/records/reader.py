@@ -8,6 +8,7 @@ beyond it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -23,6 +24,8 @@ from barnabas.records.layout import (
 from barnabas.records.legacy import decode_message
 from barnabas.records.record import NO_HEADERS, Headers, MalformedRecord, Record, contradiction
 from barnabas.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, wrap_int64
+
+PART_RECORDS: Final = 1_000
 
 
 def decode_batch(
@@ -79,11 +82,45 @@ def iterate_batches(
         position += header.size_bytes
 
 
+def decode_parts(
+    data: bytes, position: int, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[list[Record]]:
+    """The records of a batch, a thousand at a time, for a thread that others wait for between."""
+    if header.magic < MAGIC_V2 or header.record_count <= PART_RECORDS:
+        yield decode_batch(data, position, header=header, max_decompressed_bytes=max_decompressed_bytes)
+        return
+    payload, at, end = open_records(data, position, header, max_decompressed_bytes)
+    for start in range(0, header.record_count, PART_RECORDS):
+        records, at = _decode_some(
+            payload, at, end, header, start, min(start + PART_RECORDS, header.record_count)
+        )
+        yield records
+    _check_end(at, end, header)
+
+
 def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> list[Record]:
-    records: list[Record] = []
-    count: i64 = header.record_count
+    count = header.record_count
     if count < 0:
         raise MalformedRecord(f"the batch at offset {header.base_offset} claims to hold {count} records")
+    records, position = _decode_some(data, start, end, header, 0, count)
+    _check_end(position, end, header)
+    return records
+
+
+def _check_end(position: int, end: int, header: BatchHeader) -> None:
+    if position != end:
+        raise MalformedRecord(
+            f"{end - position} bytes follow the {header.record_count} records of the batch at offset"
+            f" {header.base_offset}"
+        )
+
+
+def _decode_some(
+    data: bytes, position: i64, end: i64, header: BatchHeader, first: i64, behind_last: i64
+) -> tuple[list[Record], i64]:
+    """Records of the batch by their number, and the position behind them."""
+    records: list[Record] = []
+    count: i64 = behind_last - first
     base_offset: i64 = header.base_offset
     if base_offset < 0 or base_offset > INT64_MAX - INT32_MAX:
         raise MalformedRecord(f"a batch cannot begin at offset {base_offset}")
@@ -91,7 +128,6 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
     log_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
     max_timestamp: i64 = header.max_timestamp
     base_sequence: i64 = header.base_sequence
-    position: i64 = start
     record_end: i64
     length: i64
     timestamp: i64
@@ -106,7 +142,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             length, position = read_varint(data, position)
             record_end = position + length
             if length < 0 or record_end > end:
-                raise contradiction("length", length, len(records), header)
+                raise contradiction("length", length, first + len(records), header)
             # Nothing has a meaning yet among a record's own attributes.
             position += 1
 
@@ -126,7 +162,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             if length < 0:
                 key = None
             elif position + length > record_end:
-                raise contradiction("key length", length, len(records), header)
+                raise contradiction("key length", length, first + len(records), header)
             else:
                 key = data[position : position + length]
                 position += length
@@ -135,7 +171,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             if length < 0:
                 value = None
             elif position + length > record_end:
-                raise contradiction("value length", length, len(records), header)
+                raise contradiction("value length", length, first + len(records), header)
             else:
                 value = data[position : position + length]
                 position += length
@@ -146,7 +182,7 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             else:
                 headers, position = decode_headers(data, position, record_end)
             if position != record_end:
-                raise contradiction("length", record_end - position, len(records), header)
+                raise contradiction("length", record_end - position, first + len(records), header)
             records.append(
                 Record(
                     Offset(base_offset + offset_delta), TimestampMs(timestamp), key, value, headers, sequence
@@ -154,15 +190,10 @@ def _decode_records(data: bytes, start: i64, end: i64, header: BatchHeader) -> l
             )
     except IndexError:
         raise MalformedRecord(
-            f"the records of the batch at offset {header.base_offset} end within record {len(records)} of"
+            f"the records of the batch at offset {header.base_offset} end within record {first + len(records)} of"
             f" {header.record_count}"
         ) from None
-    if position != end:
-        raise MalformedRecord(
-            f"{end - position} bytes follow the {header.record_count} records of the batch at offset"
-            f" {header.base_offset}"
-        )
-    return records
+    return records, position
 
 
 def decode_headers(data: bytes, position: i64, record_end: i64) -> tuple[Headers, i64]:

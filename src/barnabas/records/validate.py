@@ -8,11 +8,16 @@ beside it instead of a copy.
 The records themselves stay closed unless something depends on them: a compacted topic needs keys, messages of v0 and
 v1 carry their own offsets and timestamps, a conversion or another compression builds them anew, a header whose
 timestamps are out of bounds leaves open which of its records are, and `validate_fully` asks for it as Kafka does it.
+
+A caller that has no time can have records stay closed whose opening would take long: with `only_briefly`, such records
+raise RecordsTakeLong before anything has been changed, and the caller validates them elsewhere.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from barnabas.errors import (
     InvalidRecord,
@@ -31,9 +36,11 @@ from barnabas.model import (
 )
 from barnabas.records.analyze import analyze_records
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import ExpandsTooFar
 from barnabas.records.header import (
     BatchHeader,
     compute_crc,
+    entry_size,
     iterate_headers,
     verify_crc,
 )
@@ -43,12 +50,15 @@ from barnabas.records.layout import (
     COMPRESSION_MASK,
     CRC_POSITION,
     INT16,
+    INT32,
     INT64,
     KNOWN_ATTRIBUTES,
+    LEADER_EPOCH_POSITION,
     LEGACY_ATTRIBUTES_POSITION,
     LEGACY_CRC_POSITION,
     LEGACY_TIMESTAMP_POSITION,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAGIC_V0,
     MAGIC_V2,
     MAX_TIMESTAMP_POSITION,
@@ -71,8 +81,19 @@ from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedR
 from barnabas.records.rules import RecordRules
 from barnabas.records.scan import ScannedRecords, scan_records
 
+# What is opened briefly, a millisecond at most: so much (expanded) and so many records are looked at, or built again.
+SCANNED_BRIEFLY_BYTES: Final = 256 * 1024
+SCANNED_BRIEFLY_RECORDS: Final = 4_000
+BUILT_BRIEFLY_BYTES: Final = 32 * 1024
+BUILT_BRIEFLY_RECORDS: Final = 500
+
 # Of what may not be written to, so much is copied at most; of larger batches only the head is.
 COPIED_BYTES_MAX: Final = 8 * 1024
+
+
+@mypyc_attr(native_class=False)
+class RecordsTakeLong(Exception):
+    """The records have to be opened, and that takes longer than the caller has time for."""
 
 
 class ValidatedRecords:
@@ -115,6 +136,30 @@ class ValidatedRecords:
         self.log_append_time = log_append_time
         self.converted_count = converted_count
 
+    def move_to(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
+        """Gives records that no log has yet other offsets and another epoch. False if they have to be built again.
+
+        That is so for compressed messages of v0 alone, whose offsets stand in what is compressed.
+        """
+        shift = base_offset - self.first_offset
+        assert not self.head
+        if shift and any(header.magic == MAGIC_V0 and header.is_compressed for header in self.headers):
+            return False
+        self.data = buffer = _writable(self.data)
+        position = 0
+        for header in self.headers:
+            header.base_offset = Offset(header.base_offset + shift)
+            INT64.pack_into(buffer, position, header.base_offset)
+            if header.magic >= MAGIC_V2:
+                header.partition_leader_epoch = leader_epoch
+                INT32.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
+            position += header.size_bytes
+        self.first_offset = base_offset
+        self.last_offset = Offset(self.last_offset + shift)
+        if self.offset_of_max_timestamp != NO_OFFSET:
+            self.offset_of_max_timestamp = Offset(self.offset_of_max_timestamp + shift)
+        return True
+
 
 def validate_records(
     data: bytes | bytearray | memoryview,
@@ -124,12 +169,15 @@ def validate_records(
     leader_epoch: LeaderEpoch,
     policy: AppendPolicy,
     origin: AppendOrigin = CLIENT,
+    only_briefly: bool = False,
 ) -> ValidatedRecords:
     """Checks what a client or a coordinator sent to a leader, and makes it what the log is to hold.
 
     The first record gets the base offset. What can be written to is changed in place where that is possible; a fault
     raises Kafka's error for it before anything has been changed.
     """
+    if only_briefly and len(data) > BUILT_BRIEFLY_BYTES:
+        _check_single_batch(data)
     # What a coordinator writes it has built a moment ago.
     is_own = origin is COORDINATOR
     analyzed = analyze_records(data, max_message_bytes=policy.max_message_bytes, is_own=is_own)
@@ -156,19 +204,43 @@ def validate_records(
     if in_place and first.magic == MAGIC_V2:
         max_timestamp = first.max_timestamp
         if not is_own and _must_scan(first, now_ms, policy):
-            scanned = _scan_batch(data, first, now_ms, policy)
+            scanned = _scan_batch(data, first, now_ms, policy, only_briefly)
             max_timestamp = scanned.max_timestamp
             in_place = scanned.offsets_consecutive or source is UNCOMPRESSED
         if in_place:
             return _assign_to_batch(data, first, base_offset, now_ms, leader_epoch, policy, max_timestamp)
 
-    records = _checked_records(data, headers, now_ms, policy)
+    records = _checked_records(data, headers, now_ms, policy, only_briefly)
     if in_place and source is not UNCOMPRESSED:
         # Old clients are known to number the messages of a wrapper wrongly; those are built anew.
         in_place = all(record.offset == index for index, record in enumerate(records))
     if in_place:
         return _assign_to_messages(data, headers, records, base_offset, now_ms, policy)
     return _rebuild(records, first, base_offset, now_ms, leader_epoch, policy, target)
+
+
+def _check_single_batch(data: bytes | bytearray | memoryview) -> None:
+    """Many headers take long, too. One batch of v2 is all that a client of today sends."""
+    if data[MAGIC_POSITION] < MAGIC_V2 or entry_size(data) != len(data):
+        raise RecordsTakeLong
+
+
+def _opened_bytes_max(
+    header: BatchHeader, policy: AppendPolicy, only_briefly: bool, bytes_max: int, records_max: int
+) -> int:
+    """What a batch may expand to; raises RecordsTakeLong if the header alone tells that it takes too long."""
+    if not only_briefly:
+        return policy.max_decompressed_bytes
+    # The framing of a stream takes its time as well: it may have a block every few bytes.
+    size_bytes_max = BUILT_BRIEFLY_BYTES if header.is_compressed else bytes_max
+    if header.size_bytes > size_bytes_max or header.record_count > records_max:
+        raise RecordsTakeLong
+    return min(bytes_max, policy.max_decompressed_bytes)
+
+
+def _too_far(error: ExpandsTooFar, only_briefly: bool) -> Exception:
+    """Those who have more time may open more. A client that gets MESSAGE_TOO_LARGE may split its batch."""
+    return RecordsTakeLong() if only_briefly else MessageTooLarge(str(error))
 
 
 def _check_batch(header: BatchHeader, first: BatchHeader, policy: AppendPolicy, origin: AppendOrigin) -> None:
@@ -212,9 +284,19 @@ def _must_scan(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
 
 
 def _scan_batch(
-    data: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int, policy: AppendPolicy
+    data: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    now_ms: int,
+    policy: AppendPolicy,
+    only_briefly: bool,
 ) -> ScannedRecords:
-    payload, start, end = open_records(data, 0, header, policy.max_decompressed_bytes)
+    bytes_max = _opened_bytes_max(
+        header, policy, only_briefly, SCANNED_BRIEFLY_BYTES, SCANNED_BRIEFLY_RECORDS
+    )
+    try:
+        payload, start, end = open_records(data, 0, header, bytes_max)
+    except ExpandsTooFar as error:
+        raise _too_far(error, only_briefly) from None
     rules = RecordRules(header, now_ms, policy)
     scanned = scan_records(payload, start, end, header, rules)
     rules.finish()
@@ -222,17 +304,25 @@ def _scan_batch(
 
 
 def _checked_records(
-    data: bytes | bytearray | memoryview, headers: list[BatchHeader], now_ms: int, policy: AppendPolicy
+    data: bytes | bytearray | memoryview,
+    headers: list[BatchHeader],
+    now_ms: int,
+    policy: AppendPolicy,
+    only_briefly: bool,
 ) -> list[Record]:
     records: list[Record] = []
     position = 0
     for header in headers:
-        if header.magic < MAGIC_V2 and header.is_compressed:
-            batch = _checked_inner_messages(data, position, header, policy)
-        else:
-            batch = decode_batch(
-                data, position, header=header, max_decompressed_bytes=policy.max_decompressed_bytes
-            )
+        bytes_max = _opened_bytes_max(
+            header, policy, only_briefly, BUILT_BRIEFLY_BYTES, BUILT_BRIEFLY_RECORDS
+        )
+        try:
+            if header.magic < MAGIC_V2 and header.is_compressed:
+                batch = _checked_inner_messages(data, position, header, bytes_max)
+            else:
+                batch = decode_batch(data, position, header=header, max_decompressed_bytes=bytes_max)
+        except ExpandsTooFar as error:
+            raise _too_far(error, only_briefly) from None
         rules = RecordRules(header, now_ms, policy)
         for record in batch:
             rules.check(record.key is not None, record.timestamp)
@@ -243,9 +333,9 @@ def _checked_records(
 
 
 def _checked_inner_messages(
-    data: bytes | bytearray | memoryview, position: int, wrapper: BatchHeader, policy: AppendPolicy
+    data: bytes | bytearray | memoryview, position: int, wrapper: BatchHeader, bytes_max: int
 ) -> list[Record]:
-    payload = decompress_wrapper(data, position, wrapper, policy.max_decompressed_bytes)
+    payload = decompress_wrapper(data, position, wrapper, bytes_max)
     inner = iterate_headers(payload)
     record_errors: list[RecordError] = []
     inner_position = 0

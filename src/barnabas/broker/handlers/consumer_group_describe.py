@@ -17,20 +17,23 @@ from barnabas.protocol.messages.consumer_group_describe_response import (
 )
 
 
-def handle(
-    broker: Broker, exchange: Exchange, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
-    described = []
-    for group_id in dict.fromkeys(request.group_ids):
-        try:
-            if not broker.groups.speaks(CONSUMER):
-                raise UnsupportedVersion("group.coordinator.rebalance.protocols does not have it")
-            if not group_id:
-                raise InvalidGroupId("a consumer group has a name")
-            group = broker.groups.shell_of(group_id).coordinator.describe_consumer_group(group_id)
-        except KafkaError as error:
-            group = DescribedGroup(group_id=group_id, error_code=error.code)
-        if request.include_authorized_operations and group.error_code == NONE:
-            group.authorized_operations = GROUP_OPERATIONS
-        described.append(group)
-    return ConsumerGroupDescribeResponse(groups=described)
+def handle(broker: Broker, exchange: Exchange, request: ConsumerGroupDescribeRequest) -> object:
+    return broker.turns.map(
+        list(dict.fromkeys(request.group_ids)),
+        lambda group_id: _describe(broker, group_id, request),
+        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
+    )
+
+
+def _describe(broker: Broker, group_id: str, request: ConsumerGroupDescribeRequest) -> DescribedGroup:
+    try:
+        if not broker.groups.speaks(CONSUMER):
+            raise UnsupportedVersion("group.coordinator.rebalance.protocols does not have it")
+        if not group_id:
+            raise InvalidGroupId("a consumer group has a name")
+        group = broker.groups.shell_of(group_id).coordinator.describe_consumer_group(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if request.include_authorized_operations and group.error_code == NONE:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -72,7 +71,7 @@ async def handle(
     for number, (resource_type, name, keys) in enumerate(wanted, start=1):
         response.results.append(_result(described, request, resource_type, name, frozenset(keys)))
         if number % RESOURCES_AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await broker.turns.next()
     if exchange.version < _FIRST_VERSION_WITH_SOURCES:
         for result in response.results:
             for config in result.configs:

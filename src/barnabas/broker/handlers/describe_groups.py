@@ -18,22 +18,23 @@ from barnabas.protocol.messages.describe_groups_response import DescribedGroup, 
 _FIRST_WITH_OPERATIONS: Final = 3
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    asks_operations = request.include_authorized_operations and exchange.version >= _FIRST_WITH_OPERATIONS
-    described = []
-    # What is asked for twice is told once: an answer is no larger than what there is to tell.
-    for group_id in dict.fromkeys(request.groups):
-        group = _describe(broker, group_id, exchange.version)
-        if asks_operations and group.error_code == NONE:
-            group.authorized_operations = GROUP_OPERATIONS
-        described.append(group)
-    return DescribeGroupsResponse(groups=described)
+def handle(broker: Broker, exchange: Exchange, request: DescribeGroupsRequest) -> object:
+    version = exchange.version
+    asks_operations = request.include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
+    return broker.turns.map(
+        # What is asked for twice is told once: an answer is no larger than what there is to tell.
+        list(dict.fromkeys(request.groups)),
+        lambda group_id: _describe(broker, group_id, version, asks_operations=asks_operations),
+        lambda groups: DescribeGroupsResponse(groups=groups),
+    )
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+def _describe(broker: Broker, group_id: str, version: int, *, asks_operations: bool) -> DescribedGroup:
     try:
         shell = broker.groups.shell_of(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     [group] = shell.coordinator.describe_groups([group_id], version)
+    if asks_operations and group.error_code == NONE:
+        group.authorized_operations = GROUP_OPERATIONS
     return group

@@ -18,18 +18,16 @@ from barnabas.protocol.messages.describe_producers_response import (
 )
 
 
-def handle(
-    broker: Broker, exchange: Exchange, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+def handle(broker: Broker, exchange: Exchange, request: DescribeProducersRequest) -> object:
     # What is asked for twice is told once: an answer is no larger than what there is to tell.
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
-            for name, indexes in wanted.items()
-        ]
+    response = DescribeProducersResponse(topics=[TopicResponse(name=name) for name in wanted])
+    return broker.turns.map(
+        [(answers, index) for answers in response.topics for index in wanted[answers.name]],
+        lambda each: each[0].partitions.append(_describe(broker, each[0].name, each[1])),
+        lambda _: response,
     )
 
 

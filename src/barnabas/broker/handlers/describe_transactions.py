@@ -13,13 +13,11 @@ from barnabas.protocol.messages.describe_transactions_response import (
 from barnabas.transactions.listing import describe_transaction
 
 
-def handle(
-    broker: Broker, exchange: Exchange, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _describe(broker, transactional_id) for transactional_id in request.transactional_ids
-        ]
+def handle(broker: Broker, exchange: Exchange, request: DescribeTransactionsRequest) -> object:
+    return broker.turns.map(
+        request.transactional_ids,
+        lambda transactional_id: _describe(broker, transactional_id),
+        lambda states: DescribeTransactionsResponse(transaction_states=states),
     )
 
 

@@ -5,6 +5,7 @@
   does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
 - Versions 0 to 3 get records in the formats of their time: v0 below version 2, v1 below 4.
 - read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
+- A fetch of many partitions is read, looked through and answered in turns.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.fetch_conversion import Unconverted, convert_fetched, convert_small
 from barnabas.broker.fetch_sessions import FetchContext, FetchTarget
+from barnabas.broker.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
 from barnabas.broker.partition import Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import CONSUMER_BYTE_RATE
+from barnabas.broker.replica_manager import ANY_PARTITION
 from barnabas.broker.topic_figures import TopicFigures
+from barnabas.broker.turns import AT_ONCE, STEP
 from barnabas.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -30,7 +35,7 @@ from barnabas.errors import (
 )
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.read import Isolation, LogReadResult
-from barnabas.model import Offset, TopicPartition
+from barnabas.model import TopicPartition
 from barnabas.protocol.codec import encode_parts
 from barnabas.protocol.message import Records
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
@@ -43,7 +48,6 @@ from barnabas.protocol.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
-from barnabas.records.convert import down_convert
 from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
 
 _READ_COMMITTED: Final = 1
@@ -60,11 +64,17 @@ class Fetch:
     """A fetch request that is being answered, perhaps in several attempts."""
 
     __slots__ = (
+        "_answered",
+        "_available_bytes",
         "_broker",
         "_context",
         "_found",
         "_isolation",
         "_max_bytes",
+        "_next",
+        "_remaining_bytes",
+        "_unconverted",
+        "_wait_ms",
         "exchange",
         "is_urgent",
         "min_bytes",
@@ -88,7 +98,15 @@ class Fetch:
         self._context = context
         self.size_bytes = 0
         # Whose figures count the bytes once they are sent.
-        self._found: list[tuple[TopicFigures, int]] = []
+        self._found: list[tuple[TopicFigures, PartitionData]] = []
+        # What a client of an old version gets in another format than it lies here.
+        self._unconverted: list[Unconverted] = []
+        self._answered: Answered = []
+        self._next = 0
+        self._remaining_bytes = 0
+        self._available_bytes = 0
+        # How long to wait if there is not enough: the first time only.
+        self._wait_ms = request.max_wait_ms
         # An error or a diverging epoch is told at once, however few bytes there are.
         self.is_urgent = False
         if context.is_follower:
@@ -98,37 +116,116 @@ class Fetch:
         else:
             self._isolation = Isolation.HIGH_WATERMARK
 
-    def read(self) -> Answered:
-        """What there is now. Once the first records are found, the others have to fit into what is left."""
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are so many partitions that they are gone through in turns."""
+        return len(self._context.targets) > AT_ONCE
+
+    def read(self) -> None:
+        """Reads what there is now, then waits or answers. Once there are records, the others fit into what is left."""
         self.size_bytes = 0
         self._found = []
+        self._unconverted = []
+        self._answered = []
+        self._next = 0
+        self._remaining_bytes = self._max_bytes
         self.is_urgent = False
-        version = self.exchange.version
-        remaining_bytes = self._max_bytes
-        answered: Answered = []
+        if self.is_wide:
+            self._broker.turns.add(self._read_for_a_turn)
+            return
         for target in self._context.targets:
-            answer = PartitionData(
-                partition_index=target.asked.partition,
-                high_watermark=-1,
-                aborted_transactions=None,
-                records=b"",
+            self._read_target(target)
+        self._after_reading()
+
+    def _read_for_a_turn(self) -> None:
+        if self.exchange.connection.is_closed:
+            return
+        targets = self._context.targets
+        turns = self._broker.turns
+        end_ns = turns.end_ns()
+        try:
+            while self._next < len(targets):
+                end = min(self._next + STEP, len(targets))
+                while self._next < end:
+                    self._read_target(targets[self._next])
+                    self._next += 1
+                if turns.is_over(end_ns):
+                    turns.add(self._read_for_a_turn)
+                    return
+            self._after_reading()
+        except Exception as error:
+            self.exchange.fail(error)
+
+    def _after_reading(self) -> None:
+        wait_ms = self._wait_ms
+        self._wait_ms = 0
+        count = len(self._context.targets)
+        if (
+            wait_ms <= 0
+            or self.is_urgent
+            or self.size_bytes >= self.min_bytes
+            or count == 0
+            or (self.is_wide and count + self._broker.replicas.wide_waiting > WIDE_WAITING_MAX)
+        ):
+            self._answer()
+            return
+        self._answered = []
+        waiting = self._broker.replicas.waiting_fetches
+        delayed: DelayedOperation
+        if self.is_wide:
+            delayed = WideDelayedFetch(wait_ms, self, self._broker)
+            is_over = waiting.try_complete_else_watch(delayed, [ANY_PARTITION])
+        else:
+            delayed = DelayedFetch(wait_ms, self)
+            is_over = waiting.try_complete_else_watch(delayed, self.watch_keys())
+        if not is_over:
+            self.exchange.connection.on_hang_up = delayed.force_complete
+
+    def _answer(self) -> None:
+        if self._unconverted:
+            self._broker.tasks.start(
+                convert_fetched(self._broker, self.exchange, self._unconverted, self._respond_converted)
             )
-            answered.append((target, answer))
-            try:
-                sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
-                max_bytes = max(min(target.asked.partition_max_bytes, remaining_bytes), 0)
-                found_bytes = self._read_partition(target, answer, max_bytes, sends_first_whole)
-            except KafkaError as error:
-                self.is_urgent = True
-                answer.error_code = error.code
-                if version >= _FIRST_VERSION_WITH_LEADER and isinstance(
-                    error, NotLeaderOrFollower | FencedLeaderEpoch
-                ):
-                    self._tell_leader(target, answer)
-                continue
-            self.size_bytes += found_bytes
-            remaining_bytes -= found_bytes
-        return answered
+        elif self.is_wide:
+            self._broker.turns.add(self._respond_in_turn)
+        else:
+            self._respond()
+
+    def _respond_converted(self) -> None:
+        self.size_bytes = sum(len(answer.records or b"") for _, answer in self._found)
+        self._respond_in_turn()
+
+    def _respond_in_turn(self) -> None:
+        if self.exchange.connection.is_closed:
+            return
+        try:
+            self._respond()
+        except Exception as error:
+            self.exchange.fail(error)
+
+    def _read_target(self, target: FetchTarget) -> None:
+        version = self.exchange.version
+        answer = PartitionData(
+            partition_index=target.asked.partition,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        self._answered.append((target, answer))
+        try:
+            sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
+            max_bytes = max(min(target.asked.partition_max_bytes, self._remaining_bytes), 0)
+            found_bytes = self._read_partition(target, answer, max_bytes, sends_first_whole)
+        except KafkaError as error:
+            self.is_urgent = True
+            answer.error_code = error.code
+            if version >= _FIRST_VERSION_WITH_LEADER and isinstance(
+                error, NotLeaderOrFollower | FencedLeaderEpoch
+            ):
+                self._tell_leader(target, answer)
+            return
+        self.size_bytes += found_bytes
+        self._remaining_bytes -= found_bytes
 
     def _read_partition(
         self, target: FetchTarget, answer: PartitionData, max_bytes: int, sends_first_whole: bool
@@ -144,7 +241,7 @@ class Fetch:
             raise
         found_bytes = len(answer.records) if answer.records is not None else 0
         if found_bytes:
-            self._found.append((figures, found_bytes))
+            self._found.append((figures, answer))
         return found_bytes
 
     def _read_log(
@@ -172,9 +269,11 @@ class Fetch:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in result.aborted_transactions
             ]
-        answer.records = self._records(result, asked.fetch_offset, partition.figures)
+        answer.records = self._records(result, answer, asked.fetch_offset, partition.figures)
 
-    def _records(self, result: LogReadResult, fetch_offset: int, figures: TopicFigures) -> Records:
+    def _records(
+        self, result: LogReadResult, answer: PartitionData, fetch_offset: int, figures: TopicFigures
+    ) -> Records:
         if result.records is None:
             return b""
         version = self.exchange.version
@@ -184,11 +283,12 @@ class Fetch:
             return result.records
         if result.first_entry_is_cut:
             return _too_large_message(result.size_bytes)
-        converted = down_convert(
-            result.records.read(),
-            to_magic=MAGIC_V0 if version < 2 else MAGIC_V1,
-            first_offset=Offset(fetch_offset),
-        )
+        to_magic = MAGIC_V0 if version < 2 else MAGIC_V1
+        converted = convert_small(result.records, to_magic, fetch_offset)
+        if converted is None:
+            # The slice stands for what it becomes when everything has been read.
+            self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, figures))
+            return result.records
         figures.fetch_message_conversions += converted.converted_count
         return converted.data
 
@@ -232,33 +332,53 @@ class Fetch:
 
     def has_enough(self) -> bool:
         """Whether reading again would end the waiting. It looks at offsets first, which is cheap, then at sizes."""
-        available_bytes = 0
-        for target in self._context.targets:
-            try:
-                log = self._partition(target).leader_log(target.asked.current_leader_epoch)
-            except KafkaError:
-                return True
-            offset = target.asked.fetch_offset
-            limit = (
-                log.last_stable_offset if self._isolation is Isolation.TXN_COMMITTED else log.high_watermark
-            )
-            if offset < log.log_start_offset or offset > log.log_end_offset:
-                return True
-            if offset >= limit:
-                continue
-            if self.min_bytes <= 1:
-                return True
-            try:
-                available_bytes += log.read(
-                    offset, target.asked.partition_max_bytes, self._isolation
-                ).size_bytes
-            except KafkaError:
-                return True
-            if available_bytes >= self.min_bytes:
-                return True
-        return False
+        self._available_bytes = 0
+        return any(self._ends_waiting(target) for target in self._context.targets)
 
-    def respond(self, answered: Answered) -> None:
+    def look_through(self, start: int, end_ns: int) -> tuple[bool, int]:
+        """The same for a turn, from a place among the partitions on: the answer, and where to go on if it is no."""
+        if start == 0:
+            self._available_bytes = 0
+        targets = self._context.targets
+        turns = self._broker.turns
+        while start < len(targets):
+            end = min(start + STEP, len(targets))
+            while start < end:
+                if self._ends_waiting(targets[start]):
+                    return True, start
+                start += 1
+            if turns.is_over(end_ns):
+                break
+        return False, start
+
+    @property
+    def target_count(self) -> int:
+        return len(self._context.targets)
+
+    def _ends_waiting(self, target: FetchTarget) -> bool:
+        try:
+            log = self._partition(target).leader_log(target.asked.current_leader_epoch)
+        except KafkaError:
+            return True
+        offset = target.asked.fetch_offset
+        limit = log.last_stable_offset if self._isolation is Isolation.TXN_COMMITTED else log.high_watermark
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            return True
+        if offset >= limit:
+            return False
+        if self.min_bytes <= 1:
+            return True
+        try:
+            self._available_bytes += log.read(
+                offset, target.asked.partition_max_bytes, self._isolation
+            ).size_bytes
+        except KafkaError:
+            return True
+        return self._available_bytes >= self.min_bytes
+
+    def _respond(self) -> None:
+        answered = self._answered
+        self._answered = []
         exchange = self.exchange
         broker = self._broker
         session = exchange.session
@@ -278,8 +398,8 @@ class Fetch:
                 )
             )
             return
-        for figures, found_bytes in self._found:
-            figures.bytes_out += found_bytes
+        for figures, answer in self._found:
+            figures.bytes_out += len(answer.records or b"")
         exchange.throttle_for_time()
         session_id = self._context.session_id(answered, now_ms)
         response = FetchResponse(
@@ -301,43 +421,13 @@ class Fetch:
         ]
 
 
-class DelayedFetch(DelayedOperation):
-    def __init__(self, timeout_ms: int, fetch: Fetch) -> None:
-        super().__init__(timeout_ms)
-        self._fetch: Fetch | None = fetch
-
-    def try_complete(self) -> bool:
-        fetch = self._fetch
-        return fetch is not None and fetch.has_enough() and self.force_complete()
-
-    def on_complete(self) -> None:
-        fetch = self._fetch
-        assert fetch is not None
-        # What is over may stay in lists of the purgatory for a while.
-        self._fetch = None
-        if not fetch.exchange.connection.is_closed:
-            fetch.respond(fetch.read())
-
-
 def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
     try:
         context = broker.fetch_sessions.context(request, exchange.version, broker.now_ms)
     except KafkaError as error:
         exchange.respond(FetchResponse(error_code=error.code))
         return
-    fetch = Fetch(broker, exchange, request, context)
-    answered = fetch.read()
-    if (
-        request.max_wait_ms <= 0
-        or fetch.is_urgent
-        or fetch.size_bytes >= fetch.min_bytes
-        or not context.targets
-    ):
-        fetch.respond(answered)
-        return
-    delayed = DelayedFetch(request.max_wait_ms, fetch)
-    if not broker.replicas.waiting_fetches.try_complete_else_watch(delayed, fetch.watch_keys()):
-        exchange.connection.on_hang_up = delayed.force_complete
+    Fetch(broker, exchange, request, context).read()
 
 
 def _too_large_message(size_bytes: int) -> bytes:

@@ -10,6 +10,8 @@ COORDINATOR_NOT_AVAILABLE, and clients ask again.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
@@ -41,16 +43,22 @@ def _runtime(broker: Broker, key_type: int) -> CoordinatorRuntime[Any] | None:
     return broker.transactions if key_type == _TRANSACTION else None
 
 
-def _answer(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _answer(
+    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     is_batched = exchange.version >= _FIRST_BATCHED
-    found = []
-    for key in request.coordinator_keys if is_batched else [request.key]:
+
+    def find(key: str) -> Coordinator:
         try:
-            found.append(_find(broker, exchange, request.key_type, key))
+            return _find(broker, exchange, request.key_type, key)
         except KafkaError as error:
-            found.append(
-                Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error))
-            )
+            return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error))
+
+    keys = request.coordinator_keys if is_batched else [request.key]
+    return broker.turns.map(keys, find, partial(_response, is_batched))
+
+
+def _response(is_batched: bool, found: list[Coordinator]) -> FindCoordinatorResponse:
     if is_batched:
         return FindCoordinatorResponse(coordinators=found)
     [one] = found

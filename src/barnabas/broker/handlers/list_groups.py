@@ -13,9 +13,11 @@ from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
 from barnabas.protocol.messages.list_groups_response import ListGroupsResponse
 
 
-def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest) -> ListGroupsResponse:
     response = ListGroupsResponse()
-    for shell in broker.groups:
+    turns = broker.turns
+    end_ns = turns.end_ns()
+    for shell in list(broker.groups):
         try:
             shell.check_ready()
         except NotCoordinator:
@@ -23,4 +25,7 @@ def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest) -> Li
         except CoordinatorLoadInProgress as error:
             return ListGroupsResponse(error_code=error.code)
         response.groups += shell.coordinator.list_groups(request.states_filter, request.types_filter)
+        if turns.is_over(end_ns):
+            await turns.next()
+            end_ns = turns.end_ns()
     return response

@@ -10,10 +10,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
+from barnabas.broker.time_search import TimeSearch
+from barnabas.broker.turns import AT_ONCE
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.log.offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -22,8 +25,10 @@ from barnabas.log.offsets import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    TimestampAndOffset,
+    is_search,
 )
-from barnabas.model import TopicPartition
+from barnabas.log.partition_log import PartitionLog
 from barnabas.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from barnabas.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -42,62 +47,127 @@ _FIRST_VERSION_OF: Final = {
 }
 
 
-def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    named = Counter(
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
+class Question(NamedTuple):
+    topic: str
+    asked: ListOffsetsPartition
+    answer: ListOffsetsPartitionResponse
+    is_named_twice: bool
+
+
+def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> object:
+    asked = [each for topic in request.topics for each in topic.partitions]
+    if len(asked) > AT_ONCE or any(is_search(each.timestamp) for each in asked):
+        return _answer_in_turns(broker, exchange, request)
+    named = Counter(_names(request))
     response = ListOffsetsResponse()
+    for question in _questions(exchange, request, named, response):
+        _answer(broker, exchange, request, question)
+    return response
+
+
+def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
+    return ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+
+
+def _questions(
+    exchange: Exchange,
+    request: ListOffsetsRequest,
+    named: Counter[tuple[str, int]],
+    response: ListOffsetsResponse,
+) -> Iterator[Question]:
+    """What is asked, one after the other; the response has a place for each answer."""
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answers)
         for asked in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.partitions.append(answer)
-            try:
-                if exchange.version > 0 and named[TopicPartition(topic.name, asked.partition_index)] > 1:
-                    raise InvalidRequest(f"{topic.name}-{asked.partition_index} is named twice")
-                if exchange.version == 0:
-                    _old_style(broker, request, topic.name, asked, answer)
-                else:
-                    _find(broker, exchange, request, topic.name, asked, answer)
-            except KafkaError as error:
-                answer.error_code = error.code
+            is_named_twice = exchange.version > 0 and named[topic.name, asked.partition_index] > 1
+            yield Question(topic.name, asked, answer, is_named_twice)
+
+
+async def _answer_in_turns(
+    broker: Broker, exchange: Exchange, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Many partitions take long, and so does a look into batches, in which there may be anything."""
+    turns = broker.turns
+    await turns.next()
+    named = Counter(_names(request))
+    await turns.next()
+    end_ns = turns.end_ns()
+    search = TimeSearch(broker, exchange)
+    response = ListOffsetsResponse()
+    for question in _questions(exchange, request, named, response):
+        if exchange.version > 0 and is_search(question.asked.timestamp):
+            await _answer_by_search(broker, exchange, request, question, search)
+        else:
+            _answer(broker, exchange, request, question)
+        if turns.is_over(end_ns):
+            await turns.next()
+            end_ns = turns.end_ns()
+    await turns.next()
     return response
 
 
-def _find(
+def _answer(broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question) -> None:
+    asked, answer = question.asked, question.answer
+    try:
+        if exchange.version == 0:
+            _old_style(broker, request, question.topic, asked, answer)
+            return
+        log, end_offset = _readable(broker, exchange, request, question)
+        if asked.timestamp == LATEST_TIMESTAMP:
+            answer.offset = end_offset
+            if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
+                answer.leader_epoch = broker.replicas.partition(
+                    question.topic, asked.partition_index
+                ).leader_epoch
+            return
+        _tell(exchange, question, log.offset_for_timestamp(asked.timestamp), end_offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+
+
+async def _answer_by_search(
     broker: Broker,
     exchange: Exchange,
     request: ListOffsetsRequest,
-    topic: str,
-    asked: ListOffsetsPartition,
-    answer: ListOffsetsPartitionResponse,
+    question: Question,
+    search: TimeSearch,
 ) -> None:
+    try:
+        log, end_offset = _readable(broker, exchange, request, question)
+        _tell(exchange, question, await search.find(log, question.asked.timestamp), end_offset)
+    except KafkaError as error:
+        question.answer.error_code = error.code
+
+
+def _readable(
+    broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question
+) -> tuple[PartitionLog, int]:
+    """The log, and the offset behind the last record that the client may see."""
+    asked = question.asked
+    if question.is_named_twice:
+        raise InvalidRequest(f"{question.topic}-{asked.partition_index} is named twice")
     timestamp = asked.timestamp
     if timestamp < 0 and timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
         first_version = _FIRST_VERSION_OF.get(timestamp)
         if first_version is None or exchange.version < first_version:
             raise UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {exchange.version}")
-    partition = broker.replicas.partition(topic, asked.partition_index)
-    log = partition.leader_log(asked.current_leader_epoch)
-    end_offset = log.log_end_offset
-    if request.replica_id == _CONSUMER:
-        end_offset = (
-            log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
-        )
-    if timestamp == LATEST_TIMESTAMP:
-        answer.offset = end_offset
-        if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
-            answer.leader_epoch = partition.leader_epoch
-        return
-    found = log.offset_for_timestamp(timestamp)
-    if found is None:
-        return
+    log = broker.replicas.partition(question.topic, asked.partition_index).leader_log(
+        asked.current_leader_epoch
+    )
+    if request.replica_id != _CONSUMER:
+        return log, log.log_end_offset
+    return log, log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _tell(exchange: Exchange, question: Question, found: TimestampAndOffset | None, end_offset: int) -> None:
     # A log that is empty has a start all the same.
-    if found.offset >= end_offset and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    is_start = question.asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    if found is None or (found.offset >= end_offset and not is_start):
         return
+    answer = question.answer
     answer.timestamp = found.timestamp
     answer.offset = found.offset
     if exchange.version >= _FIRST_VERSION_WITH_EPOCH:

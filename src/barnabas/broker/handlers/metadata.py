@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Final
+from collections.abc import Container, Coroutine
+from typing import Any, Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.mutation_quota import MutationQuota
 from barnabas.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.broker.turns import AT_ONCE, STEP
 from barnabas.coordination.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.topic_names import is_legal_topic_name
 from barnabas.errors import (
@@ -77,15 +78,52 @@ def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _answer(broker: Broker, exchange: Exchange, request: MetadataRequest) -> MetadataResponse:
+def _answer(
+    broker: Broker, exchange: Exchange, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = broker.image
-    version = exchange.version
+    wanted = _wanted(image, request, exchange.version, broker.automatic_topics.under_way)
+    count = sum(len(each.partitions) + 1 for each in wanted)
+    if count > AT_ONCE:
+        return _answer_in_turns(broker, exchange, request, image, wanted)
     topics = [
-        _topic(image, found, exchange, asks_operations=request.include_topic_authorized_operations)
+        _topic(found, request, _partitions(image, found, 0, len(found.partitions), exchange))
         if isinstance(found, TopicImage)
         else found
-        for found in _wanted(image, request, version, broker.automatic_topics.under_way)
+        for found in wanted
     ]
+    return _response(image, exchange, request, topics)
+
+
+async def _answer_in_turns(
+    broker: Broker,
+    exchange: Exchange,
+    request: MetadataRequest,
+    image: MetadataImage,
+    wanted: list[TopicImage | MetadataResponseTopic],
+) -> MetadataResponse:
+    """Thousands of partitions, by an image that does not change."""
+    turns = broker.turns
+    end_ns = turns.end_ns()
+    topics: list[MetadataResponseTopic] = []
+    for found in wanted:
+        if not isinstance(found, TopicImage):
+            topics.append(found)
+            continue
+        partitions: list[MetadataResponsePartition] = []
+        for start in range(0, len(found.partitions), STEP):
+            partitions += _partitions(image, found, start, start + STEP, exchange)
+            if turns.is_over(end_ns):
+                await turns.next()
+                end_ns = turns.end_ns()
+        topics.append(_topic(found, request, partitions))
+    await turns.next()
+    return _response(image, exchange, request, topics)
+
+
+def _response(
+    image: MetadataImage, exchange: Exchange, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     listener = exchange.session.listener
     brokers = [
         MetadataResponseBroker(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
@@ -93,7 +131,8 @@ def _answer(broker: Broker, exchange: Exchange, request: MetadataRequest) -> Met
         if (endpoint := node.endpoint(listener)) is not None
     ]
     asks_cluster = (
-        request.include_cluster_authorized_operations and version in _VERSIONS_WITH_CLUSTER_OPERATIONS
+        request.include_cluster_authorized_operations
+        and exchange.version in _VERSIONS_WITH_CLUSTER_OPERATIONS
     )
     return MetadataResponse(
         brokers=brokers,
@@ -137,18 +176,25 @@ def _wanted(
 
 
 def _topic(
-    image: MetadataImage, topic: TopicImage, exchange: Exchange, *, asks_operations: bool
+    topic: TopicImage, request: MetadataRequest, partitions: list[MetadataResponsePartition]
 ) -> MetadataResponseTopic:
+    asks_operations = request.include_topic_authorized_operations
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[
-            _partition(image, index, partition, exchange.session.listener, exchange.version)
-            for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS if asks_operations else NOT_ASKED,
     )
+
+
+def _partitions(
+    image: MetadataImage, topic: TopicImage, start: int, end: int, exchange: Exchange
+) -> list[MetadataResponsePartition]:
+    return [
+        _partition(image, index, partition, exchange.session.listener, exchange.version)
+        for index, partition in enumerate(topic.partitions[start:end], start)
+    ]
 
 
 def _partition(

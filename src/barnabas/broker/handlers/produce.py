@@ -15,11 +15,14 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.conversions import RequestShare
 from barnabas.broker.exchange import Exchange
 from barnabas.broker.partition import ACKS_ALL, Partition
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.quotas import PRODUCER_BYTE_RATE
+from barnabas.broker.slow_append import append_with_worker
 from barnabas.broker.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
+from barnabas.broker.turns import AT_ONCE
 from barnabas.coordination.image import INTERNAL_TOPICS
 from barnabas.errors import (
     InvalidRecord,
@@ -33,6 +36,7 @@ from barnabas.errors import (
     UnknownTopicId,
     UnsupportedCompressionType,
 )
+from barnabas.log.append import AppendInfo
 from barnabas.log.producer_state import NO_GUARD
 from barnabas.model import TopicPartition
 from barnabas.primitives.file_slice import FileSlice
@@ -57,6 +61,7 @@ from barnabas.records.layout import (
 )
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
+from barnabas.records.validate import RecordsTakeLong
 
 # Who calls itself so may write where only the broker writes, as in Kafka.
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -113,80 +118,205 @@ class DelayedProduce(DelayedOperation):
         self._exchange.respond(self._response)
 
 
+class Appending:
+    """A Produce request that is being written: all at once if it is small, else in turns.
+
+    Partitions are written in the order in which they are named. One whose records take long to check has the ones
+    behind it wait, until the worker process has checked them.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_exchange",
+        "_failure",
+        "_next",
+        "_pieces",
+        "_request",
+        "_response",
+        "_share",
+        "_size_bytes",
+        "_verified",
+        "_waiting",
+    )
+
+    def __init__(
+        self, broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified | None
+    ) -> None:
+        self._broker = broker
+        self._exchange = exchange
+        self._request = request
+        self._verified = verified
+        self._response = ProduceResponse()
+        self._waiting: list[WaitingPartition] = []
+        self._failure: KafkaError | None = None
+        self._size_bytes = 0
+        self._next = 0
+        self._share: RequestShare | None = None
+        self._pieces: list[tuple[str | None, PartitionProduceData, PartitionProduceResponse]] = []
+        by_id = exchange.version >= FIRST_PRODUCE_WITH_IDS
+        for topic in request.topic_data:
+            name = broker.image.topic_names.get(topic.topic_id) if by_id else topic.name
+            answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._response.responses.append(answers)
+            for data in topic.partition_data:
+                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+                answers.partition_responses.append(answer)
+                self._pieces.append((name, data, answer))
+
+    def begin(self) -> ProduceResponse | None:
+        """Without an answer if that comes later, or not at all."""
+        count = len(self._pieces)
+        if count == 1:
+            if self._append_next():
+                return self._finish()
+        elif count > AT_ONCE:
+            self._broker.turns.add(self._go_on)
+        elif self._append_for_a_turn():
+            return self._finish()
+        return None
+
+    def _go_on(self) -> None:
+        """Writes the next partitions when the request's turn has come, and answers behind the last."""
+        try:
+            if self._append_for_a_turn():
+                response = self._finish()
+                if response is not None:
+                    self._exchange.respond(response)
+        except Exception as error:
+            self._exchange.fail(error)
+
+    def _append_for_a_turn(self) -> bool:
+        """True if all are written; else the rest follows in other turns."""
+        turns = self._broker.turns
+        end_ns = turns.end_ns()
+        while self._next < len(self._pieces):
+            if not self._append_next():
+                return False
+            if turns.is_over(end_ns) and self._next < len(self._pieces):
+                turns.add(self._go_on)
+                return False
+        return True
+
+    def _append_next(self) -> bool:
+        """False if the records take long: the worker process checks them, and the request goes on afterwards."""
+        name, data, answer = self._pieces[self._next]
+        self._next += 1
+        request = self._request
+        exchange = self._exchange
+        try:
+            if request.acks not in _ACKS:
+                raise InvalidRequiredAcks(f"acks is {request.acks}, and can be -1, 0 or 1")
+            if name is None:
+                raise UnknownTopicId("there is no topic with this id")
+            if name in INTERNAL_TOPICS and exchange.client_id != ADMIN_CLIENT_ID:
+                raise InvalidTopicException(f"{name} is written to by the broker alone")
+            records = _checked_records(data, exchange.version, self._verified is not None)
+            self._size_bytes += len(records)
+            partition = self._broker.replicas.partition(name, data.index)
+            info = partition.append(
+                records,
+                request.acks,
+                AppendOrigin.CLIENT,
+                self._guard(name, data.index),
+                only_briefly=True,
+            )
+        except RecordsTakeLong:
+            self._append_later(name or "", data.index, records, answer)
+            return False
+        except KafkaError as error:
+            self._note_failure(name or "", answer, error)
+            return True
+        self._note_append(partition, answer, info)
+        return True
+
+    def _guard(self, topic: str, index: int) -> int:
+        verified = self._verified
+        return NO_GUARD if verified is None else verified.guard(TopicPartition(topic, index))
+
+    def _note_append(self, partition: Partition, answer: PartitionProduceResponse, info: AppendInfo) -> None:
+        answer.base_offset = info.first_offset
+        answer.log_append_time_ms = info.log_append_time
+        answer.log_start_offset = info.log_start_offset
+        if self._request.acks == ACKS_ALL:
+            pending = WaitingPartition(partition, info.last_offset + 1, answer)
+            if not pending.is_done():
+                self._waiting.append(pending)
+
+    def _note_failure(self, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
+        self._failure = error
+        _fail(answer, error)
+        exchange = self._exchange
+        if exchange.version >= _FIRST_VERSION_WITH_LEADER and isinstance(error, NotLeaderOrFollower):
+            _tell_leader(self._broker, exchange, topic, answer, self._response)
+
+    def _append_later(
+        self, topic: str, index: int, records: Buffer, answer: PartitionProduceResponse
+    ) -> None:
+        broker = self._broker
+        if self._share is None:
+            self._share = broker.conversions.share(self._exchange.session)
+        broker.tasks.start(
+            append_with_worker(
+                broker,
+                self._share,
+                TopicPartition(topic, index),
+                records,
+                self._request.acks,
+                self._guard(topic, index),
+                partial(self._note_outcome, topic, index, answer),
+            )
+        )
+
+    def _note_outcome(
+        self, topic: str, index: int, answer: PartitionProduceResponse, outcome: AppendInfo | KafkaError
+    ) -> None:
+        if isinstance(outcome, KafkaError):
+            self._note_failure(topic, answer, outcome)
+        else:
+            self._note_append(self._broker.replicas.partition(topic, index), answer, outcome)
+        self._broker.turns.add(self._go_on)
+
+    def _finish(self) -> ProduceResponse | None:
+        broker = self._broker
+        exchange = self._exchange
+        request = self._request
+        if broker.quotas.has(PRODUCER_BYTE_RATE):
+            user = exchange.session.user
+            exchange.throttle(
+                broker.quotas.record(
+                    PRODUCER_BYTE_RATE, user, exchange.client_id, self._size_bytes, broker.now_ms
+                )
+            )
+        if request.acks == 0:
+            failure = self._failure
+            if failure is not None:
+                exchange.figures.errors.value += 1
+                exchange.connection.close(
+                    f"Produce without acknowledgement failed: {failure.name}: {failure}"
+                )
+            else:
+                exchange.respond_nothing()
+            return None
+        if not self._waiting:
+            return self._response
+        broker.replicas.waiting_produces.try_complete_else_watch(
+            DelayedProduce(request.timeout_ms, exchange, self._response, self._waiting),
+            [each.partition.topic_partition for each in self._waiting],
+        )
+        return None
+
+
 def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> ProduceResponse | None:
     if request.transactional_id is None:
-        return _append(broker, exchange, request, None)
+        return Appending(broker, exchange, request, None).begin()
     verify_produce(broker, exchange.version, request, partial(_append_verified, broker, exchange, request))
     return None
 
 
 def _append_verified(broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
-    response = _append(broker, exchange, request, verified)
+    response = Appending(broker, exchange, request, verified).begin()
     if response is not None:
         exchange.respond(response)
-
-
-def _append(
-    broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified | None
-) -> ProduceResponse | None:
-    """Without an answer if that comes later, or not at all. What is verified is a request with a transactional id."""
-    acks = request.acks
-    response = ProduceResponse()
-    waiting: list[WaitingPartition] = []
-    failure: KafkaError | None = None
-    by_id = exchange.version >= FIRST_PRODUCE_WITH_IDS
-    size_bytes = 0
-    for topic in request.topic_data:
-        name = broker.image.topic_names.get(topic.topic_id) if by_id else topic.name
-        answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        response.responses.append(answers)
-        for data in topic.partition_data:
-            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-            answers.partition_responses.append(answer)
-            try:
-                if acks not in _ACKS:
-                    raise InvalidRequiredAcks(f"acks is {acks}, and can be -1, 0 or 1")
-                if name is None:
-                    raise UnknownTopicId("there is no topic with this id")
-                if name in INTERNAL_TOPICS and exchange.client_id != ADMIN_CLIENT_ID:
-                    raise InvalidTopicException(f"{name} is written to by the broker alone")
-                records = _checked_records(data, exchange.version, verified is not None)
-                size_bytes += len(records)
-                partition = broker.replicas.partition(name, data.index)
-                guard = NO_GUARD if verified is None else verified.guard(TopicPartition(name, data.index))
-                info = partition.append(records, acks, AppendOrigin.CLIENT, guard)
-            except KafkaError as error:
-                failure = error
-                _fail(answer, error)
-                if exchange.version >= _FIRST_VERSION_WITH_LEADER and isinstance(error, NotLeaderOrFollower):
-                    _tell_leader(broker, exchange, name or "", answer, response)
-                continue
-            answer.base_offset = info.first_offset
-            answer.log_append_time_ms = info.log_append_time
-            answer.log_start_offset = info.log_start_offset
-            if acks == ACKS_ALL:
-                pending = WaitingPartition(partition, info.last_offset + 1, answer)
-                if not pending.is_done():
-                    waiting.append(pending)
-    if broker.quotas.has(PRODUCER_BYTE_RATE):
-        user = exchange.session.user
-        exchange.throttle(
-            broker.quotas.record(PRODUCER_BYTE_RATE, user, exchange.client_id, size_bytes, broker.now_ms)
-        )
-    if acks == 0:
-        if failure is not None:
-            exchange.figures.errors.value += 1
-            exchange.connection.close(f"Produce without acknowledgement failed: {failure.name}: {failure}")
-        else:
-            exchange.respond_nothing()
-        return None
-    if not waiting:
-        return response
-    broker.replicas.waiting_produces.try_complete_else_watch(
-        DelayedProduce(request.timeout_ms, exchange, response, waiting),
-        [each.partition.topic_partition for each in waiting],
-    )
-    return None
 
 
 def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:

@@ -1,0 +1,157 @@
+"""Requests that cost far more than they weigh: whoever sends them waits, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.model import TimestampMs
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.layout import MAGIC_V1, CompressionType
+from tests.broker.requests import batch, create_topic, fetch_request, produce
+from tests.clients.broker_process import BrokerProcess
+from tests.hostile.stalls import IS_COMPILED, NORMAL_TOPIC, attackers, framed, normal_p99_ms
+from tests.records.many_records import many_records
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+NOW_MS = TimestampMs(1_700_000_000_000)
+P99_MAX_MS = 50.0
+# To take a request of 19,000 partitions apart, and to put the answer together, is one step each. Without a compiler
+# each takes ten times as long.
+WIDE_P99_MAX_MS = P99_MAX_MS if IS_COMPILED else 600.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("stalls") / "data") as running:
+        with running.client() as client:
+            create_topic(client, NORMAL_TOPIC)
+            create_topic(client, "gzip", 60, compression_type="gzip")
+            create_topic(client, "compacted", 60, cleanup_policy="compact")
+            create_topic(client, "plain", 60)
+            create_topic(client, "wide", 1_000)
+        yield running
+        assert "Traceback" not in running.log_text(), running.log_text()
+        assert running.stop() == 0
+
+
+def to_all_partitions(topic: str, records: bytes, version: int) -> bytes:
+    data = [PartitionProduceData(index=index, records=records) for index in range(60)]
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    return framed("Produce", version, request)
+
+
+def expanding(compression: CompressionType, size_bytes: int = 120 * MIB) -> bytes:
+    """One record that becomes as large."""
+    return batch(bytes(size_bytes), compression=compression)
+
+
+def test_nothing(broker: BrokerProcess) -> None:
+    """What the others are to be compared with."""
+    assert normal_p99_ms(broker, "no attack") < P99_MAX_MS
+
+
+def test_batches_that_expand_where_another_compression_is_asked_for(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    request = to_all_partitions("gzip", expanding(CompressionType.ZSTD), 9)
+    assert len(request) < 240_000
+    with attackers(broker, tmp_path, request, 3):
+        assert normal_p99_ms(broker, "3 x 60 batches of zstd, 120 MiB each, to a topic of gzip") < P99_MAX_MS
+
+
+def test_batches_that_expand_where_keys_are_looked_at(broker: BrokerProcess, tmp_path: Path) -> None:
+    request = to_all_partitions("compacted", expanding(CompressionType.GZIP), 9)
+    with attackers(broker, tmp_path, request, 2):
+        assert normal_p99_ms(broker, "2 x 60 batches of gzip, 120 MiB each, compacted") < P99_MAX_MS
+    request = to_all_partitions("compacted", many_records(1_000_000, CompressionType.ZSTD), 9)
+    with attackers(broker, tmp_path, request, 2):
+        assert normal_p99_ms(broker, "2 x 60 batches of 1,000,000 records, compacted") < P99_MAX_MS
+
+
+def test_messages_of_an_old_format(broker: BrokerProcess, tmp_path: Path) -> None:
+    """Messages of magic 1 are built anew, one by one."""
+    messages = BatchBuilder(magic=MAGIC_V1, compression=CompressionType.GZIP)
+    for _ in range(100_000):
+        messages.append(NOW_MS, b"", b"")
+    request = to_all_partitions("plain", bytes(messages.build()), 2)
+    with attackers(broker, tmp_path, request, 2):
+        assert normal_p99_ms(broker, "2 x 60 wrappers of 100,000 messages of magic 1") < P99_MAX_MS
+    single = BatchBuilder(magic=MAGIC_V1)
+    for _ in range(1_500):
+        single.append(NOW_MS, b"", b"")
+    request = to_all_partitions("plain", bytes(single.build()), 2)
+    with attackers(broker, tmp_path, request, 2):
+        assert normal_p99_ms(broker, "2 x 60 x 1,500 messages of magic 1") < P99_MAX_MS
+
+
+def test_fetches_by_old_clients(broker: BrokerProcess, tmp_path: Path) -> None:
+    """Their records are converted to a format of their time."""
+    with broker.client() as client:
+        for _ in range(5):
+            answer = produce(client, "plain", many_records(1_000_000, CompressionType.GZIP), partition=1)
+            assert answer.error_code == 0
+        request = fetch_request("plain", answer.base_offset, partition=1)
+    with attackers(broker, tmp_path, framed("Fetch", 2, request), 3):
+        assert normal_p99_ms(broker, "3 x fetches of version 2 of compressed batches") < P99_MAX_MS
+
+
+def test_a_look_for_a_time_in_batches_that_expand(broker: BrokerProcess, tmp_path: Path) -> None:
+    with broker.client() as client:
+        for _ in range(20):
+            assert produce(client, "plain", expanding(CompressionType.ZSTD), partition=2).error_code == 0
+    asked = ListOffsetsPartition(partition_index=2, timestamp=1_700_000_000_000)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="plain", partitions=[asked])])
+    with attackers(broker, tmp_path, framed("ListOffsets", 7, request), 3):
+        assert normal_p99_ms(broker, "3 x ListOffsets by time in batches of 120 MiB") < P99_MAX_MS
+
+
+def test_fetches_of_many_partitions(broker: BrokerProcess, tmp_path: Path) -> None:
+    wanted = [FetchPartition(partition=index, partition_max_bytes=1_000) for index in range(19_000)]
+    request = FetchRequest(
+        max_wait_ms=0, session_epoch=-1, topics=[FetchTopic(topic="wide", partitions=wanted)]
+    )
+    with attackers(broker, tmp_path, framed("Fetch", 12, request), 6):
+        assert normal_p99_ms(broker, "6 x fetches of 19,000 partitions") < WIDE_P99_MAX_MS
+    request.max_wait_ms = 200
+    request.min_bytes = MIB
+    request.topics[0].partitions = wanted[:1_000]
+    with attackers(broker, tmp_path, framed("Fetch", 12, request), 6):
+        assert normal_p99_ms(broker, "6 x fetches that wait for 1,000 partitions") < WIDE_P99_MAX_MS
+
+
+def test_metadata_of_many_partitions(broker: BrokerProcess, tmp_path: Path) -> None:
+    with attackers(broker, tmp_path, framed("Metadata", 9, MetadataRequest(topics=None)), 6):
+        assert normal_p99_ms(broker, "6 x metadata of 1,200 partitions") < WIDE_P99_MAX_MS
+
+
+def test_looks_for_offsets_of_many_partitions(broker: BrokerProcess, tmp_path: Path) -> None:
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(19_000)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="wide", partitions=asked)])
+    with attackers(broker, tmp_path, framed("ListOffsets", 7, request), 6):
+        assert normal_p99_ms(broker, "6 x ListOffsets of 19,000 partitions") < WIDE_P99_MAX_MS
+
+
+def test_a_bomb_is_refused_with_an_error_that_says_so(broker: BrokerProcess) -> None:
+    bomb = batch(bytes(160 * MIB), compression=CompressionType.ZSTD)
+    with broker.client() as client:
+        before_bytes = broker.rss_bytes()
+        answer = produce(client, "compacted", bomb)
+        # Clients split a batch that is too large, and send it again.
+        assert answer.error_code == 10, answer
+        assert "expand" in answer.error_message
+        assert broker.rss_bytes() - before_bytes < 30 * MIB
