@@ -76,7 +76,7 @@ def _find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
     """The first record with the largest timestamp of the log."""
     segment = max(segments.all, key=lambda each: each.max_timestamp)
     timestamp = segment.max_timestamp
-    start_position = segment.offset_index.position_for(segment.offset_of_max_timestamp)
+    start_position = segment.start_position(segment.offset_of_max_timestamp)
     for position, header in segment.batches(start_position):
         if header.max_timestamp != timestamp:
             continue
