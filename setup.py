@@ -81,6 +81,8 @@ HOT_MODULES: list[str] = [
     "log/epoch_cache.py",
     "log/file_system.py",
     "log/guard.py",
+    "log/index_columns.py",
+    "log/indexed_log.py",
     "log/local_log.py",
     "log/offset_index.py",
     "log/offset_map.py",

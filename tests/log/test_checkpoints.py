@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.log import checkpoints
-from barnabas.log.checkpoints import BadCheckpoint, MetaProperties
+from barnabas.log.checkpoints import BadCheckpoint, CleanStop, MetaProperties
 from barnabas.log.file_system import FileSystem
 from barnabas.model import TopicPartition
 from tests.log.simulated import SimulatedFileSystem
@@ -28,11 +28,33 @@ def put(fs: FileSystem, content: str | bytes) -> None:
 
 def test_offsets_have_kafkas_format(fs: SimulatedFileSystem) -> None:
     checkpoints.write_offsets(fs, PATH, {TopicPartition("t", 1): 42, TopicPartition("a.b-c", 0): 2**62})
-    assert fs.read_file(PATH) == b"0\n2\na.b-c 0 4611686018427387904\nt 1 42\n"
-    assert checkpoints.read_offsets(fs, PATH) == {
-        TopicPartition("t", 1): 42,
-        TopicPartition("a.b-c", 0): 2**62,
-    }
+    assert fs.read_file(PATH) == b"0\n3\na.b-c 0 4611686018427387904\nt 1 42\nbarnabas:crc32c 0 1073679119\n"
+    assert checkpoints.read_checked_offsets(fs, PATH) == (
+        {TopicPartition("t", 1): 42, TopicPartition("a.b-c", 0): 2**62},
+        True,
+    )
+
+
+def test_any_damage_of_offsets_is_noticed(fs: SimulatedFileSystem) -> None:
+    checkpoints.write_offsets(fs, PATH, {TopicPartition("t", 1): 42, TopicPartition("u", 0): 7})
+    whole = fs.read_file(PATH)
+    damaged = [
+        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
+        for at in range(len(whole))
+        for bit in range(8)
+    ]
+    for data in [*damaged, *(whole[:end] for end in range(len(whole)))]:
+        try:
+            found = checkpoints.parse_checked_offsets(data, PATH)
+        except BadCheckpoint:
+            continue
+        # White space may have become other white space.
+        assert not found.is_checked or found == checkpoints.parse_checked_offsets(whole, PATH), data
+
+
+def test_offsets_of_kafka_have_no_checksum(fs: SimulatedFileSystem) -> None:
+    put(fs, "0\n1\nt 1 42\n")
+    assert checkpoints.read_checked_offsets(fs, PATH) == ({TopicPartition("t", 1): 42}, False)
 
 
 def test_epochs_have_kafkas_format(fs: SimulatedFileSystem) -> None:
@@ -98,8 +120,19 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 def test_partition_metadata_has_kafkas_format(fs: SimulatedFileSystem) -> None:
     checkpoints.write_topic_id(fs, PATH, TOPIC_ID)
-    assert fs.read_file(PATH) == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}".encode()
+    assert fs.read_file(PATH) == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}\ncrc32c: 509914241".encode()
     assert checkpoints.read_topic_id(fs, PATH) == TOPIC_ID
+    put(fs, f"version: 0\ntopic_id: {TOPIC_ID_TEXT}")
+    assert checkpoints.read_topic_id(fs, PATH) == TOPIC_ID
+
+
+def test_a_damaged_topic_id_is_noticed(fs: SimulatedFileSystem) -> None:
+    checkpoints.write_topic_id(fs, PATH, TOPIC_ID)
+    whole = fs.read_file(PATH)
+    for at in range(len(whole)):
+        for bit in range(8):
+            put(fs, whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            assert checkpoints.read_topic_id(fs, PATH) in (None, TOPIC_ID)
 
 
 def test_partition_metadata_of_a_later_version_is_read(fs: SimulatedFileSystem) -> None:
@@ -123,7 +156,8 @@ def test_partition_metadata_of_a_later_version_is_read(fs: SimulatedFileSystem) 
 def test_bad_partition_metadata_is_refused(fs: SimulatedFileSystem, content: str) -> None:
     put(fs, content)
     with pytest.raises(BadCheckpoint, match=PATH):
-        checkpoints.read_topic_id(fs, PATH)
+        checkpoints.parse_topic_id(fs.read_file(PATH), PATH)
+    assert checkpoints.read_topic_id(fs, PATH) is None
 
 
 def test_meta_properties_of_both_versions_are_read(fs: SimulatedFileSystem) -> None:
@@ -170,14 +204,32 @@ def test_bad_meta_properties_are_refused(fs: SimulatedFileSystem, content: str) 
 
 def test_a_clean_shutdown_is_noted_as_kafka_does(fs: SimulatedFileSystem) -> None:
     checkpoints.write_clean_shutdown(fs, PATH)
-    assert fs.read_file(PATH) == b'{"version":0,"brokerEpoch":-1}'
+    assert fs.read_file(PATH) == b'{"version":0,"brokerEpoch":-1,"sideFiles":true}'
     checkpoints.write_clean_shutdown(fs, PATH, broker_epoch=77)
-    assert checkpoints.read_clean_shutdown(fs, PATH) == 77
+    assert checkpoints.read_clean_shutdown(fs, PATH) == CleanStop(77, True)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"brokerEpoch":"x"}', b"\xff"])
-def test_a_clean_shutdown_file_counts_whatever_is_in_it(
-    fs: SimulatedFileSystem, content: str | bytes
+@pytest.mark.parametrize(("content", "epoch"), [("", -1), ('{"version":0,"brokerEpoch":77}', 77)])
+def test_a_clean_shutdown_of_kafka_lists_no_side_files(
+    fs: SimulatedFileSystem, content: str, epoch: int
 ) -> None:
     put(fs, content)
-    assert checkpoints.read_clean_shutdown(fs, PATH) == checkpoints.NO_BROKER_EPOCH
+    assert checkpoints.read_clean_shutdown(fs, PATH) == CleanStop(epoch, False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{",
+        "[" * 100_000,
+        '{"brokerEpoch":"x"}',
+        b"\xff",
+        '{"version":0,"brokerEpoch":-1,"sideFilet":true}',
+        '{"version":8,"brokerEpoch":-1,"sideFiles":true}',
+        '{"version":0,"brokerEpoch":-1,"sideFiles":tr',
+    ],
+)
+def test_what_no_broker_leaves_is_no_clean_shutdown(fs: SimulatedFileSystem, content: str | bytes) -> None:
+    put(fs, content)
+    assert checkpoints.read_clean_shutdown(fs, PATH) is None

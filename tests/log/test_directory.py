@@ -11,7 +11,11 @@ import pytest
 from barnabas.log.checkpoints import MetaProperties
 from barnabas.log.directory import DirectoryInUse, LogDirectory
 from barnabas.log.file_system import DiskFileSystem, storage_failure
-from barnabas.log.names import LOG_START_OFFSET_CHECKPOINT
+from barnabas.log.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from barnabas.model import TopicPartition
 
 HOLDER = """
@@ -70,11 +74,41 @@ def test_checkpoint_that_is_no_checkpoint_counts_for_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = directory(tmp_path)
-    mine.write_checkpoint(LOG_START_OFFSET_CHECKPOINT, {TopicPartition("t", 0): 5})
-    assert mine.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) == {TopicPartition("t", 0): 5}
-    (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nt 0 five\n")
-    assert mine.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) == {}
+    mine.write_checkpoint(RECOVERY_POINT_CHECKPOINT, {TopicPartition("t", 0): 5})
+    assert mine.read_checkpoint(RECOVERY_POINT_CHECKPOINT) == {TopicPartition("t", 0): 5}
+    (tmp_path / RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nt 0 five\n")
+    assert mine.read_checkpoint(RECOVERY_POINT_CHECKPOINT) == {}
     assert "is ignored" in caplog.text
+
+
+@pytest.mark.parametrize("name", [LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT])
+@pytest.mark.parametrize(
+    "damage", [None, b"", b"0\n1\nt 0 9\n", b"0\n2\nt 0 9\nbarnabas:crc32c 0 7\n", bytes(40)]
+)
+def test_a_damaged_checkpoint_that_matters_is_read_from_its_copy(
+    tmp_path: Path, name: str, damage: bytes | None
+) -> None:
+    mine = directory(tmp_path)
+    for each in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
+        mine.write_checkpoint(each, {TopicPartition("t", 0): 5})
+    (tmp_path / name).unlink()
+    if damage is not None:
+        (tmp_path / name).write_bytes(damage)
+    assert mine.read_checkpoint(name) == {TopicPartition("t", 0): 5}
+
+
+def test_checkpoints_of_another_broker_count_though_they_have_no_checksums(tmp_path: Path) -> None:
+    mine = directory(tmp_path)
+    for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        mine.write_checkpoint(name, {TopicPartition("t", 0): 5})
+        (tmp_path / name).write_text("0\n1\nt 0 9\n")
+    assert mine.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) == {TopicPartition("t", 0): 5}
+    assert mine.read_checkpoint(RECOVERY_POINT_CHECKPOINT) == {}
+    mine.note_foreign()
+    for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        assert mine.read_checkpoint(name) == {TopicPartition("t", 0): 9}
+        # So they do after a crash, before we have written any.
+        assert directory(tmp_path).read_checkpoint(name) == {TopicPartition("t", 0): 9}
 
 
 def test_fails_once(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_log_beyond_help_is_named_and_the_others_open(caplog: pytest.LogCaptureF
     logs.create("a-0", "one")
     logs.create("b-0", "two")
     logs.manager.close()
-    logs.fs.write_atomically("/disk/a-0/partition.metadata", b"version: 0\ntopic_id: nonsense\n")
+    logs.fs.write_atomically("/disk/a-0/00000000000000000000.log", bytes(100))
     logs.start()
     assert [str(log.topic_partition) for log in logs.manager.logs()] == ["b-0"]
     assert "/disk/a-0 cannot be opened" in caplog.text
@@ -105,8 +105,8 @@ def test_log_beyond_help_is_not_made_again_elsewhere() -> None:
     logs.create("a-0", "one", directory="/disk1")
     logs.create("b-0", "two", directory="/disk1")
     logs.manager.close()
-    intact = logs.fs.read_file("/disk1/a-0/00000000000000000000.log")
-    logs.fs.write_atomically("/disk1/a-0/partition.metadata", b"version: 0\ntopic_id: nonsense\n")
+    intact = bytes(100)
+    logs.fs.write_atomically("/disk1/a-0/00000000000000000000.log", intact)
     logs.start()
     for is_new in (False, True):
         with pytest.raises(KafkaStorageError, match="/disk1/a-0 could not be opened"):

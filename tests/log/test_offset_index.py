@@ -7,7 +7,9 @@ import pytest
 
 from barnabas.log.file_system import CREATE
 from barnabas.log.offset_index import SEGMENT_BYTES_MAX, OffsetIndex
+from barnabas.log.side_files import FileDigest
 from barnabas.log.sparse_index import CorruptIndex
+from barnabas.primitives.crc32c import crc32c
 from tests.log.simulated import SimulatedFileSystem
 
 PATH = "/00000000000000000100.index"
@@ -170,27 +172,36 @@ def test_reset_empties_it(fs: SimulatedFileSystem) -> None:
     assert fs.read_file(PATH) == packed((1, 5))
 
 
-def test_sanity(fs: SimulatedFileSystem) -> None:
-    index = make(fs, entries=2)
-    index.sanity_check()
+def test_the_checksum_follows_what_is_appended_and_removed(fs: SimulatedFileSystem) -> None:
+    index = make(fs, entries=3)
+    assert index.digest() == FileDigest(24, crc32c(packed((10, 1_000), (20, 2_000), (30, 3_000))), 30, 3_000)
+    index.truncate_to(121)
+    index.append(140, 4_000)
     index.close()
-    OffsetIndex(fs, PATH, 100, 83).sanity_check()
-    file = fs.open(PATH, CREATE)
-    file.pwrite(b"xyz", 16)
-    with pytest.raises(CorruptIndex, match="19 bytes, which is not a multiple of 8"):
-        OffsetIndex(fs, PATH, 100, 83).sanity_check()
-    file.pwrite(packed((-5, 1)), 16)
-    with pytest.raises(CorruptIndex, match=r"last offset 95 .* is below its base offset 100"):
-        OffsetIndex(fs, PATH, 100, 83).sanity_check()
+    assert index.digest() == FileDigest(24, crc32c(fs.read_file(PATH)), 40, 4_000)
+    again = OffsetIndex(fs, PATH, 100, 83)
+    assert again.digest() is None
+    assert again.entry_count == 3
+    assert again.digest() == index.digest()
+    index.reset()
+    assert index.digest() == FileDigest(0, 0)
 
 
-def test_what_an_odd_file_has_after_its_entries_is_trimmed(fs: SimulatedFileSystem) -> None:
-    make(fs, entries=2).close()
-    fs.open(PATH, CREATE).pwrite(b"xyz", 16)
-    index = OffsetIndex(fs, PATH, 100, 83)
-    assert index.entry_count == 2
-    index.trim()
-    assert fs.size_of(PATH) == 16
+def test_a_file_that_is_not_what_was_listed_is_noticed_at_its_first_use(fs: SimulatedFileSystem) -> None:
+    index = make(fs, entries=3)
+    index.close()
+    digest = index.digest()
+    assert digest is not None
+    fs.open(PATH, CREATE).pwrite(packed((11, 1_000)), 0)
+    again = OffsetIndex(fs, PATH, 100, 83)
+    again.expect(digest, is_current=True)
+    assert (again.entry_count, again.last_offset) == (3, 130)
+    with pytest.raises(CorruptIndex, match="is damaged"):
+        again.position_for(125)
+    again = OffsetIndex(fs, PATH, 100, 83)
+    again.expect(digest, is_current=False)
+    with pytest.raises(CorruptIndex, match="is damaged"):
+        assert again.last_offset
 
 
 def test_a_removed_index_is_not_written_again(fs: SimulatedFileSystem) -> None:

@@ -73,14 +73,11 @@ def test_missing_indexes_are_made_anew(fs: SimulatedFileSystem) -> None:
     assert index_files(fs) == clean
 
 
-def test_a_missing_time_index_alone_is_made_empty(fs: SimulatedFileSystem) -> None:
+def test_a_missing_time_index_alone_is_missed(fs: SimulatedFileSystem) -> None:
     filled(fs).close()
-    path = f"{DIRECTORY}/00000000000000000000.timeindex"
-    fs.remove(path)
-    segment = reopened(fs)
-    segment.sanity_check(has_offset_index=True, has_time_index=False)
-    assert fs.size_of(path) == 0
-    assert segment.max_timestamp == -1
+    fs.remove(f"{DIRECTORY}/00000000000000000000.timeindex")
+    with pytest.raises(CorruptIndex, match="timeindex is missing"):
+        reopened(fs).sanity_check(has_offset_index=True, has_time_index=False)
 
 
 def test_every_batch_is_shown(fs: SimulatedFileSystem) -> None:

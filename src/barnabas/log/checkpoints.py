@@ -12,6 +12,9 @@ the leader-epoch-checkpoint of a partition, are a version, a count and so many l
 there if the broker that used the directory was stopped in order. All are replaced as a whole, so that a crash leaves
 the old or the new one (those of a log of which nothing was flushed yet are not synced: local_log.py). Content that is
 none of this raises BadCheckpoint, with the file and the line.
+
+Kafka's formats have no checksums. An offset checkpoint of ours has one as its last entry, under a name that no topic
+can have, and partition.metadata as its third line; Kafka reads over both. What Kafka has written is read without.
 """
 
 from __future__ import annotations
@@ -21,24 +24,25 @@ import binascii
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple
 
 from barnabas.config.properties import MalformedProperties, parse_properties
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.model import LeaderEpoch, Offset, TopicPartition
+from barnabas.primitives.crc32c import crc32c
 from barnabas.primitives.unhurried import unhurried
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 CHECKPOINT_VERSION: Final = 0
 PARTITION_METADATA_VERSION: Final = 0
 META_PROPERTIES_VERSIONS: Final = (0, 1)
 NO_BROKER_EPOCH: Final = -1
+CHECKSUM_TOPIC: Final = "barnabas:crc32c"
+_CHECKSUM_LINE: Final = "crc32c"
 
 _ID_BYTES: Final = 16
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -62,10 +66,30 @@ class MetaProperties:
     log_dirs: tuple[str, ...] = ()
 
 
+class CheckedOffsets(NamedTuple):
+    """The entries of an offset checkpoint, and whether a checksum vouches for them."""
+
+    offsets: dict[TopicPartition, Offset]
+    is_checked: bool
+
+
+class CleanStop(NamedTuple):
+    """What a broker has left that stopped in order; others than ours leave no lists of side files."""
+
+    broker_epoch: int
+    lists_side_files: bool
+
+
 def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, Offset]:
     """The content of an offset checkpoint; nothing where there is no file."""
+    found = read_checked_offsets(fs, path)
+    return {} if found is None else found.offsets
+
+
+def read_checked_offsets(fs: FileSystem, path: str) -> CheckedOffsets | None:
+    """The same with whether a checksum vouches for it; None where there is no file."""
     data = _read(fs, path)
-    return {} if data is None else parse_offsets(data, path)
+    return None if data is None else parse_checked_offsets(data, path)
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -78,29 +102,47 @@ def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, in
         for topic, entries in sorted(by_topic.items())
         for partition, offset in unhurried(sorted(entries))
     ]
-    fs.write_atomically(path, _format_lines(lines))
+    fs.write_atomically(path, _format_lines([*lines, f"{CHECKSUM_TOPIC} 0 {_checksum(lines)}"]))
 
 
 def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, Offset]:
+    return parse_checked_offsets(data, path).offsets
+
+
+def parse_checked_offsets(data: bytes, path: str) -> CheckedOffsets:
     offsets: dict[TopicPartition, Offset] = {}
+    lines: list[str] = []
     for number, line in _parse_lines(data, path):
         fields = line.split()
         if len(fields) != 3:
             raise _malformed(path, number, line)
         partition = _integer(fields[1], _INT32_MAX, path, number, line)
         offset = _integer(fields[2], _INT64_MAX, path, number, line)
+        if fields[0] == CHECKSUM_TOPIC:
+            if offset != _checksum(lines):
+                raise BadCheckpoint(f"{path} is damaged: its entries do not have the checksum {offset}")
+            return CheckedOffsets(offsets, True)
         offsets[TopicPartition(fields[0], partition)] = Offset(offset)
-    return offsets
+        lines.append(line)
+    return CheckedOffsets(offsets, False)
 
 
-def read_epochs(fs: FileSystem, path: str, *, is_synced: bool = True) -> list[tuple[LeaderEpoch, Offset]]:
+def _checksum(lines: list[str]) -> int:
+    return crc32c("\n".join(lines).encode())
+
+
+def read_epochs(fs: FileSystem, path: str) -> list[tuple[LeaderEpoch, Offset]]:
     """The content of a leader-epoch-checkpoint; nothing where there is no file."""
-    return _parsed(fs, path, parse_epochs, is_synced) or []
+    data = _read(fs, path)
+    return [] if data is None else parse_epochs(data, path)
 
 
 def write_epochs(fs: FileSystem, path: str, epochs: Iterable[tuple[int, int]], *, syncs: bool = True) -> None:
-    lines = [f"{epoch} {start_offset}" for epoch, start_offset in epochs]
-    fs.write_atomically(path, _format_lines(lines), syncs=syncs)
+    fs.write_atomically(path, format_epochs(epochs), syncs=syncs)
+
+
+def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    return _format_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
 def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
@@ -111,19 +153,32 @@ def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
             raise _malformed(path, number, line)
         epoch = _integer(fields[0], _INT32_MAX, path, number, line)
         start_offset = _integer(fields[1], _INT64_MAX, path, number, line)
+        if epoch < 0 or start_offset < 0:
+            raise _malformed(path, number, line)
         epochs.append((LeaderEpoch(epoch), Offset(start_offset)))
     return epochs
 
 
-def read_topic_id(fs: FileSystem, path: str, *, is_synced: bool = True) -> bytes | None:
-    """The topic's id, 16 bytes, from a partition.metadata; None where there is no file."""
-    return _parsed(fs, path, parse_topic_id, is_synced)
+def read_topic_id(fs: FileSystem, path: str) -> bytes | None:
+    """The topic's id, 16 bytes, from a partition.metadata; None where there is no file, or a damaged one.
+
+    One that was not synced may be anything after a crash, and whoever knows the topic knows its id.
+    """
+    data = _read(fs, path)
+    if data is None:
+        return None
+    try:
+        return parse_topic_id(data, path)
+    except BadCheckpoint as error:
+        logger.warning("%s is ignored: %s", path, error)
+        return None
 
 
 def write_topic_id(fs: FileSystem, path: str, topic_id: bytes, *, syncs: bool = True) -> None:
     assert len(topic_id) == _ID_BYTES
     assert any(topic_id)
-    text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {id_to_text(topic_id)}"
+    lines = [f"version: {PARTITION_METADATA_VERSION}", f"topic_id: {id_to_text(topic_id)}"]
+    text = "\n".join([*lines, f"{_CHECKSUM_LINE}: {_checksum(lines)}"])
     fs.write_atomically(path, text.encode(), syncs=syncs)
 
 
@@ -142,6 +197,12 @@ def parse_topic_id(data: bytes, path: str) -> bytes:
     topic_id = id_from_text(values[1])
     if topic_id is None or not any(topic_id):
         raise _malformed(path, 2, lines[1])
+    # Kafka's has no third line, and its later versions may have others.
+    is_ours = len(lines) > 2 and (
+        lines[2].startswith(_CHECKSUM_LINE) or version == PARTITION_METADATA_VERSION
+    )
+    if is_ours and lines[2:] != [f"{_CHECKSUM_LINE}: {_checksum(lines[:2])}"]:
+        raise BadCheckpoint(f"{path} is damaged: its lines do not have the checksum {lines[2][:200]!r}")
     return topic_id
 
 
@@ -191,24 +252,32 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     )
 
 
-def read_clean_shutdown(fs: FileSystem, path: str) -> int | None:
-    """The epoch of the broker that stopped in order, NO_BROKER_EPOCH if unknown; None if no broker did.
+def read_clean_shutdown(fs: FileSystem, path: str) -> CleanStop | None:
+    """What the broker left that stopped in order; None if none did, or if that cannot be relied upon.
 
-    The file being there is what counts. What older releases leave is empty.
+    What older releases of Kafka leave is empty. Anything that no broker writes is damage.
     """
     data = _read(fs, path)
     if data is None:
         return None
+    if not data:
+        return CleanStop(NO_BROKER_EPOCH, False)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
-        return NO_BROKER_EPOCH
-    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
-    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
+        content = None
+    if isinstance(content, dict) and content.get("version") == 0:
+        epoch = content.get("brokerEpoch")
+        lists_side_files = content.get("sideFiles", False)
+        is_known = content.keys() <= {"version", "brokerEpoch", "sideFiles"}
+        if is_known and isinstance(epoch, int) and isinstance(lists_side_files, bool):
+            return CleanStop(epoch, lists_side_files)
+    logger.error("%s is damaged: the logs are opened as after a crash", path)
+    return None
 
 
 def write_clean_shutdown(fs: FileSystem, path: str, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-    content = {"version": 0, "brokerEpoch": broker_epoch}
+    content = {"version": 0, "brokerEpoch": broker_epoch, "sideFiles": True}
     fs.write_atomically(path, json.dumps(content, separators=(",", ":")).encode())
 
 
@@ -230,20 +299,6 @@ def _read(fs: FileSystem, path: str) -> bytes | None:
     try:
         return fs.read_file(path)
     except NoSuchFile:
-        return None
-
-
-def _parsed(fs: FileSystem, path: str, parse: Callable[[bytes, str], T], is_synced: bool) -> T | None:
-    """None where there is no file. Of one that was not synced a crash may have left anything: that is none either."""
-    data = _read(fs, path)
-    if data is None:
-        return None
-    try:
-        return parse(data, path)
-    except BadCheckpoint as error:
-        if is_synced:
-            raise
-        logger.warning("%s was not yet on the disk at the last stop and is ignored: %s", path, error)
         return None
 
 

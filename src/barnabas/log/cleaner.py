@@ -126,7 +126,7 @@ class Cleaner:
         segments = log.segments.holding(start_offset, end_offset)
         mapped_bytes = 0
         for index, segment in enumerate(segments):
-            start_position = segment.offset_index.position_for(start_offset)
+            start_position = segment.start_position(start_offset)
             for _, header, data, position in segment.whole_batches(start_position):
                 on_bytes(header.size_bytes)
                 if not map_batch(offsets, transactions, start_offset, header, data, position):

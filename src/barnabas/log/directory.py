@@ -7,6 +7,7 @@
     log-start-offset-checkpoint         where each partition starts, where that is not its first segment
     replication-offset-checkpoint       high watermarks
     cleaner-offset-checkpoint           up to where each partition has been compacted
+    log-start-…, cleaner-….copy         the same once more: nothing else could tell
     barnabas-partitions                 which partitions have a log here (register.py)
     topic-partition/                    a partition's log
 
@@ -28,8 +29,8 @@ from barnabas.log import names
 from barnabas.log.checkpoints import (
     BadCheckpoint,
     MetaProperties,
+    read_checked_offsets,
     read_meta_properties,
-    read_offsets,
     write_meta_properties,
     write_offsets,
 )
@@ -38,6 +39,10 @@ from barnabas.log.register import PartitionRegister
 from barnabas.model import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+# Without the first, deleted records would come back; without the second, a compacted log would seem to have holes.
+COPIED: Final = (names.LOG_START_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
 
 
 class DirectoryInUse(KafkaStorageError):
@@ -99,6 +104,8 @@ class LogDirectory:
         self.register = PartitionRegister(fs, self.file(names.PARTITION_REGISTER))
         # Held from the moment at which offsets are looked up to that at which they are written: newer ones win.
         self.checkpointing = threading.Lock()
+        self.is_foreign = False
+        """Whether another broker than ours used it last, which writes no checksums."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
 
     def open(self, *, locks: bool = True) -> None:
@@ -134,19 +141,42 @@ class LogDirectory:
             self.meta = meta
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """Offsets by partition. What cannot be understood counts for nothing: all of them can be found again."""
+        """Offsets by partition. What is damaged counts for nothing: it can be found again, or has a copy."""
+        found = self._read_offsets(name)
+        if found is None and name in COPIED:
+            found = self._read_offsets(name + names.COPY_SUFFIX)
+        return {} if found is None else found
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset] | None:
+        path = self.file(name)
         try:
-            return read_offsets(self.fs, self.file(name))
-        except StorageFailure:
-            raise
-        except KafkaStorageError as error:
-            logger.error("%s is ignored: %s", self.file(name), error)
-            return {}
+            found = read_checked_offsets(self.fs, path)
+        except BadCheckpoint as error:
+            logger.error("%s is ignored: %s", path, error)
+            return None
+        if found is None:
+            return None
+        if not found.is_checked and not self.is_foreign and self._has_copies():
+            logger.error("%s is ignored: it has lost its checksum", path)
+            return None
+        return found.offsets
+
+    def _has_copies(self) -> bool:
+        """Whether a broker of ours has written the checkpoints."""
+        return self.fs.exists(self.file(names.LOG_START_OFFSET_CHECKPOINT + names.COPY_SUFFIX))
+
+    def note_foreign(self) -> None:
+        """Another broker has used the directory: its checkpoints count, and ours are out of date."""
+        self.is_foreign = True
+        for name in COPIED:
+            self.fs.remove(self.file(name + names.COPY_SUFFIX), missing_ok=True)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """What stands there already is not written again. The mapping must not change afterwards."""
         if self._checkpoints.get(name) == offsets:
             return
+        if name in COPIED:
+            write_offsets(self.fs, self.file(name + names.COPY_SUFFIX), offsets)
         write_offsets(self.fs, self.file(name), offsets)
         self._checkpoints[name] = offsets
 

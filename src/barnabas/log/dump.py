@@ -18,6 +18,7 @@ from barnabas.log.checkpoints import BadCheckpoint
 from barnabas.log.file_system import READ, FileSystem
 from barnabas.log.offset_index import ENTRY as OFFSET_ENTRY
 from barnabas.log.producer_snapshot import decode_snapshot
+from barnabas.log.side_files import parse_side_files
 from barnabas.log.time_index import ENTRY as TIME_ENTRY
 from barnabas.log.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.log.walk import BadBatch, FoundBatch, walk_batches
@@ -38,8 +39,8 @@ def dump_file(fs: FileSystem, path: str, *, with_records: bool = False) -> Itera
     name = os.path.basename(path)
     parsed = names.parse_segment_file(name)
     if name == names.CLEAN_SHUTDOWN:
-        # That the file is there is what counts: it has no bad content.
-        return iter([{"broker_epoch": checkpoints.read_clean_shutdown(fs, path)}])
+        stop = checkpoints.read_clean_shutdown(fs, path)
+        return iter([{"broker_epoch": None if stop is None else stop.broker_epoch}])
     if parsed is None:
         rows = _TEXT_FILES.get(name)
         if rows is None:
@@ -219,11 +220,28 @@ def _meta_rows(data: bytes, path: str) -> list[Row]:
     return [asdict(meta) | {"log_dirs": list(meta.log_dirs)}]
 
 
+def _side_file_rows(data: bytes, path: str) -> list[Row]:
+    listed = parse_side_files(data)
+    if listed is None:
+        raise checkpoints.BadCheckpoint(f"{path} does not have the checksum that it names")
+    return [
+        {
+            "file": name,
+            "size_bytes": None if digest is None else digest.size_bytes,
+            "checksum": None if digest is None else f"{digest.checksum:08x}",
+        }
+        for name, digest in listed.files.items()
+    ]
+
+
 _TEXT_FILES: Final[dict[str, Callable[[bytes, str], list[Row]]]] = {
     names.RECOVERY_POINT_CHECKPOINT: _offset_rows,
     names.LOG_START_OFFSET_CHECKPOINT: _offset_rows,
     names.REPLICATION_OFFSET_CHECKPOINT: _offset_rows,
     names.CLEANER_OFFSET_CHECKPOINT: _offset_rows,
+    names.LOG_START_OFFSET_CHECKPOINT + names.COPY_SUFFIX: _offset_rows,
+    names.CLEANER_OFFSET_CHECKPOINT + names.COPY_SUFFIX: _offset_rows,
+    names.SIDE_FILES: _side_file_rows,
     names.LEADER_EPOCH_CHECKPOINT: _epoch_rows,
     names.PARTITION_METADATA: _topic_id_rows,
     names.META_PROPERTIES: _meta_rows,

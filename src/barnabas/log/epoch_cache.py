@@ -3,7 +3,8 @@
 A replica that comes back asks the leader where its own last epoch ended, and truncates to there: the cache answers.
 Epochs and offsets rise together. A new epoch is on disk before its first record is; what a truncation removes is
 written later, since the loading of a log removes it again. As long as nothing of the log was ever flushed, the file is
-not synced: after a crash the records, all of which are looked at, tell the epochs.
+not synced: after a crash the records, all of which are looked at, tell the epochs. So they do where the file is damaged
+(epoch_recovery.py).
 
 One thread at a time changes the cache, which the partition log's lock sees to; the file is written by any.
 """
@@ -11,13 +12,15 @@ One thread at a time changes the cache, which the partition log's lock sees to; 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from barnabas.log.checkpoints import read_epochs, write_epochs
+from barnabas.log.checkpoints import BadCheckpoint, format_epochs, parse_epochs
 from barnabas.log.file_system import WRITE, FileSystem, NoSuchFile
+from barnabas.log.side_files import FileDigest, SideFiles, digest_of
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class EpochEndOffset(NamedTuple):
 
 class EpochCache:
     __slots__ = (
+        "_digest",
         "_epochs",
         "_fs",
         "_is_behind",
@@ -46,6 +50,7 @@ class EpochCache:
         "_path",
         "_schedule",
         "_start_offsets",
+        "is_damaged",
         "latest_epoch",
         "latest_start_offset",
     )
@@ -57,11 +62,11 @@ class EpochCache:
         schedule: Callable[[str, Callable[[], None]], None],
         *,
         is_synced: bool = True,
-        is_trusted: bool = True,
+        side_files: SideFiles | None = None,
     ) -> None:
-        """Reads the checkpoint at the path, if there is one and it is trusted.
+        """Reads the checkpoint at the path, if there is one. After a clean stop it is what the list of side files says.
 
-        One that is not synced may be anything after a crash. `schedule` has something done soon, in any thread.
+        After a crash it may be anything. `schedule` has something done soon, in any thread.
         """
         self._fs = fs
         self._path = path
@@ -72,19 +77,59 @@ class EpochCache:
         self.latest_epoch: int = NO_LEADER_EPOCH
         self.latest_start_offset: int = NO_OFFSET
         self._is_synced = is_synced
-        for epoch, start_offset in read_epochs(fs, path, is_synced=is_synced) if is_trusted else ():
-            self._insert(epoch, start_offset)
-        self._on_disk: list[EpochEntry] | None = self.entries() if is_trusted else None
+        self._digest: FileDigest | None = None
+        self.is_damaged = False
+        """Whether the file was not what it should be: the epochs must be found in the records."""
+        self._read(side_files)
+        self._on_disk: list[EpochEntry] | None = None if self.is_damaged else self.entries()
         self._is_behind: bool = False
 
     def __len__(self) -> int:
         return len(self._epochs)
+
+    def _read(self, side_files: SideFiles | None) -> None:
+        name = os.path.basename(self._path)
+        try:
+            data = self._fs.read_file(self._path)
+        except NoSuchFile:
+            self.is_damaged = side_files is not None and name in side_files
+            return
+        self._digest = digest_of(data)
+        try:
+            if side_files is not None and side_files.get(name) != self._digest:
+                raise BadCheckpoint(f"{self._path} is not what it was when the log was closed")
+            for epoch, start_offset in parse_epochs(data, self._path):
+                self._insert(epoch, start_offset)
+        except BadCheckpoint as error:
+            logger.warning("the leader epochs are taken from the records: %s", error)
+            self.is_damaged = True
+
+    def replace_all(self, entries: Iterable[EpochEntry]) -> None:
+        """Takes over what the records say."""
+        with self._lock:
+            self._keep(0)
+            for epoch, start_offset in entries:
+                self._insert(epoch, start_offset)
+            self._store()
+            self.is_damaged = False
+
+    def digest(self) -> FileDigest | None:
+        """What the file holds; None if there is none."""
+        with self._lock:
+            if self._on_disk is None:
+                self._store()
+            return self._digest
 
     def entries(self) -> list[EpochEntry]:
         return [
             EpochEntry(LeaderEpoch(epoch), Offset(start_offset))
             for epoch, start_offset in zip(self._epochs, self._start_offsets, strict=True)
         ]
+
+    def copied(self) -> list[EpochEntry]:
+        """The entries, for a thread that does not hold the log's lock."""
+        with self._lock:
+            return self.entries()
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Notes that records of the epoch begin at the offset, if that is new."""
@@ -203,6 +248,8 @@ class EpochCache:
     def _store(self) -> None:
         entries = self.entries()
         if entries != self._on_disk:
-            write_epochs(self._fs, self._path, entries, syncs=self._is_synced)
+            data = format_epochs(entries)
+            self._fs.write_atomically(self._path, data, syncs=self._is_synced)
             self._on_disk = entries
+            self._digest = digest_of(data)
         self._is_behind = False

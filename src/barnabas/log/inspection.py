@@ -16,7 +16,7 @@ from typing import Any, Final
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log import names
-from barnabas.log.checkpoints import id_to_text, read_epochs, read_offsets
+from barnabas.log.checkpoints import id_to_text, read_clean_shutdown, read_epochs, read_offsets
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.log.offsets import EARLIEST_TIMESTAMP, MAX_TIMESTAMP
 from barnabas.log.overlay import OverlayFileSystem
@@ -59,7 +59,7 @@ class Inspection:
         self._fs = fs
         self._directory = directory
         self._at_ms = at_ms
-        self._is_clean = fs.exists(os.path.join(directory, names.CLEAN_SHUTDOWN))
+        self._stop = read_clean_shutdown(fs, os.path.join(directory, names.CLEAN_SHUTDOWN))
         self._recovery_points = read_offsets(fs, os.path.join(directory, names.RECOVERY_POINT_CHECKPOINT))
         self._log_start_offsets = read_offsets(fs, os.path.join(directory, names.LOG_START_OFFSET_CHECKPOINT))
 
@@ -95,7 +95,8 @@ class Inspection:
                     config=LogConfig(),
                     recovery_point=self._recovery_points.get(partition, 0),
                     log_start_offset=self._log_start_offsets.get(partition, 0),
-                    clean_shutdown=self._is_clean,
+                    clean_shutdown=self._stop is not None,
+                    lists_side_files=self._stop is None or self._stop.lists_side_files,
                 )
             except NoSuchFile:
                 if attempt == OPEN_ATTEMPTS or not self._fs.exists(directory):
@@ -200,8 +201,7 @@ def _writes_v0(log: PartitionLog) -> bool:
     """Whether the topic's format is v0, which has no timestamps: its newest record tells."""
     for segment in reversed(log.segments.all):
         if segment.size_bytes:
-            last_offset = segment.offset_index.last_offset
-            position = segment.offset_index.position_for(last_offset)
+            position = segment.start_position(segment.offset_index.last_offset)
             return [header.magic for _, header in segment.batches(position)][-1] == MAGIC_V0
     return False
 

@@ -5,8 +5,8 @@ In this order, so that a crash in the middle of it is harmless:
 1. `.deleted` files are removed, and `.cleaned` ones, whose cleaning did not get far enough to count.
 2. `.swap` files are a cleaning that did: the segments that they replace are removed, then they take their place.
    A `.swap` file at or behind a `.cleaned` one belongs to a replacement that did not, and is removed too.
-3. Index files without a log file are removed; a log file whose offset index is missing, or whose transaction index
-   is damaged, is recovered.
+3. Index files without a log file are removed; a log file whose indexes are missing, are not those of the list of side
+   files (side_files.py), or are damaged, is recovered. Offset and time indexes are compared at their first use.
 4. After an unclean stop every segment from the one with the recovery point on is recovered: each batch checked,
    indexes rebuilt. Behind the first damage the log ends, and later segments are removed.
 5. Leader epochs outside the log are forgotten, and producer state is rebuilt from the newest snapshot.
@@ -34,6 +34,7 @@ from barnabas.log.names import (
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     SEGMENT_SUFFIXES,
+    SIDE_FILES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -45,7 +46,9 @@ from barnabas.log.producer_replay import rebuild_producer_state, replay_recovere
 from barnabas.log.producer_state import ProducerSettings, ProducerState
 from barnabas.log.replacement import split_overflowed, swap_in
 from barnabas.log.segment import Segment, SegmentOffsetOverflow
+from barnabas.log.segment_digests import expect_listed
 from barnabas.log.segments import Segments
+from barnabas.log.side_files import SideFiles
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V2
@@ -56,6 +59,7 @@ OnSegmentRecovered = Callable[[int], None]
 """Called with the number of segments that are still to be recovered."""
 
 _OFFSET_MAX = (1 << 63) - 1
+_OTHER_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SIDE_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,7 @@ class Loader:
         recovery_point: int,
         log_start_offset: int,
         clean_shutdown: bool,
+        side_files: SideFiles | None,
         gapless: bool,
         producer_settings: ProducerSettings,
         on_segment_recovered: OnSegmentRecovered | None,
@@ -139,6 +144,7 @@ class Loader:
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         self._clean_shutdown = clean_shutdown
+        self._side_files = side_files
         self._gapless = gapless
         self._producer_settings = producer_settings
         self._on_segment_recovered = on_segment_recovered
@@ -181,7 +187,12 @@ class Loader:
             parsed = parse_segment_file(name)
             if parsed is not None:
                 self._names[name] = parsed
-            elif name.removesuffix(TEMPORARY_SUFFIX) not in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
+            elif name.removesuffix(TEMPORARY_SUFFIX) in _OTHER_FILES:
+                continue
+            elif parse_segment_file(name.removesuffix(TEMPORARY_SUFFIX)) is not None:
+                # An index that was being rebuilt.
+                self._fs.remove(f"{self._directory}/{name}")
+            else:
                 logger.warning("%s/%s is not a file of the log: it is left alone", self._directory, name)
 
     def _remove(self, name: str) -> None:
@@ -253,6 +264,9 @@ class Loader:
                 has_transaction_index=self._has(base_offset, TRANSACTION_INDEX_SUFFIX),
             )
             try:
+                # Those that are not flushed are recovered in any case.
+                if self._side_files is not None and base_offset < first_unflushed:
+                    expect_listed(segment, self._side_files, is_current=self._clean_shutdown)
                 segment.sanity_check(
                     has_offset_index=self._has(base_offset, OFFSET_INDEX_SUFFIX),
                     has_time_index=self._has(base_offset, TIME_INDEX_SUFFIX),
@@ -271,22 +285,30 @@ class Loader:
 
     def _recover_flushed(self, segment: Segment) -> None:
         """Rebuilds the indexes of a segment; one that an old broker filled beyond their reach becomes several."""
-        recovered = [segment]
         try:
-            self._recover(segment)
+            self._recover_for_good(segment)
+            self._segments.append(segment)
         except SegmentOffsetOverflow as overflow:
             logger.warning("segment %s is split: %s", segment.path, overflow)
-            recovered = split_overflowed(segment, self._create_cleaned)
-            swap_in(self._fs, self._directory, recovered, [segment], lambda: None)
+            parts = split_overflowed(segment, self._create_cleaned)
+            swap_in(self._fs, self._directory, parts, [segment], lambda: None)
             segment.delete()
-            for part in recovered:
-                self._recover(part)
+            for part in parts:
+                self._recover_for_good(part)
                 self._segments.append(part)
-        else:
-            self._segments.append(segment)
-        # No later flush looks at segments before the recovery point.
-        for each in recovered:
-            each.flush()
+
+    def _recover_for_good(self, segment: Segment) -> None:
+        """Recovers a segment that no later flush looks at, so that its indexes are on the disk.
+
+        Until they are, there is no offset index of that name: after a crash the segment is recovered again.
+        """
+        index = segment.offset_index
+        path = index.path
+        index.rename(path + CLEANED_SUFFIX)
+        self._fs.sync_dir(self._directory)
+        self._recover(segment)
+        segment.flush()
+        index.rename(path)
         self._fs.sync_dir(self._directory)
 
     def _create_cleaned(self, base_offset: int) -> Segment:
@@ -407,5 +429,8 @@ class Loader:
             end_offset=end_offset,
             now_ms=self._factory.clock.now_ms(),
             has_never_seen_producers=self._config.message_magic < MAGIC_V2
-            or (after_clean_stop and not producers.snapshot_offsets),
+            or (after_clean_stop and not producers.snapshot_offsets and not self._lists_snapshots()),
         )
+
+    def _lists_snapshots(self) -> bool:
+        return any(name.endswith(PRODUCER_SNAPSHOT_SUFFIX) for name in self._side_files or ())

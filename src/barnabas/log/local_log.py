@@ -18,14 +18,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
+from barnabas.log.epoch_cache import EpochCache
 from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile
 from barnabas.log.loader import LoadedLog, SegmentFactory
-from barnabas.log.names import DELETED_SUFFIX, PARTITION_METADATA
+from barnabas.log.names import DELETED_SUFFIX, PARTITION_METADATA, SIDE_FILES
 from barnabas.log.read import OffsetBound, locate
 from barnabas.log.replacement import swap_in
 from barnabas.log.scheduler import Scheduler
 from barnabas.log.segment import Segment
+from barnabas.log.segment_digests import digests_of
 from barnabas.log.segments import Segments
+from barnabas.log.side_files import NOT_LISTED, SideFiles, format_entries, write_side_files
+from barnabas.primitives.crc32c import crc32c
 from barnabas.records.header import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -40,20 +44,23 @@ class LocalLog:
         "_clock",
         "_directory_changes",
         "_directory_changes_synced",
+        "_epochs",
         "_factory",
         "_flush_lock",
         "_fs",
         "_leaving",
+        "_listed_checksum",
+        "_listed_segments",
         "_max_segment_ms",
         "_on_flush",
         "_scheduler",
         "_seals_begun",
         "_seals_done",
-        "_sync_epochs",
         "config",
         "directory",
         "end",
         "flush_messages",
+        "is_flushed",
         "last_flush_ms",
         "recovery_point",
         "segment_bytes",
@@ -67,10 +74,15 @@ class LocalLog:
         loaded: LoadedLog,
         factory: SegmentFactory,
         scheduler: Scheduler,
+        epochs: EpochCache,
         on_flush: OnFlush | None = None,
-        sync_epochs: Callable[[], None] | None = None,
+        is_flushed: bool = True,
+        listed_checksum: int = NOT_LISTED,
     ) -> None:
-        """`sync_epochs` is for a log of which nothing was flushed yet: it syncs the file of epochs."""
+        """Of a log of which nothing was flushed yet, the file of epochs is synced with the first flush.
+
+        The checksum is that of the list of side files, if it is on the disk and about all of them.
+        """
         self.directory = directory
         self.segments: Segments = loaded.segments
         self.recovery_point: int = loaded.recovery_point
@@ -80,7 +92,9 @@ class LocalLog:
         self._clock = factory.clock
         self._scheduler = scheduler
         self._on_flush = on_flush
-        self._sync_epochs = sync_epochs
+        self._epochs = epochs
+        self.is_flushed = is_flushed
+        """Whether anything of the log was ever flushed."""
         self._directory_changes = int(loaded.is_changed)
         self._directory_changes_synced = 0
         self._flush_lock = threading.Lock()
@@ -89,6 +103,9 @@ class LocalLog:
         self._bounds: list[OffsetBound] = []
         # No part of the log any more, but of its directory.
         self._leaving: deque[Segment] = deque()
+        # Those that the list of side files is about; what was sealed since then is not in it.
+        self._listed_segments: Segments | None = None if listed_checksum == NOT_LISTED else loaded.segments
+        self._listed_checksum = listed_checksum
         active = self.segments.active
         self.end = OffsetBound(loaded.log_end_offset, active.base_offset, active.size_bytes)
         self.update_config(config)
@@ -153,13 +170,13 @@ class LocalLog:
     def flush(self, *, syncs_above: bool = True) -> None:
         """Returns once all that was appended before is on the disk, `syncs_above` as for a partition's log."""
         with self._flush_lock:
-            if self._sync_epochs is not None:
+            if not self.is_flushed:
                 if self.end.offset == 0:
                     return
-                self._sync_new(self._sync_epochs)
+                self._sync_new()
                 if syncs_above:
                     self._fs.sync_dir(os.path.dirname(self.directory))
-                self._sync_epochs = None
+                self.is_flushed = True
             started_ns = self._clock.monotonic_ns()
             seals = self._seals_begun
             is_sealing = seals != self._seals_done
@@ -168,6 +185,7 @@ class LocalLog:
             for segment in segments.holding(self.recovery_point, flushed_offset + 1):
                 segment.flush()
             self.sync_directory()
+            self._list_sealed(segments)
             if is_sealing or seals != self._seals_begun:
                 # The last segment was sealed meanwhile: its indexes may have been trimmed after they were synced.
                 flushed_offset = segments.active.base_offset
@@ -176,16 +194,29 @@ class LocalLog:
             if self._on_flush is not None:
                 self._on_flush(self._clock.monotonic_ns() - started_ns)
 
-    def _sync_new(self, sync_epochs: Callable[[], None]) -> None:
-        sync_epochs()
+    def _list_sealed(self, segments: Segments) -> None:
+        """Has the list of side files vouch for the indexes of all sealed segments, which a crash does not rebuild."""
+        if segments is not self._listed_segments and len(segments) > 1:
+            self._listed_segments = segments
+            self._listed_checksum = NOT_LISTED
+            write_side_files(self._fs, self._list_path, self._listed(segments.all[:-1], {}), syncs=False)
+
+    @property
+    def _list_path(self) -> str:
+        return f"{self.directory}/{SIDE_FILES}"
+
+    def _listed(self, segments: Sequence[Segment], others: SideFiles) -> bytes:
+        files: SideFiles = {}
+        for segment in segments:
+            files.update(digests_of(segment))
+        files.update(others)
+        return format_entries(files, self._epochs.copied())
+
+    def _sync_new(self) -> None:
+        self._epochs.sync()
         with contextlib.suppress(NoSuchFile):
             self._fs.open(f"{self.directory}/{PARTITION_METADATA}", WRITE).sync()
         self._directory_changes += 1
-
-    @property
-    def is_flushed(self) -> bool:
-        """Whether anything of the log was ever flushed."""
-        return self._sync_epochs is None
 
     def sync_directory(self) -> None:
         """Returns once all names that have been made or changed are on the disk."""
@@ -274,6 +305,8 @@ class LocalLog:
         old = sorted((segment for segment in old if id(segment) in present), key=_base_offset)
         replaced = self.segments.replacing(old, new)
         swap_in(self._fs, self.directory, new, old, partial(self._use, replaced))
+        with self._flush_lock:
+            self._list_sealed(self.segments)
         self._delete_later(old)
         names = {segment.base_offset for segment in new}
         return [segment for segment in old if segment.base_offset not in names]
@@ -295,13 +328,16 @@ class LocalLog:
             for segment in [*self._leaving, *self.segments.all]:
                 segment.relocate(directory)
 
-    def close(self) -> None:
+    def close(self, other_side_files: SideFiles) -> None:
         with self._flush_lock:
             has_something_to_lose = self.is_flushed or self.end.offset > 0
             for segment in self._leaving:
                 segment.release()
             for segment in self.segments.all:
                 segment.close(syncs=has_something_to_lose)
+            listed = self._listed(self.segments.all, other_side_files)
+            if crc32c(listed) != self._listed_checksum:
+                write_side_files(self._fs, self._list_path, listed, syncs=has_something_to_lose)
 
     def release(self) -> None:
         for segment in [*self._leaving, *self.segments.all]:

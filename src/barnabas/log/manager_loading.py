@@ -54,6 +54,7 @@ class OpenLog(Protocol):
         recovery_point: int,
         log_start_offset: int,
         clean_shutdown: bool,
+        lists_side_files: bool,
         was_cleaned: bool,
         on_segment_recovered: Callable[[int], None],
     ) -> PartitionLog: ...
@@ -83,8 +84,12 @@ def load_directory(
     """Opens every log. Raises StorageFailure if the disk fails; a log that is beyond help is named and left alone."""
     fs = directory.fs
     clean_shutdown_path = directory.file(names.CLEAN_SHUTDOWN)
-    is_clean = read_clean_shutdown(fs, clean_shutdown_path) is not None
-    if is_clean:
+    stop = read_clean_shutdown(fs, clean_shutdown_path)
+    is_clean = stop is not None
+    lists_side_files = stop is None or stop.lists_side_files
+    if not lists_side_files:
+        directory.note_foreign()
+    if fs.exists(clean_shutdown_path):
         # A crash from here on is a crash, even before anything has been written.
         fs.remove(clean_shutdown_path)
         fs.sync_dir(directory.path)
@@ -93,7 +98,7 @@ def load_directory(
     if found:
         left_by = "a clean stop" if is_clean else "a crash"
         logger.info("%s: opening %d logs after %s", directory.path, len(found), left_by)
-    loading = _Loading(directory, open_log, is_clean, len(found), on_progress, loaded)
+    loading = _Loading(directory, open_log, is_clean, lists_side_files, len(found), on_progress, loaded)
     registered = directory.register.load(loading.recovery_points.keys()) if misses_logs else set()
     present = {parsed.partition for _, parsed in found if not parsed.mark}
     for partition in registered - present:
@@ -147,6 +152,7 @@ class _Loading:
         directory: LogDirectory,
         open_log: OpenLog,
         is_clean: bool,
+        lists_side_files: bool,
         total_logs: int,
         on_progress: OnProgress,
         loaded: LoadedDirectory,
@@ -154,6 +160,7 @@ class _Loading:
         self._directory = directory
         self._open_log = open_log
         self._is_clean = is_clean
+        self._lists_side_files = lists_side_files
         self._total_logs = total_logs
         self._on_progress = on_progress
         self._loaded = loaded
@@ -210,6 +217,7 @@ class _Loading:
             recovery_point=self.recovery_points.get(partition, 0),
             log_start_offset=self._log_start_offsets.get(partition, 0),
             clean_shutdown=self._is_clean,
+            lists_side_files=self._lists_side_files,
             was_cleaned=partition in self._cleaned,
             on_segment_recovered=partial(self._note_segments, name),
         )

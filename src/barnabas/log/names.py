@@ -30,10 +30,13 @@ STRAY_DIR_SUFFIX: Final = "-stray"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+SIDE_FILES: Final = "barnabas.side-files"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+# A second copy of a checkpoint that cannot be found out again.
+COPY_SUFFIX: Final = ".copy"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_REGISTER: Final = "barnabas-partitions"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

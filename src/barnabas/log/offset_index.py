@@ -8,10 +8,13 @@ An entry tells that the batch whose last offset it has (relative to the segment'
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.log.file_system import FileSystem
+from barnabas.log.index_columns import Columns, rises
+from barnabas.log.indexed_log import IndexedLog
 from barnabas.log.sparse_index import RELATIVE_OFFSET_MAX, CorruptIndex, SparseIndex
 from barnabas.model import FilePosition, Offset
 
@@ -35,8 +38,10 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(SparseIndex):
     __slots__ = ()
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
-        super().__init__(fs, path, base_offset, max_bytes, ENTRY)
+    def __init__(
+        self, fs: FileSystem, path: str, base_offset: int, max_bytes: int, log: IndexedLog | None = None
+    ) -> None:
+        super().__init__(fs, path, base_offset, max_bytes, ENTRY, log)
 
     @property
     def is_full(self) -> bool:
@@ -46,6 +51,13 @@ class OffsetIndex(SparseIndex):
     def last_offset(self) -> Offset:
         """That of the last entry; the base offset when there is none."""
         return Offset(self.base_offset + (self._last_key if self.entry_count else 0))
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """(base offset, 0) when there is none."""
+        if self.entry_count == 0:
+            return OffsetPosition(Offset(self.base_offset), FilePosition(0))
+        return OffsetPosition(Offset(self.base_offset + self._last_key), FilePosition(self._last_value))
 
     def can_append_offset(self, offset: int) -> bool:
         return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
@@ -80,8 +92,13 @@ class OffsetIndex(SparseIndex):
         return self.entry(slot) if slot >= 0 else OffsetPosition(Offset(self.base_offset), FilePosition(0))
 
     def upper_bound(self, position: int, size_bytes: int) -> Offset | None:
-        """The offset of an entry that lies wholly behind a read of that many bytes at the position, if there is one."""
+        """The offset of an entry that lies wholly behind a read of that many bytes at the position, if there is one.
+
+        There is none as well where the entries are not vouched for: a wrong one would hide what was aborted.
+        """
         slot = self._first_slot_by_value(position + size_bytes)
+        if not self.is_vouched_for:
+            return None
         return self.entry(slot).offset if slot < self.entry_count else None
 
     def entry(self, slot: int) -> OffsetPosition:
@@ -91,16 +108,26 @@ class OffsetIndex(SparseIndex):
         )
 
     def entries(self) -> list[OffsetPosition]:
-        return [self.entry(slot) for slot in range(self.entry_count)]
+        return [self.entry(slot) for slot in range(len(self._loaded().keys))]
 
     def truncate_to(self, offset: int) -> None:
         """Removes the entries from the offset on."""
         self._truncate_to_count(self._slot_by_key(offset - self.base_offset - 1) + 1)
 
-    def sanity_check(self) -> None:
-        """Raises CorruptIndex when the file is obviously wrong."""
-        if self.entry_count and self._last_key < 0:
-            raise CorruptIndex(
-                f"last offset {self.last_offset} of index {self.path} is below its base offset {self.base_offset}"
-            )
-        self._check_size()
+    def _is_plausible(self, columns: Columns, log_bytes: int) -> bool:
+        if not columns.keys:
+            return True
+        return (
+            columns.keys[0] >= 0
+            and columns.values[0] >= 0
+            and columns.values[-1] < log_bytes
+            and rises(columns.keys)
+            and rises(columns.values)
+        )
+
+    def _entries_of(self, log: IndexedLog) -> Iterator[tuple[int, int]]:
+        indexed_bytes = 0
+        for position, header in log.batches():
+            if position - indexed_bytes > log.interval_bytes and self.can_append_offset(header.last_offset):
+                yield header.last_offset - self.base_offset, position
+                indexed_bytes = position

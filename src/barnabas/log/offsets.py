@@ -81,7 +81,7 @@ def time_candidates(segments: Segments, target: int, log_start_offset: int) -> I
         segment = max(segments.all, key=lambda each: each.max_timestamp)
         target = segment.max_timestamp
         log_start_offset = 0
-        batches = segment.batches(segment.offset_index.position_for(segment.offset_of_max_timestamp))
+        batches = segment.batches(segment.start_position(segment.offset_of_max_timestamp))
     else:
         found = next((each for each in segments.all if each.largest_timestamp >= target), None)
         if found is None:

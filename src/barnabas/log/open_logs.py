@@ -1,6 +1,7 @@
 """The logs of a broker that are open, in all its log directories: loaded, found, checkpointed, closed.
 
-Opening a directory after a clean stop trusts its files; after a crash every log is recovered, several at a time. While
+Opening a directory after a clean stop trusts its logs; what differs from the lists of side files is rebuilt. After a
+crash every log is recovered, several at a time. While
 the broker runs, checkpoints say from where on recovery would have to begin. A directory whose disk fails goes offline
 with its partitions, and the others go on; once it is well, the broker is started anew.
 
@@ -226,6 +227,7 @@ class OpenLogs:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = True,
+        lists_side_files: bool = False,
         was_cleaned: bool = False,
         topic_id: bytes | None = None,
         on_segment_recovered: Callable[[int], None] | None = None,
@@ -241,6 +243,7 @@ class OpenLogs:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
+            lists_side_files=lists_side_files,
             gapless=self.settings.expects_no_gaps and not config.compact and not was_cleaned,
             topic_id=topic_id,
             producer_settings=self._producer_settings,

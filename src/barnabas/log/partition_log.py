@@ -42,6 +42,7 @@ from barnabas.log.append import (
 )
 from barnabas.log.checkpoints import id_to_text, read_topic_id, write_topic_id
 from barnabas.log.epoch_cache import EpochCache
+from barnabas.log.epoch_recovery import check_epochs
 from barnabas.log.file_system import Data, FileSystem
 from barnabas.log.guard import Guard, OnStorageFailure
 from barnabas.log.loader import Loader, OnSegmentRecovered, SegmentFactory
@@ -49,13 +50,17 @@ from barnabas.log.local_log import LocalLog, OnFlush
 from barnabas.log.names import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SIDE_FILES,
     parse_partition_dir,
+    segment_file,
 )
 from barnabas.log.producer_recall import recall_batches
 from barnabas.log.producer_replay import note_aborted
 from barnabas.log.producer_state import NO_GUARD, ProducerSettings, ProducerState
 from barnabas.log.scheduler import InlineScheduler, Scheduler
 from barnabas.log.segment import Segment
+from barnabas.log.side_files import SideFiles, read_last_stop
 from barnabas.log.upkeep import LogUpkeep
 from barnabas.model import (
     LeaderEpoch,
@@ -121,6 +126,7 @@ class PartitionLog(LogUpkeep):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        lists_side_files: bool = True,
         gapless: bool = False,
         topic_id: bytes | None = None,
         producer_settings: ProducerSettings | None = None,
@@ -132,19 +138,22 @@ class PartitionLog(LogUpkeep):
         """Opens the log in the directory, which is made if it is not there, and recovers it if need be.
 
         Recovery point and start offset are those of the log directory's checkpoints; `gapless` says that the log was
-        never cleaned. The random numbers are for the jitter of rolls.
+        never cleaned. The random numbers are for the jitter of rolls. A clean stop of ours `lists_side_files`.
         """
         topic_partition = parse_partition_dir(directory.rpartition("/")[2]).partition
         where = str(topic_partition)
         fs.make_dirs(directory, syncs=False)
         guard = Guard(where, InlineScheduler() if scheduler is None else scheduler, on_failure)
         is_flushed = recovery_point > 0
+        stop = read_last_stop(
+            fs, f"{directory}/{SIDE_FILES}", is_clean=clean_shutdown, lists_side_files=lists_side_files
+        )
         epochs = EpochCache(
             fs,
             f"{directory}/{LEADER_EPOCH_CHECKPOINT}",
             guard.schedule,
             is_synced=is_flushed,
-            is_trusted=is_flushed or clean_shutdown,
+            side_files=stop.files if stop.is_clean else None,
         )
         factory = SegmentFactory(fs=fs, clock=clock, rng=_RNG if rng is None else rng)
         loaded = Loader(
@@ -155,23 +164,34 @@ class PartitionLog(LogUpkeep):
             epochs=epochs,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown,
+            clean_shutdown=stop.is_clean,
+            side_files=stop.files,
             gapless=gapless,
             producer_settings=ProducerSettings() if producer_settings is None else producer_settings,
             on_segment_recovered=on_segment_recovered,
         ).load()
+        if epochs.is_damaged or not stop.is_clean:
+            check_epochs(epochs, where, stop.epochs, loaded)
         log = cls(
             topic_partition,
             fs=fs,
             clock=clock,
             local=LocalLog(
-                directory, config, loaded, factory, guard, on_flush, None if is_flushed else epochs.sync
+                directory,
+                config,
+                loaded,
+                factory,
+                guard,
+                epochs,
+                on_flush,
+                is_flushed,
+                stop.checksum,
             ),
             guard=guard,
             epochs=epochs,
             producers=loaded.producers,
             log_start_offset=loaded.log_start_offset,
-            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}", is_synced=is_flushed),
+            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}"),
             gapless=gapless,
             validate_fully=validate_fully,
         )
@@ -439,7 +459,14 @@ class PartitionLog(LogUpkeep):
             return
         with self._guard:
             self._producers.take_snapshot()
-            self._local.close()
+            others: SideFiles = {
+                segment_file(offset, PRODUCER_SNAPSHOT_SUFFIX): None
+                for offset in self._producers.snapshot_offsets
+            }
+            epochs = self._epochs.digest()
+            if epochs is not None:
+                others[LEADER_EPOCH_CHECKPOINT] = epochs
+            self._local.close(others)
             self._guard.bar("it has been closed")
 
     def take_offline(self, reason: str) -> None:

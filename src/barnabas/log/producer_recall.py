@@ -27,7 +27,7 @@ def recall_batches(segments: Segments, entry: ProducerEntry) -> None:
         segment = segments.all[index]
         found = segment.locate(end_offset)
         end_position = segment.size_bytes if found is None else found.position
-        start_position = segment.offset_index.position_before(end_position - remaining_bytes)
+        start_position = segment.batch_position_before(end_position - remaining_bytes)
         earlier = [
             BatchMetadata(
                 header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp

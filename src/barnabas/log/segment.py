@@ -22,6 +22,7 @@ from typing import Final
 from barnabas.clock import Clock
 from barnabas.errors import InvalidRecord, KafkaStorageError
 from barnabas.log.file_system import Data, FileSystem, StorageFailure
+from barnabas.log.indexed_log import IndexedLog
 from barnabas.log.names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -69,6 +70,7 @@ class Segment:
         "_fs",
         "_has_slack",
         "_index_interval_bytes",
+        "_indexes_verified",
         "_log",
         "_max_timestamp",
         "_offset_of_max_timestamp",
@@ -108,16 +110,21 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         prefix = os.path.join(directory, segment_file(base_offset, ""))
         self._log = SegmentFile(fs, prefix + LOG_SUFFIX + state)
+        indexed = IndexedLog(self._log, index_interval_bytes)
         self.offset_index = OffsetIndex(
-            fs, prefix + OFFSET_INDEX_SUFFIX + state, base_offset, max_index_bytes
+            fs, prefix + OFFSET_INDEX_SUFFIX + state, base_offset, max_index_bytes, indexed
         )
-        self.time_index = TimeIndex(fs, prefix + TIME_INDEX_SUFFIX + state, base_offset, max_index_bytes)
+        self.time_index = TimeIndex(
+            fs, prefix + TIME_INDEX_SUFFIX + state, base_offset, max_index_bytes, indexed
+        )
         self.transaction_index = TransactionIndex(
             fs, prefix + TRANSACTION_INDEX_SUFFIX + state, base_offset, exists=has_transaction_index
         )
         self._size_bytes = _UNKNOWN
         self._has_slack = False
         self._unsynced = False
+        # Before the first append, which an index that is rebuilt from the log must not come across.
+        self._indexes_verified = False
         self._bytes_since_index_entry = 0
         self._first_timestamp: int | None = None
         self._timestamps_known = False
@@ -156,6 +163,7 @@ class Segment:
             segment._has_slack = True
         segment._size_bytes = 0
         segment._unsynced = True
+        segment._indexes_verified = True
         segment.offset_index.create()
         segment.time_index.create()
         segment.transaction_index.remove()
@@ -213,6 +221,8 @@ class Segment:
         if not self.offset_index.can_append_offset(headers[-1].last_offset):
             raise SegmentOffsetOverflow(self, headers[-1].last_offset, position)
         assert position + len(data) <= SEGMENT_BYTES_MAX, self.path
+        if not self._indexes_verified:
+            self._verify_indexes()
         if not self._timestamps_known:
             self._load_timestamps()
         try:
@@ -243,20 +253,47 @@ class Segment:
             position += header.size_bytes
         assert position == self._size_bytes, self.path
 
-    def locate(self, offset: int, position: int = 0) -> EntryPosition | None:
-        """The first batch whose last offset is not below the offset; it is not before the position."""
-        indexed_position, next_position = self.offset_index.positions_around(offset)
+    def locate(self, offset: int) -> EntryPosition | None:
+        """The first batch whose last offset is not below the offset."""
+        position, next_position = self.offset_index.positions_around(offset)
+        size_bytes = self.size_bytes
         # Index entries are more than an interval apart by no more than a batch.
-        gap_bytes = min(next_position, self.size_bytes) - indexed_position
+        gap_bytes = min(next_position, size_bytes) - position
         batches_are_large = gap_bytes > self._index_interval_bytes + FIND_CHUNK_BYTES
-        return find_offset(
-            self._log.reading(),
-            self.path,
-            offset,
-            max(position, indexed_position),
-            self.size_bytes,
-            batches_are_large,
-        )
+        file = self._log.reading()
+        try:
+            return find_offset(
+                file, self.path, offset, position, size_bytes, batches_are_large, position != 0
+            )
+        except CorruptRecord as error:
+            if position == 0:
+                raise
+            self._distrust_offset_index(error)
+        return find_offset(file, self.path, offset, 0, size_bytes, False)
+
+    def start_position(self, offset: int) -> int:
+        """From where on a walk comes across the offset: a batch begins there, and not behind the offset."""
+        position = self.offset_index.position_for(offset)
+        if position == 0:
+            return 0
+        try:
+            find_offset(self._log.reading(), self.path, offset, position, self.size_bytes, False, True)
+        except CorruptRecord as error:
+            self._distrust_offset_index(error)
+            return 0
+        return position
+
+    def batch_position_before(self, position: int) -> int:
+        """Where a batch begins that is indexed and does not begin behind the position; 0 without one."""
+        found = self.offset_index.position_before(position)
+        if found and not self.offset_index.is_vouched_for:
+            try:
+                for _ in self.batches(found):
+                    break
+            except CorruptRecord as error:
+                self._distrust_offset_index(error)
+                return 0
+        return found
 
     def read(
         self, start_offset: int, max_bytes: int, max_position: int, min_one_message: bool = False
@@ -301,13 +338,13 @@ class Segment:
     def batches_since(self, timestamp: int, start_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Batches from one on before which no record at or after the offset is as young as the timestamp."""
         indexed = self.time_index.lookup(timestamp)
-        return self.batches(self.offset_index.position_for(max(indexed.offset, start_offset)))
+        return self.batches(self.start_position(max(indexed.offset, start_offset)))
 
     def read_next_offset(self) -> Offset:
         """The offset after the last one. It is found from the last index entry on, if the log agrees with that."""
-        indexed_offset = self.offset_index.last_offset
-        start_position = self.offset_index.position_for(indexed_offset)
-        if start_position and not self._has_batch(start_position, indexed_offset):
+        indexed = self.offset_index.last_entry
+        start_position: int = indexed.position
+        if start_position and not self._has_batch(start_position, indexed.offset):
             logger.warning("index %s is wrong: all of the segment is read", self.offset_index.path)
             start_position = 0
         next_offset = self.base_offset
@@ -337,6 +374,7 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Removes the batches that hold the offset or later ones; answers how many bytes went."""
+        self._verify_indexes()
         found = self.locate(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -364,6 +402,7 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
+        self._indexes_verified = True
         self._timestamps_known = True
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
@@ -413,14 +452,14 @@ class Segment:
         return truncated_bytes
 
     def sanity_check(self, *, has_offset_index: bool, has_time_index: bool) -> None:
-        """What is checked when a segment is opened after a clean stop; a listing tells which files there are.
+        """What is checked when a segment is opened; a listing tells which files there are.
 
-        Raises CorruptIndex when the indexes must be rebuilt. A time index alone that is missing is made empty.
+        Raises CorruptIndex when the indexes must be rebuilt.
         """
         if not has_offset_index:
             raise CorruptIndex(f"index {self.offset_index.path} is missing")
         if not has_time_index:
-            self.time_index.reset()
+            raise CorruptIndex(f"index {self.time_index.path} is missing")
         if self.transaction_index.exists:
             self.transaction_index.sanity_check()
 
@@ -503,7 +542,21 @@ class Segment:
             end = min(end, end_position)
         return scan(self._log.reading(), self.path, start_position, end, whole)
 
+    def _verify_indexes(self) -> None:
+        self.offset_index.verify()
+        self.time_index.verify()
+        self._indexes_verified = True
+
+    def _distrust_offset_index(self, error: CorruptRecord) -> None:
+        """An entry has led nowhere. The index is rebuilt, unless batches are being appended."""
+        if self._indexes_verified:
+            logger.error("index %s is wrong: %s", self.offset_index.path, error)
+        else:
+            self.offset_index.rebuild(str(error))
+
     def _has_batch(self, position: int, last_offset: int) -> bool:
+        if not 0 <= position < self.size_bytes:
+            return False
         try:
             for _, header in self.batches(position):
                 return header.last_offset == last_offset
@@ -519,7 +572,7 @@ class Segment:
 
     def _find_largest_timestamp(self) -> None:
         self._load_timestamps()
-        position = self.offset_index.position_for(self._offset_of_max_timestamp)
+        position = self.start_position(self._offset_of_max_timestamp)
         for _, header in self.batches(position):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp

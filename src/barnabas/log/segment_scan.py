@@ -40,12 +40,24 @@ ScannedEntry = tuple[int, BatchHeader, bytes, int]
 
 
 def find_offset(
-    file: File, path: str, offset: int, position: int, end_position: int, entries_are_large: bool
+    file: File,
+    path: str,
+    offset: int,
+    position: int,
+    end_position: int,
+    entries_are_large: bool,
+    position_is_hint: bool = False,
 ) -> EntryPosition | None:
-    """The first entry at or after the position whose last offset is not below the offset."""
+    """The first entry at or after the position whose last offset is not below the offset.
+
+    Raises CorruptRecord where no entry begins. If the position is but a hint, it is also raised for an entry there that
+    begins behind the offset, and for entries that do not fill the file: the hint was wrong then.
+    """
     wanted_offset: i64 = offset
     entry_position: i64 = position
     end: i64 = end_position
+    if position_is_hint and (position < 0 or position >= end_position):
+        raise CorruptRecord(f"log file {path} has no position {position}")
     while end - entry_position > HEADER_UP_TO_MAGIC_BYTES:
         chunk_bytes: i64 = HEADER_PROBE_BYTES if entries_are_large else FIND_CHUNK_BYTES
         if chunk_bytes > end - entry_position:
@@ -64,8 +76,12 @@ def find_offset(
                 raise _corrupt(path, entry_position, length, magic)
             size_bytes = length + LOG_OVERHEAD_BYTES
             if size_bytes > end - entry_position:
+                if position_is_hint:
+                    raise _corrupt(path, entry_position, length, magic)
                 return None
             last_offset: i64 = read_i64_be(chunk, at)
+            if position_is_hint and entry_position == position and last_offset > wanted_offset:
+                raise CorruptRecord(f"log file {path} has a later offset than {offset} at {position}")
             if magic == MAGIC_V2:
                 last_offset += i64(read_i32_be(chunk, at + LAST_OFFSET_DELTA_POSITION))
             if last_offset >= wanted_offset:
@@ -73,6 +89,8 @@ def find_offset(
             at += size_bytes
             entry_position += size_bytes
             entries_are_large = size_bytes > FIND_CHUNK_BYTES
+    if position_is_hint and entry_position != end:
+        raise CorruptRecord(f"the entries of log file {path} from position {position} on do not fill it")
     return None
 
 

@@ -9,10 +9,13 @@ segment's largest timestamp, which is added when the segment is rolled or closed
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.log.file_system import FileSystem
+from barnabas.log.index_columns import Columns, rises
+from barnabas.log.indexed_log import IndexedLog
 from barnabas.log.sparse_index import CorruptIndex, SparseIndex
 from barnabas.model import NO_TIMESTAMP, Offset, TimestampMs
 
@@ -33,8 +36,10 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(SparseIndex):
     __slots__ = ()
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int, max_bytes: int) -> None:
-        super().__init__(fs, path, base_offset, max_bytes, ENTRY)
+    def __init__(
+        self, fs: FileSystem, path: str, base_offset: int, max_bytes: int, log: IndexedLog | None = None
+    ) -> None:
+        super().__init__(fs, path, base_offset, max_bytes, ENTRY, log)
 
     @property
     def is_full(self) -> bool:
@@ -73,19 +78,30 @@ class TimeIndex(SparseIndex):
         )
 
     def entries(self) -> list[TimestampOffset]:
-        return [self.entry(slot) for slot in range(self.entry_count)]
+        return [self.entry(slot) for slot in range(len(self._loaded().keys))]
 
     def truncate_to(self, offset: int) -> None:
         """Removes the entries whose offset is the given one or a later one."""
         self._truncate_to_count(self._slot_by_value(offset - self.base_offset - 1) + 1)
 
-    def sanity_check(self) -> None:
-        """Raises CorruptIndex when the file is obviously wrong."""
-        if self.entry_count:
-            first, last = self.entry(0), self.last_entry
-            if last.timestamp < first.timestamp or last.offset < self.base_offset:
-                raise CorruptIndex(
-                    f"last entry {last} of index {self.path} is before its first, {first}, or its base offset"
-                    f" {self.base_offset}"
-                )
-        self._check_size()
+    def _is_plausible(self, columns: Columns, log_bytes: int) -> bool:
+        if not columns.keys:
+            return True
+        return columns.values[0] >= 0 and log_bytes > 0 and rises(columns.keys) and rises(columns.values)
+
+    def _entries_of(self, log: IndexedLog) -> Iterator[tuple[int, int]]:
+        indexed_bytes = 0
+        largest, noted = NO_TIMESTAMP, NO_TIMESTAMP
+        offset = self.base_offset
+        count = 0
+        for position, header in log.batches():
+            if header.max_timestamp > largest:
+                largest, offset = header.max_timestamp, header.last_offset
+            if position - indexed_bytes > log.interval_bytes:
+                indexed_bytes = position
+                if largest > noted and count < self.max_entries - 1:
+                    noted = largest
+                    count += 1
+                    yield largest, offset - self.base_offset
+        if largest > noted:
+            yield largest, offset - self.base_offset

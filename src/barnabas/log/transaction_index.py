@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.log.segment_file import SegmentFile
+from barnabas.log.side_files import FileDigest, digest_of
 from barnabas.log.sparse_index import CorruptIndex
 from barnabas.model import Offset, ProducerId
 from barnabas.primitives.second_chance import Resident
@@ -51,7 +52,7 @@ class AbortedTransactions(NamedTuple):
 
 
 class TransactionIndex(Resident):
-    __slots__ = ("_entries", "_exists", "_file", "_fs", "_unsynced", "base_offset")
+    __slots__ = ("_digest", "_entries", "_exists", "_expected", "_file", "_fs", "_unsynced", "base_offset")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, exists: bool) -> None:
         super().__init__()
@@ -60,7 +61,20 @@ class TransactionIndex(Resident):
         self._exists = exists
         self._entries: list[AbortedTransaction] | None = None
         self._unsynced = False
+        # What the file must hold, as long as nobody has looked; and what it holds, if that is known.
+        self._expected: FileDigest | None = None
+        self._digest: FileDigest | None = None
         self.base_offset = base_offset
+
+    def expect(self, digest: FileDigest) -> None:
+        """Takes over what the list of side files says of the file; `sanity_check` compares."""
+        self._expected = digest
+
+    def digest(self) -> FileDigest:
+        """What the file holds, which is there."""
+        if self._digest is None:
+            self._digest = digest_of(b"".join([ENTRY.pack(VERSION, *entry) for entry in self.entries()]))
+        return self._digest
 
     @property
     def path(self) -> str:
@@ -77,6 +91,7 @@ class TransactionIndex(Resident):
         self._exists = True
         file.pwrite(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY_BYTES)
         self._unsynced = True
+        self._digest = None
         entries.append(transaction)
 
     def entries(self) -> list[AbortedTransaction]:
@@ -93,7 +108,9 @@ class TransactionIndex(Resident):
                 self._exists = False
             else:
                 # What a crash has left of a last entry is not one.
-                data = file.pread(file.size_bytes() // ENTRY_BYTES * ENTRY_BYTES, 0)
+                data = file.pread(file.size_bytes(), 0)
+                self._check(data)
+                data = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
                 for version, producer_id, first_offset, last_offset, last_stable_offset in ENTRY.iter_unpack(
                     data
                 ):
@@ -134,11 +151,14 @@ class TransactionIndex(Resident):
         if kept < len(entries):
             self._file.writing().truncate(kept * ENTRY_BYTES)
             self._unsynced = True
+            self._digest = None
             del entries[kept:]
 
     def reset(self) -> None:
         """Removes all entries; a file that is there stays, empty."""
         self._forget_entries()
+        self._expected = None
+        self._digest = None
         if self._exists and self._fs.exists(self.path):
             self._file.writing().truncate(0)
             self._unsynced = True
@@ -184,6 +204,15 @@ class TransactionIndex(Resident):
         self._exists = False
         self._unsynced = False
         self._file.remove()
+
+    def _check(self, data: bytes) -> None:
+        """Compares the file with what is expected of it, the first time that it is read."""
+        if self._expected is not None:
+            found = digest_of(data)
+            if found != self._expected:
+                raise CorruptIndex(f"transaction index {self.path} should be {self._expected} and is {found}")
+            self._digest = found
+            self._expected = None
 
     def _forget_entries(self) -> None:
         if self._entries is not None:

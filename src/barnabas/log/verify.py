@@ -20,6 +20,7 @@ from barnabas.log import checkpoints, names
 from barnabas.log.file_system import READ, FileSystem, NoSuchFile
 from barnabas.log.offset_index import ENTRY as OFFSET_ENTRY
 from barnabas.log.producer_snapshot import decode_snapshot
+from barnabas.log.side_files import parse_side_files
 from barnabas.log.time_index import ENTRY as TIME_ENTRY
 from barnabas.log.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.log.walk import BadBatch, FoundBatch, walk_batches
@@ -351,14 +352,22 @@ def _check_epochs(data: bytes, path: str) -> None:
             )
 
 
+def _check_side_files(data: bytes, path: str) -> None:
+    if parse_side_files(data) is None:
+        raise checkpoints.BadCheckpoint(f"{path} does not have the checksum that it names")
+
+
 _ROOT_FILES: Final[dict[str, Callable[[bytes, str], object]]] = {
     names.RECOVERY_POINT_CHECKPOINT: checkpoints.parse_offsets,
     names.LOG_START_OFFSET_CHECKPOINT: checkpoints.parse_offsets,
     names.REPLICATION_OFFSET_CHECKPOINT: checkpoints.parse_offsets,
     names.CLEANER_OFFSET_CHECKPOINT: checkpoints.parse_offsets,
+    names.LOG_START_OFFSET_CHECKPOINT + names.COPY_SUFFIX: checkpoints.parse_offsets,
+    names.CLEANER_OFFSET_CHECKPOINT + names.COPY_SUFFIX: checkpoints.parse_offsets,
     names.META_PROPERTIES: checkpoints.parse_meta_properties,
 }
 _PARTITION_FILES: Final[dict[str, Callable[[bytes, str], object]]] = {
     names.LEADER_EPOCH_CHECKPOINT: _check_epochs,
     names.PARTITION_METADATA: checkpoints.parse_topic_id,
+    names.SIDE_FILES: _check_side_files,
 }

@@ -18,9 +18,9 @@ from typing import Final
 from barnabas.errors import InvalidConfig, KafkaError, KafkaStorageError
 from barnabas.log import checkpoints, names
 from barnabas.log.file_system import READ, DiskFileSystem, File, NoSuchFile
+from barnabas.log.index_columns import Columns, split_columns
 from barnabas.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from barnabas.log.segment_scan import ScannedEntry, scan
-from barnabas.log.sparse_index import Columns, split_columns
 from barnabas.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from barnabas.model import TopicPartition
 from barnabas.records.header import BatchHeader, CorruptRecord, parse_header, verify_crc

@@ -16,6 +16,7 @@ from barnabas.cli.log import log as log_command
 from barnabas.log.checkpoints import read_epochs, read_offsets
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.inspection import METADATA_TOPIC, Inspection
+from barnabas.log.names import COPY_SUFFIX, SIDE_FILES
 from barnabas.log.producer_entry import ProducerEntry
 from barnabas.log.producer_snapshot import HEADER, decode_snapshot, encode_snapshot
 from barnabas.log.verify import verify_directory
@@ -55,8 +56,13 @@ def is_exception(name: str) -> bool:
 
 def present_files(image: Image) -> dict[str, Path]:
     files = {str(path.relative_to(image.data)): path for path in image.data.rglob("*") if path.is_file()}
-    # The lock stays, as Kafka's does, which the manifest does not list.
-    return {name: path for name, path in files.items() if not name.startswith((METADATA_TOPIC, ".lock"))}
+    # The lock stays, as Kafka's does, which the manifest does not list. What Kafka does not have, it does not look at.
+    ours = (SIDE_FILES, COPY_SUFFIX)
+    return {
+        name: path
+        for name, path in files.items()
+        if not name.startswith((METADATA_TOPIC, ".lock")) and not name.endswith(ours)
+    }
 
 
 @pytest.fixture(scope="module")
