@@ -57,9 +57,11 @@ def check_lookups(segment: Segment) -> None:
             assert read is not None
             [header] = iterate_headers(read.records.read())
             assert (header.base_offset, header.last_offset) == (2 * number, 2 * number + 1)
-        found = segment.find_offset_by_timestamp(1_000 + 10 * number, 0)
-        assert found is not None
-        assert (found.timestamp, found.offset) == (1_000 + 10 * number, 2 * number)
+        timestamp = 1_000 + 10 * number
+        found = next(
+            header for _, header in segment.batches_since(timestamp, 0) if header.max_timestamp >= timestamp
+        )
+        assert (found.max_timestamp, found.base_offset) == (timestamp + 1, 2 * number)
     assert segment.read_next_offset() == 2 * COUNT
     assert segment.locate(2 * COUNT) is None
 
