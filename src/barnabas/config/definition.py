@@ -62,6 +62,12 @@ class InvalidSetting(InvalidConfig):
         super().__init__(f"Invalid value {shown} for configuration {name}: {why}")
         self.setting = name
         self.allowed = allowed
+        self._shown = shown
+        self._reason = reason
+
+    def under(self, prefix: str) -> InvalidSetting:
+        """The same for a person who gave the setting a longer name, as `kafka.acks` in options of Spark."""
+        return InvalidSetting(prefix + self.setting, self._shown, self.allowed, reason=self._reason)
 
 
 class UnknownSetting(InvalidConfig):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.settings import PRODUCER, ProducerSettings
-from barnabas.config.definition import UnknownSetting
+from barnabas.config.definition import InvalidSetting, UnknownSetting
 from barnabas.errors import InvalidConfig
 from barnabas.spark.topic_offsets import KAFKA_PREFIX
 
@@ -72,6 +72,8 @@ def producer_settings(kafka_options: Mapping[str, str]) -> dict[str, str]:
             )
     except UnknownSetting:
         raise _unknown_setting(settings) from None
+    except InvalidSetting as error:
+        raise error.under("kafka.") from None
     except InvalidConfig as error:
         raise InvalidConfig(f"kafka.{error}") from None
     return settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from barnabas.client.settings import CONSUMER, ConsumerSettings
-from barnabas.config.definition import UnknownSetting
+from barnabas.config.definition import InvalidSetting, UnknownSetting
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.topic_offsets import EARLIEST, KAFKA_PREFIX, LATEST, Offsets, parse
@@ -245,6 +245,8 @@ def _client_settings(kafka: dict[str, str], prefix: str | None) -> dict[str, str
         ConsumerSettings(kafka)
     except UnknownSetting:
         raise _unknown_setting(kafka) from None
+    except InvalidSetting as error:
+        raise error.under("kafka.") from None
     except InvalidConfig as error:
         raise InvalidConfig(f"kafka.{error}") from None
     return kafka
