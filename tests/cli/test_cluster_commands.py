@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -18,42 +17,6 @@ from barnabas.testing import Broker
 from tests.cli.conftest import Barnabas, Result
 
 TIMEOUT_S = 120
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-        assert "Traceback" not in running.log()
-
-
-@pytest.fixture
-def run(barnabas: Barnabas, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Barnabas:
-    """Runs a command against the broker."""
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
-    return barnabas
-
-
-@pytest.fixture
-def ok(run: Barnabas) -> Callable[..., str]:
-    """What a command prints that succeeds."""
-
-    def call(*arguments: str) -> str:
-        result = run(*arguments)
-        assert result.exit_code == 0, result
-        return result.stdout
-
-    return call
-
-
-@pytest.fixture
-def rows(run: Barnabas) -> Callable[..., Any]:
-    def call(*arguments: str) -> Any:
-        result = run(*arguments, "--json")
-        assert result.exit_code == 0, result
-        return json.loads(result.stdout)
-
-    return call
 
 
 def lines(text: str) -> list[list[str]]:

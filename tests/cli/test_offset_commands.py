@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +12,8 @@ import pytest
 
 from barnabas.cli.main import barnabas as group
 from barnabas.testing import Broker
-from tests.cli.conftest import Barnabas
+from tests.cli.conftest import START_MS, Barnabas
 from tests.cli.test_cluster_commands import commands
-
-START_MS = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-        assert "Traceback" not in running.log()
-
-
-@pytest.fixture
-def run(barnabas: Barnabas, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Barnabas:
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
-    return barnabas
-
-
-@pytest.fixture
-def ok(run: Barnabas) -> Callable[..., str]:
-    def call(*arguments: str | Path, stdin: bytes = b"") -> str:
-        result = run(*arguments, stdin=stdin)
-        assert result.exit_code == 0, result
-        return result.stdout
-
-    return call
-
-
-@pytest.fixture
-def rows(ok: Callable[..., str]) -> Callable[..., Any]:
-    return lambda *arguments: json.loads(ok(*arguments, "--json"))
-
-
-@pytest.fixture
-def numbered(broker: Broker) -> Iterator[str]:
-    """A topic of two partitions with ten records each, a second apart."""
-    with broker.admin() as admin:
-        admin.create_topics({"numbered": 2})
-        with broker.producer() as producer:
-            for partition in range(2):
-                for number in range(10):
-                    producer.send(
-                        "numbered",
-                        f"r-{partition}-{number}".encode(),
-                        partition=partition,
-                        timestamp_ms=START_MS + number * 1000,
-                    )
-        yield "numbered"
-        admin.delete_topics("numbered")
 
 
 def lines(text: str) -> list[list[str]]:

@@ -16,34 +16,10 @@ from typing import Any
 import pytest
 
 from barnabas.testing import Broker
-from tests.cli.conftest import Barnabas
+from tests.cli.conftest import START_MS, Barnabas
 
 # This bounds a wait on a busy machine; it is not what is expected.
 TIMEOUT_S = 120
-START_MS = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-        assert "Traceback" not in running.log()
-
-
-@pytest.fixture
-def run(barnabas: Barnabas, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Barnabas:
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.bootstrap)
-    return barnabas
-
-
-@pytest.fixture
-def ok(run: Barnabas) -> Callable[..., str]:
-    def call(*arguments: str | Path, stdin: bytes = b"") -> str:
-        result = run(*arguments, stdin=stdin)
-        assert result.exit_code == 0, result
-        return result.stdout
-
-    return call
 
 
 @pytest.fixture
@@ -52,26 +28,6 @@ def rows(ok: Callable[..., str]) -> Callable[..., list[dict[str, Any]]]:
         return [json.loads(line) for line in ok(*arguments, "--json").splitlines()]
 
     return call
-
-
-@pytest.fixture
-def numbered(broker: Broker) -> Iterator[str]:
-    """A topic of two partitions with ten records each, a second apart: r-<partition>-<number>."""
-    with broker.admin() as admin:
-        admin.create_topics({"numbered": 2})
-        with broker.producer() as producer:
-            for partition in range(2):
-                for number in range(10):
-                    producer.send(
-                        "numbered",
-                        f"r-{partition}-{number}".encode(),
-                        key=f"k{number}".encode(),
-                        partition=partition,
-                        timestamp_ms=START_MS + number * 1000,
-                        headers={"n": str(number).encode()},
-                    )
-        yield "numbered"
-        admin.delete_topics("numbered")
 
 
 def test_lines_go_in_and_come_out(ok: Callable[..., str]) -> None:
