@@ -5,7 +5,7 @@
 - Versions 0 to 2 carry message sets of the old formats; from 3 on it is one batch of v2 a partition; zstd from 7.
 - Records of a transaction (version 3 on) are written when its coordinator has been asked about their partitions; from
   version 11 on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions by itself.
-- Internal topics are for the broker alone (and for who calls itself `__admin_client`).
+- Only the broker, and clients with the id `__admin_client`, write to internal topics.
 - From version 8 the answer tells which records were at fault, from 10 who leads now, from 13 topics go by id.
 """
 
@@ -63,7 +63,7 @@ from barnabas.records.policy import AppendOrigin
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
 from barnabas.records.validate import RecordsTakeLong
 
-# Who calls itself so may write where only the broker writes, as in Kafka.
+# Clients with this id may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 
 _ACKS: Final = frozenset({-1, 0, 1})
