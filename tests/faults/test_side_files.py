@@ -33,6 +33,7 @@ from tests.faults.side_files import (
 DEFAULT_CASES: Final = "2000" if os.environ.get("BARNABAS_SOAK") == "1" else "100"
 CASES: Final = int(os.environ.get("SIDE_FILES_CASES", DEFAULT_CASES))
 ONLY_SEED: Final = os.environ.get("SIDE_FILES_SEED")
+CASES_PER_TEST: Final = 50
 # One case in so many is started once more.
 RESTARTS: Final = 5
 IN_MEMORY: Final = Path("/dev/shm")
@@ -107,8 +108,17 @@ def run(seed: int, templates: dict[str, Template], copy: Path) -> None:
         )
 
 
-def test_no_answer_depends_on_an_intact_side_file(templates: dict[str, Template], folder: Path) -> None:
-    seeds = range(CASES) if ONLY_SEED is None else [int(ONLY_SEED)]
+def seed_ranges() -> list[range]:
+    """Ranges of cases, so that the workers of a test run share them."""
+    if ONLY_SEED is not None:
+        return [range(int(ONLY_SEED), int(ONLY_SEED) + 1)]
+    return [range(first, min(first + CASES_PER_TEST, CASES)) for first in range(0, CASES, CASES_PER_TEST)]
+
+
+@pytest.mark.parametrize("seeds", seed_ranges(), ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+def test_no_answer_depends_on_an_intact_side_file(
+    templates: dict[str, Template], folder: Path, seeds: range
+) -> None:
     for seed in seeds:
         run(seed, templates, folder / "copy")
 
