@@ -9,10 +9,10 @@ from typing import Final
 
 from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.cleaner import Cleaned, Cleaner
+from barnabas.log.cleaner.cleaner import Cleaned, Cleaner
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TimestampMs
 from barnabas.records.builder import BatchBuilder
 from bench.table import Table, verdict

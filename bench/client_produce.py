@@ -33,7 +33,7 @@ from barnabas.errors import RequestTimedOut
 from bench.kafka import ApacheKafka, MeasuredBroker
 from bench.table import Table, duration, ratio, verdict
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import PeerUnavailable
 

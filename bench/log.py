@@ -17,8 +17,8 @@ from typing import Final
 from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
 from barnabas.model import ProducerEpoch, ProducerId, TimestampMs
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.builder import BatchBuilder

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import LogManager
+from barnabas.log.manager.manager import LogManager
 from barnabas.log.scheduler import InlineScheduler
 from barnabas.model import TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.timing_wheel import Timer, TimerTask
+from barnabas.broker.waiting.timing_wheel import Timer, TimerTask
 from bench.table import Table, duration, ratio, verdict
 
 WAITING: Final = (1_000, 10_000, 100_000, 1_000_000)

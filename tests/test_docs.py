@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.routes import ROUTES
+from barnabas.broker.requests.routes import ROUTES
 from barnabas.protocol.apis import APIS
 from barnabas.testing import Broker
 

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin as Admin
-    from barnabas.client.consumer import Consumer as Consumer
-    from barnabas.client.consumer_front import ConsumerInterceptor as ConsumerInterceptor
-    from barnabas.client.consumer_front import RebalanceListener as RebalanceListener
-    from barnabas.client.consumer_record import ConsumerRecord as ConsumerRecord
-    from barnabas.client.producer import Producer as Producer
-    from barnabas.client.records import RecordMetadata as RecordMetadata
+    from barnabas.client.admin.admin import Admin as Admin
+    from barnabas.client.consumer.consumer import Consumer as Consumer
+    from barnabas.client.consumer.front import ConsumerInterceptor as ConsumerInterceptor
+    from barnabas.client.consumer.front import RebalanceListener as RebalanceListener
+    from barnabas.client.consumer.record import ConsumerRecord as ConsumerRecord
+    from barnabas.client.producer.producer import Producer as Producer
+    from barnabas.client.producer.records import RecordMetadata as RecordMetadata
     from barnabas.client.subscription import OffsetAndMetadata as OffsetAndMetadata
     from barnabas.model import TopicPartition as TopicPartition
 
@@ -20,14 +20,14 @@ __version__ = "0.1.0"
 
 # Public names by the module that has them, which is loaded at first use: a broker needs none of the clients.
 _LAZY: Final[dict[str, str]] = {
-    "Admin": "barnabas.client.admin",
-    "Consumer": "barnabas.client.consumer",
-    "ConsumerInterceptor": "barnabas.client.consumer_front",
-    "ConsumerRecord": "barnabas.client.consumer_record",
+    "Admin": "barnabas.client.admin.admin",
+    "Consumer": "barnabas.client.consumer.consumer",
+    "ConsumerInterceptor": "barnabas.client.consumer.front",
+    "ConsumerRecord": "barnabas.client.consumer.record",
     "OffsetAndMetadata": "barnabas.client.subscription",
-    "Producer": "barnabas.client.producer",
-    "RebalanceListener": "barnabas.client.consumer_front",
-    "RecordMetadata": "barnabas.client.records",
+    "Producer": "barnabas.client.producer.producer",
+    "RebalanceListener": "barnabas.client.consumer.front",
+    "RecordMetadata": "barnabas.client.producer.records",
     "TopicPartition": "barnabas.model",
 }
 

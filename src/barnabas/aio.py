@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import AsyncAdmin as Admin
-    from barnabas.client.consumer_aio import AsyncConsumer as Consumer
-    from barnabas.client.producer_aio import AsyncProducer as Producer
+    from barnabas.client.admin.admin import AsyncAdmin as Admin
+    from barnabas.client.consumer.aio import AsyncConsumer as Consumer
+    from barnabas.client.producer.aio import AsyncProducer as Producer
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
 # Public names by the module and the name there, loaded at first use.
 _LAZY: Final[dict[str, tuple[str, str]]] = {
-    "Admin": ("barnabas.client.admin", "AsyncAdmin"),
-    "Consumer": ("barnabas.client.consumer_aio", "AsyncConsumer"),
-    "Producer": ("barnabas.client.producer_aio", "AsyncProducer"),
+    "Admin": ("barnabas.client.admin.admin", "AsyncAdmin"),
+    "Consumer": ("barnabas.client.consumer.aio", "AsyncConsumer"),
+    "Producer": ("barnabas.client.producer.aio", "AsyncProducer"),
 }
 
 

@@ -20,49 +20,49 @@ from random import Random, SystemRandom
 from typing import Final
 
 from barnabas import __version__
-from barnabas.broker.automatic_topics import AutomaticTopics
-from barnabas.broker.background import Background
 from barnabas.broker.broker import Broker
-from barnabas.broker.client_metrics import ClientMetrics
-from barnabas.broker.config_updates import ConfigUpdates, effective_config
-from barnabas.broker.conversions import (
+from barnabas.broker.coordinators.group_runtime import GroupRuntime
+from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
+from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
+from barnabas.broker.dispatch import Dispatcher, build_endpoints
+from barnabas.broker.metrics.broker_metrics import FlushTimes, register_figures
+from barnabas.broker.quotas.connections import ConnectionQuota
+from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.replication.log_dir_mover import LogDirMover
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.conversions import (
     JOB_CPU_S,
     JOB_TIMEOUT_S,
     WORKER_MEMORY_BYTES,
     WORKER_MODULE,
     Conversions,
 )
-from barnabas.broker.dispatch import Dispatcher, build_endpoints
-from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.figures import FlushTimes, register_figures
-from barnabas.broker.group_runtime import GroupRuntime
-from barnabas.broker.image_follower import ImageFollower
-from barnabas.broker.log_dir_mover import LogDirMover
-from barnabas.broker.loop_timer import LoopTimer
-from barnabas.broker.maintenance import CleanerThread, start_maintenance
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quota_connections import ConnectionQuota
-from barnabas.broker.quotas import Quotas
-from barnabas.broker.replica_manager import ReplicaManager
-from barnabas.broker.tasks import Tasks
-from barnabas.broker.transaction_markers import TransactionMarkers
-from barnabas.broker.transaction_runtime import TransactionRuntime
-from barnabas.broker.turns import Turns
+from barnabas.broker.requests.fetch_sessions import FetchSessions
+from barnabas.broker.telemetry.client_metrics import ClientMetrics
+from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
+from barnabas.broker.upkeep.background import Background
+from barnabas.broker.upkeep.config_updates import ConfigUpdates, effective_config
+from barnabas.broker.upkeep.image_follower import ImageFollower
+from barnabas.broker.upkeep.maintenance import CleanerThread, start_maintenance
+from barnabas.broker.waiting.loop_timer import LoopTimer
+from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.turns import Turns
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
 from barnabas.config.log_config import LogConfig
-from barnabas.coordination.controller import Controller
-from barnabas.coordination.embedded_store import EmbeddedStore
-from barnabas.coordination.identity import settle_broker_id
-from barnabas.coordination.store import StoreError
+from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.metadata.identity import settle_broker_id
+from barnabas.coordination.store.contract import StoreError
+from barnabas.coordination.store.embedded import EmbeddedStore
 from barnabas.errors import InvalidConfig, KafkaStorageError
-from barnabas.log.directory_check import emptied, explained, find_directories
 from barnabas.log.file_system import DiskFileSystem, StorageFailure
-from barnabas.log.manager import LogManager
-from barnabas.log.manager_loading import LoadProgress
-from barnabas.log.manager_settings import ManagerSettings
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.manager.directory_check import emptied, explained, find_directories
+from barnabas.log.manager.loading import LoadProgress
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.manager.settings import ManagerSettings
+from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.metrics.registry import Registry
 from barnabas.model import TopicPartition
 from barnabas.net.addresses import advertised_host, why_unreachable

@@ -25,9 +25,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.consumer import Consumer
-    from barnabas.client.producer import Producer
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.producer.producer import Producer
 
 # Where the system does not choose ports by itself: there no client that tries to reconnect to a broker that is down can
 # be given the broker's own port, and so be connected to itself.
@@ -238,12 +238,12 @@ class Broker:
         return ""
 
     def admin(self, **settings: Any) -> Admin:
-        from barnabas.client.admin import Admin
+        from barnabas.client.admin.admin import Admin
 
         return Admin(bootstrap_servers=self.bootstrap, **settings)
 
     def producer(self, **settings: Any) -> Producer:
-        from barnabas.client.producer import Producer
+        from barnabas.client.producer.producer import Producer
 
         return Producer(bootstrap_servers=self.bootstrap, **settings)
 
@@ -252,7 +252,7 @@ class Broker:
 
         Without a `group_id` it reads all partitions itself.
         """
-        from barnabas.client.consumer import Consumer
+        from barnabas.client.consumer.consumer import Consumer
 
         consumer = Consumer(
             **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}

@@ -20,7 +20,7 @@ from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
 from tests.broker.group_requests import find, wait_until
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import fetch
+from tests.broker.record_requests import fetch
 from tests.broker.transaction_requests import latest_offset, produce_in_transaction
 
 TRANSACTION = 1

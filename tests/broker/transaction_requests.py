@@ -49,7 +49,7 @@ from barnabas.records.header import iterate_headers
 from barnabas.records.reader import decode_batch
 from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, fetch, produce_request
+from tests.broker.record_requests import batch, fetch, produce_request
 
 READ_COMMITTED = 1
 

@@ -18,7 +18,7 @@ from barnabas.cli.broker_logs import JsonFormatter, LineFormatter, log_to_stderr
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from tests.broker.config_requests import BROKER_LOGGER, SET, incremental
 from tests.broker.group_requests import join_alone, leave, wait_for_coordinator
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
@@ -108,7 +108,7 @@ def test_levels(loggers: None, level: str, verbose: int, root: int, of_logs: int
     logging.getLogger("barnabas.log").setLevel(logging.NOTSET)
     log_to_stderr(form="text", level=level, verbose=verbose)
     assert logging.getLogger("barnabas.broker").getEffectiveLevel() == root
-    assert logging.getLogger("barnabas.log.segment").getEffectiveLevel() == of_logs
+    assert logging.getLogger("barnabas.log.segment.segment").getEffectiveLevel() == of_logs
 
 
 class JsonBroker(BrokerProcess):

@@ -420,7 +420,7 @@ def test_help_texts_are_whole(barnabas: Barnabas) -> None:
     """The list of a group's commands has the first sentence of each, with none cut off."""
     import click
 
-    from barnabas.cli.group import first_sentence
+    from barnabas.cli.shared.group import first_sentence
 
     context = click.Context(group)
     for name in COMMANDS:

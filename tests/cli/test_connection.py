@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from barnabas.cli.target import parse_bootstrap, target_of
+from barnabas.cli.shared.target import parse_bootstrap, target_of
 from barnabas.testing import Broker
 from tests.cli.conftest import Barnabas
 

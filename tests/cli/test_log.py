@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.log import log
+from barnabas.cli.offline.log import log
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.directory import DirectoryInUse
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.inspection import Inspection
-from barnabas.log.manager import LogManager
+from barnabas.log.manager.manager import LogManager
 from barnabas.log.names import BadDirectoryName
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
 from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.tools.inspection import Inspection
 from barnabas.model import TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
 
@@ -136,7 +136,7 @@ def test_segments_that_go_while_they_are_read(tmp_path: Path, monkeypatch: pytes
     for number in range(12):
         append(opened, b"%030d" % number, None)
     opened.flush()
-    monkeypatch.setattr("barnabas.log.inspection.READ_BYTES", 1)
+    monkeypatch.setattr("barnabas.log.tools.inspection.READ_BYTES", 1)
     reading = Inspection(DiskFileSystem(), str(tmp_path), NOW_MS).records(
         TopicPartition("t", 0), Isolation.HIGH_WATERMARK
     )

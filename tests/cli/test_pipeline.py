@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from barnabas.cli.pipeline_run import LiveDisplay
-from barnabas.client.admin_results import CommittedOffset
+from barnabas.cli.pipelines.run import LiveDisplay
+from barnabas.client.admin.results import CommittedOffset
 from barnabas.model import TopicPartition
 from barnabas.testing import Broker, free_port
 from tests.cli.conftest import Barnabas

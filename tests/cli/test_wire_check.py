@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import wire_check
+from barnabas.cli.offline import wire_check
 from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from tests.clients.broker_process import BrokerProcess
 
 _numbers = itertools.count(1)

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 import barnabas
-from barnabas.client.admin_results import NewTopic
+from barnabas.client.admin.results import NewTopic
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.raw_client import RawClient
 from tests.clients.broker_process import START_TIMEOUT_S, BrokerProcess, free_port

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from barnabas.errors import RequestTimedOut
 from barnabas.records.header import BatchHeader
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import fetch
+from tests.broker.record_requests import fetch
 from tests.clients.broker_process import BrokerProcess
 
 WAIT_S: Final = 60

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from barnabas.client.brokers import Brokers
+from barnabas.client.connections.brokers import Brokers
 from barnabas.client.settings import ClientSettings
 
 WAIT_S = 60

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.routes import ROUTES
+from barnabas.broker.requests.routes import ROUTES
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.messages.delete_records_request import (
@@ -32,7 +32,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, produce
+from tests.broker.record_requests import batch, create_topic, produce
 from tests.clients.broker_process import BrokerProcess
 
 TOPIC = "known"

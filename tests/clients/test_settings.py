@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.broker.requests import batch, produce
+from tests.broker.record_requests import batch, produce
 from tests.clients.broker_process import BrokerProcess
 
 with warnings.catch_warnings():

@@ -9,10 +9,10 @@ from random import Random
 
 from barnabas.clock import ManualClock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.coordination.controller import Controller
-from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
-from barnabas.coordination.image import MetadataImage, TopicImage
-from barnabas.coordination.topic_creation import NewTopic, PlannedTopic
+from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.controller.topic_creation import NewTopic, PlannedTopic
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage
+from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.model import BrokerId
 
 # A wait that lasts this long is a failure, never a slow machine.

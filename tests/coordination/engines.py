@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.clock import SystemClock
-from barnabas.coordination.embedded_store import EmbeddedSession, EmbeddedStore
-from barnabas.coordination.store import Store, WatchEvent
+from barnabas.coordination.store.contract import Store, WatchEvent
+from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
 
 # A wait that lasts this long is a failure, never a slow machine.
 PATIENCE_S = 120.0

@@ -25,7 +25,7 @@ from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, produce_request
+from tests.broker.record_requests import batch, create_topic, produce_request
 from tests.clients.broker_process import BrokerProcess
 
 PRODUCE_VERSION: Final = 9

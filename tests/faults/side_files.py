@@ -15,7 +15,7 @@ from typing import Any, Final
 from barnabas.log import names
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.inspection import AbortedFilter
+from barnabas.log.tools.inspection import AbortedFilter
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from barnabas.protocol.messages.list_offsets_request import (
@@ -33,7 +33,7 @@ from barnabas.records.header import iterate_headers
 from barnabas.records.reader import decode_batch
 from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordinator, wait_until
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, fetch, produce
+from tests.broker.record_requests import batch, create_topic, fetch, produce
 from tests.broker.running import RunningBroker
 from tests.broker.transaction_requests import (
     add_partitions,

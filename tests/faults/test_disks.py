@@ -24,7 +24,7 @@ import pytest
 from barnabas.errors import KafkaStorageError, NotLeaderOrFollower
 from barnabas.log.file_system import Data, DiskFileSystem, File, StorageFailure
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, fetch, produce, values
+from tests.broker.record_requests import batch, create_topic, fetch, produce, values
 from tests.broker.running import RunningBroker
 from tests.clients.broker_process import BrokerProcess
 
@@ -248,7 +248,7 @@ def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: py
     """The answer to who has created a topic does not wait for ever; until the log is there, clients try again."""
     disk = SlowDisk(tmp_path / "a")
     monkeypatch.setattr("barnabas.server.DiskFileSystem", lambda: disk)
-    monkeypatch.setattr("barnabas.broker.handlers.create_topics.OPENING_WAIT_S", 0.05)
+    monkeypatch.setattr("barnabas.broker.handlers.topics.create_topics.OPENING_WAIT_S", 0.05)
     with RunningBroker(tmp_path / "a") as broker, broker.client() as client:
         try:
             create_topic(client, TOPIC)

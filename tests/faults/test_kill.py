@@ -18,7 +18,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.records.header import iterate_headers
 from barnabas.records.reader import decode_batch
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic, fetch
+from tests.broker.record_requests import create_topic, fetch
 from tests.clients.broker_process import BrokerProcess
 from tests.faults.producers import (
     ConfluentProducer,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.requests import batch, create_topic, fetch, produce, values
+from tests.broker.record_requests import batch, create_topic, fetch, produce, values
 from tests.clients.broker_process import BrokerProcess
 from tests.faults.producers import RawProducer, wait_for_load
 

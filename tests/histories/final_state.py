@@ -13,7 +13,7 @@ from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
 from tests.broker.group_requests import find
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import fetch
+from tests.broker.record_requests import fetch
 from tests.histories.history import FinalLog, FinalState, partition_name
 
 WAIT_S: Final = 120

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.histories.checker import Anomaly, check
 from tests.histories.client import EXIT_HUNG, Plan

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from tests.broker.requests import batch, create_topic, fetch, produce, values
+from tests.broker.record_requests import batch, create_topic, fetch, produce, values
 from tests.clients.broker_process import BrokerProcess
 
 _numbers: Final = itertools.count(1)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.broker.routes import ROUTES
+from barnabas.broker.requests.routes import ROUTES
 from barnabas.errors import KafkaError
 from barnabas.protocol.apis import Api, api_for_name
 from barnabas.protocol.codec import decode_prefix, encode
@@ -28,7 +28,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest, Metadat
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.requests import decode_request_header, encode_request
 from barnabas.records.layout import CompressionType
-from tests.broker.requests import batch, fetch_request, produce_request
+from tests.broker.record_requests import batch, fetch_request, produce_request
 from tests.protocol.golden import golden_messages
 
 TARGET: Final = "target"

@@ -26,7 +26,7 @@ from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.requests import encode_request
-from tests.broker.requests import batch, produce
+from tests.broker.record_requests import batch, produce
 from tests.clients.broker_process import BrokerProcess
 
 NORMAL_TOPIC: Final = "normal"

@@ -21,7 +21,15 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.protocol.requests import decode_response, encode_request
 from barnabas.records.layout import CompressionType
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, values
+from tests.broker.record_requests import (
+    batch,
+    create_topic,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    values,
+)
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.canary import Canary
 from tests.hostile.mutations import TARGET

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from tests.broker.requests import batch, create_topic, produce
+from tests.broker.record_requests import batch, create_topic, produce
 from tests.clients.broker_process import BrokerProcess
 
 MIB = 1 << 20

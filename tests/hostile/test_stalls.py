@@ -18,7 +18,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.layout import MAGIC_V1, CompressionType
-from tests.broker.requests import batch, create_topic, fetch_request, produce
+from tests.broker.record_requests import batch, create_topic, fetch_request, produce
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.stalls import IS_COMPILED, NORMAL_TOPIC, attackers, framed, normal_p99_ms
 from tests.records.many_records import many_records

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.list_offsets_request import (
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.requests import encode_request
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.canary import Canary
 from tests.hostile.mutations import TARGET

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from barnabas.broker.routes import ROUTES
+from barnabas.broker.requests.routes import ROUTES
 from barnabas.protocol.schema import Field, StructSchema, load_schema, snake_case
 from tests.hostile.mutations import TARGET
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import fetch, values
+from tests.broker.record_requests import fetch, values
 from tests.clients.broker_process import BrokerProcess
 from tests.interop.programs import available, franz_go, kafkajs, run
 

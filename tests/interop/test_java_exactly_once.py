@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import pytest
 
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.histories.final_state import read_final_state
 from tests.interop.programs import available, java, run, streams_test

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.cleaner import Cleaned, Cleaner
-from barnabas.log.cleaner_manager import log_to_clean
-from barnabas.log.inspection import read_from
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation
-from barnabas.log.verify import verify_directory
+from barnabas.log.cleaner.cleaner import Cleaned, Cleaner
+from barnabas.log.cleaner.manager import log_to_clean
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
+from barnabas.log.tools.inspection import read_from
+from barnabas.log.tools.verify import verify_directory
 from barnabas.model import ProducerEpoch, ProducerId, TimestampMs
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.header import BatchHeader

@@ -19,8 +19,8 @@ from barnabas.config.log_config import LogConfig
 from barnabas.errors import KafkaStorageError
 from barnabas.log.checkpoints import read_offsets, write_offsets
 from barnabas.log.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.header import iterate_headers

@@ -8,12 +8,12 @@ from random import Random
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.directory import LogDirectory
-from barnabas.log.inspection import read_from
-from barnabas.log.manager import LogManager
-from barnabas.log.manager_loading import LoadProgress
-from barnabas.log.manager_settings import ManagerSettings
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation
+from barnabas.log.manager.loading import LoadProgress
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.manager.settings import ManagerSettings
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
+from barnabas.log.tools.inspection import read_from
 from barnabas.model import TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
 from tests.log.simulated import SimulatedFileSystem

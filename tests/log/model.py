@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.records.control import parse_end_txn_marker
 from barnabas.records.header import BatchHeader, parse_header
 from barnabas.records.layout import ControlRecordType

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.append import AppendInfo
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.read import Isolation, LogReadResult
+from barnabas.log.partition.append import AppendInfo
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation, LogReadResult
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.layout import CompressionType, ControlRecordType

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.clock import ManualClock
 from barnabas.log.file_system import FileSystem
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 from barnabas.model import LeaderEpoch, Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.header import iterate_headers

@@ -20,7 +20,7 @@ from barnabas.log.file_system import (
     NoSuchFile,
     StorageFailure,
 )
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segment.file import SegmentFile
 from tests.log.simulated import SimulatedFileSystem
 
 

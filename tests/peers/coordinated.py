@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.broker.coordinator_keys import partition_of_key
+from barnabas.broker.coordinators.keys import partition_of_key
 from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import LogManager
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.scheduler import InlineScheduler
 from barnabas.model import Offset, TimestampMs, TopicPartition
 from barnabas.protocol.apis import api_for_name
@@ -46,7 +46,7 @@ from tests.broker.group_requests import (
     wait_until,
 )
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.broker.transaction_requests import (
     add_offsets,
     add_partitions,

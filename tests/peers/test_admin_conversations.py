@@ -58,7 +58,7 @@ from bench.kafka import ApacheKafka
 from tests.broker.config_requests import describe_result, incremental
 from tests.broker.group_requests import find
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import START_TIMEOUT_S, V4, PeerUnavailable, jars
 

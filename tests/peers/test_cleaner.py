@@ -13,13 +13,13 @@ import pytest
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.checkpoints import id_to_text, read_offsets
-from barnabas.log.cleaner import Cleaner
-from barnabas.log.cleaner_manager import log_to_clean
-from barnabas.log.dump import dump_file
+from barnabas.log.cleaner.cleaner import Cleaner
+from barnabas.log.cleaner.manager import log_to_clean
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import LogManager
-from barnabas.log.offset_map import OffsetMap
+from barnabas.log.manager.manager import LogManager
 from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.tools.dump import dump_file
 from barnabas.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.layout import CompressionType, ControlRecordType

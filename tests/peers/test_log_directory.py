@@ -13,16 +13,16 @@ import pytest
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.checkpoints import id_to_text
-from barnabas.log.cleaner import Cleaner
-from barnabas.log.cleaner_manager import log_to_clean
+from barnabas.log.cleaner.cleaner import Cleaner
+from barnabas.log.cleaner.manager import log_to_clean
+from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.inspection import AbortedFilter, Inspection
-from barnabas.log.manager import LogManager
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.read import Isolation
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.read import Isolation
 from barnabas.log.scheduler import InlineScheduler
-from barnabas.log.transaction_index import AbortedTransaction
-from barnabas.log.verify import verify_directory
+from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.log.tools.inspection import AbortedFilter, Inspection
+from barnabas.log.tools.verify import verify_directory
 from barnabas.model import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -19,12 +19,12 @@ from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.checkpoints import read_meta_properties, read_offsets
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.manager import LogManager
-from barnabas.log.manager_settings import ManagerSettings
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.names import SIDE_FILES
-from barnabas.log.offset_index import ENTRY as INDEX_ENTRY
-from barnabas.log.producer_snapshot import ENTRY, HEADER
+from barnabas.log.producers.snapshot import ENTRY, HEADER
 from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.segment.offset_index import ENTRY as INDEX_ENTRY
 from barnabas.records.header import iterate_headers
 from barnabas.records.layout import ATTRIBUTES_POSITION
 from tests.log.golden.images import extract

@@ -30,7 +30,7 @@ from tests.broker.coordinator_requests import (
 )
 from tests.broker.group_requests import find, wait_until
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic
+from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import START_TIMEOUT_S, V4, PeerUnavailable, jars
 

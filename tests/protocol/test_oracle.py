@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.wire_check import compare
+from barnabas.cli.offline.wire_check import compare
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.json_form import from_json, to_json
 from barnabas.protocol.message import Message, TaggedFields

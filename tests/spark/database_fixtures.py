@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.spark.databases_connection import connected, execute, parse_url
+from barnabas.spark.databases.connection import connected, execute, parse_url
 from tests.spark.postgres_server import postgres_server
 
 __all__ = ["database_url", "postgres", "run"]

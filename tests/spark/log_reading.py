@@ -11,9 +11,9 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from barnabas.model import TopicPartition
-from barnabas.spark.log_source import FilteringLogReader, Task
-from barnabas.spark.log_source_options import parse_options
-from barnabas.spark.log_source_rows import check_schema, spark_schema
+from barnabas.spark.logs.options import parse_options
+from barnabas.spark.logs.rows import check_schema, spark_schema
+from barnabas.spark.logs.source import FilteringLogReader, Task
 from barnabas.testing import Broker
 
 Row = dict[str, Any]

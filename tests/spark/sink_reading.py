@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.consumer import Consumer
-from barnabas.client.consumer_record import ConsumerRecord
+from barnabas.client.admin.admin import Admin
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.consumer.record import ConsumerRecord
 from barnabas.model import TopicPartition
 
 WAIT_S: Final = 120

@@ -25,9 +25,9 @@ from barnabas.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producer_state import NO_GUARD, ProducerSettings
-from barnabas.log.read import Isolation
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation
+from barnabas.log.producers.state import NO_GUARD, ProducerSettings
 from barnabas.model import ProducerEpoch, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.control import parse_end_txn_marker

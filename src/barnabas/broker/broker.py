@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.automatic_topics import AutomaticTopics
-from barnabas.broker.client_metrics import ClientMetrics
-from barnabas.broker.conversions import Conversions
-from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.group_runtime import GroupRuntime
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.quotas import Quotas
-from barnabas.broker.replica_manager import ReplicaManager
-from barnabas.broker.tasks import Tasks
-from barnabas.broker.transaction_markers import TransactionMarkers
-from barnabas.broker.transaction_runtime import TransactionRuntime
-from barnabas.broker.turns import Turns
+from barnabas.broker.coordinators.group_runtime import GroupRuntime
+from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
+from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
+from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.conversions import Conversions
+from barnabas.broker.requests.fetch_sessions import FetchSessions
+from barnabas.broker.telemetry.client_metrics import ClientMetrics
+from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
+from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.turns import Turns
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.coordination.image import MetadataImage
+from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.metrics.registry import Registry
 
 if TYPE_CHECKING:
-    from barnabas.broker.log_dir_mover import LogDirMover
-    from barnabas.coordination.controller import Controller
-    from barnabas.log.manager import LogManager
+    from barnabas.broker.replication.log_dir_mover import LogDirMover
+    from barnabas.coordination.controller.controller import Controller
+    from barnabas.log.manager.manager import LogManager
 
 
 class Broker:

@@ -9,8 +9,8 @@ from types import CoroutineType
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.exchange import ApiFigures, ClientSession, Exchange
-from barnabas.broker.routes import ROUTES, Route
+from barnabas.broker.requests.exchange import ApiFigures, ClientSession, Exchange
+from barnabas.broker.requests.routes import ROUTES, Route
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
@@ -145,7 +145,7 @@ class Dispatcher:
                 f"{endpoint.api.name} version {exchange.version}: only {endpoint.first_version} to"
                 f" {endpoint.last_version} are answered here"
             )
-        from barnabas.broker.handlers.api_versions import unsupported_version
+        from barnabas.broker.handlers.cluster.api_versions import unsupported_version
 
         exchange.version = 0
         exchange.figures.errors.value += 1

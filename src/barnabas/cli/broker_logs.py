@@ -2,7 +2,7 @@
 
 For people, as Apache Kafka writes them, so that what reads its logs reads ours:
 
-    [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller)
+    [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller.controller)
 
 For programs (`--log-format json`), an object a line: `ts`, `level`, `logger`, `message`, `exception` if there is one,
 and whatever else the event has, such as `topic`.
@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Final
 
-from barnabas.broker.config_loggers import LEVELS
+from barnabas.broker.settings.loggers import LEVELS
 
 # Lines about every segment that is rolled or deleted are there for those who ask for them.
 QUIET: Final = "barnabas.log"

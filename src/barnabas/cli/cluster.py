@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, show, show_json
-from barnabas.cli.target import Target, cluster_command
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, show, show_json
+from barnabas.cli.shared.target import Target, cluster_command
 
 BROKERS: Final = (
     Column("id", "broker"),

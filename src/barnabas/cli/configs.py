@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import check_setting_names, parse_pairs
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, fail, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic
+from barnabas.cli.shared.arguments import check_setting_names, parse_pairs
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, fail, show, show_json
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topic
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import ConfigEntry, ConfigResource
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import ConfigEntry, ConfigResource
 
 KINDS: Final = ("topic", "broker", "group")
 ALL_BROKERS: Final = "all"
@@ -105,7 +105,7 @@ def alter(
     dry_run: bool,
 ) -> None:
     """Change some settings of a topic, a broker or a group, and keep the others."""
-    from barnabas.client.admin_results import ConfigChange, ConfigOperation
+    from barnabas.client.admin.results import ConfigChange, ConfigOperation
 
     changes: dict[str, str | ConfigChange | None] = {
         **dict(parse_pairs(assignments)),
@@ -131,7 +131,7 @@ def alter(
 
 
 def _resource(admin: Admin, kind: str, name: str) -> ConfigResource:
-    from barnabas.client.admin_results import ConfigResource, ResourceType
+    from barnabas.client.admin.results import ConfigResource, ResourceType
 
     if kind == "topic":
         described_topic(admin, name)

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import partitions_of
-from barnabas.cli.client_settings import parse_client_settings
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.formats import formatter
-from barnabas.cli.output import count_text, fail, note, printable
-from barnabas.cli.progress import goes_to_a_file, progress_bar
-from barnabas.cli.ranges import POLL_MS, WHERE_HELP, Range, parse_where
-from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, described_topics
+from barnabas.cli.shared.arguments import partitions_of
+from barnabas.cli.shared.client_settings import parse_client_settings
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.formats import formatter
+from barnabas.cli.shared.output import count_text, fail, note, printable
+from barnabas.cli.shared.progress import goes_to_a_file, progress_bar
+from barnabas.cli.shared.ranges import POLL_MS, WHERE_HELP, Range, parse_where
+from barnabas.cli.shared.target import (
+    Target,
+    cluster_command,
+    complete_groups,
+    complete_topics,
+    described_topics,
+)
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.consumer import Consumer
-    from barnabas.client.consumer_record import ConsumerRecord
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.record import ConsumerRecord
     from barnabas.model import TopicPartition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -182,7 +188,7 @@ def _matching(admin: Admin, pattern: re.Pattern[str], texts: tuple[str, ...]) ->
 
 
 def open_consumer(target: Target, settings: dict[str, Any], **more: Any) -> Consumer:
-    from barnabas.client.consumer import Consumer
+    from barnabas.client.consumer.consumer import Consumer
 
     needed = {"auto_offset_reset": "earliest", "enable_auto_commit": "group_id" in more, **more}
     common = target.client_settings("consumer", default_api_timeout_ms=target.timeout_ms, **needed)
@@ -228,7 +234,7 @@ def _up_to_the_end(
     consumer: Consumer, admin: Admin, target: Target, max_records: int | None, isolation: str
 ) -> Iterator[list[ConsumerRecord]]:
     """What a member of a group is given, up to the ends that its partitions have when they are assigned."""
-    from barnabas.client.admin_results import IsolationLevel
+    from barnabas.client.admin.results import IsolationLevel
 
     assigned: set[TopicPartition] = set()
     ends: dict[TopicPartition, int] = {}

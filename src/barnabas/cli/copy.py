@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.consume import ISOLATION_HELP, ISOLATIONS, open_consumer
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.formats import Outgoing
-from barnabas.cli.group import given_options
-from barnabas.cli.output import count_text, fail, nearest, note, show_json
 from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
-from barnabas.cli.profiles import complete_profiles
-from barnabas.cli.progress import progress_bar
-from barnabas.cli.ranges import WHERE_HELP, Range, parse_where
-from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic, target_of
+from barnabas.cli.shared.client_settings import parse_client_settings
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.formats import Outgoing
+from barnabas.cli.shared.group import given_options
+from barnabas.cli.shared.output import count_text, fail, nearest, note, show_json
+from barnabas.cli.shared.profiles import complete_profiles
+from barnabas.cli.shared.progress import progress_bar
+from barnabas.cli.shared.ranges import WHERE_HELP, Range, parse_where
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topic, target_of
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_results import TopicDescription
-    from barnabas.client.consumer_record import ConsumerRecord
+    from barnabas.client.admin.results import TopicDescription
+    from barnabas.client.consumer.record import ConsumerRecord
 
 RECORDS_A_POLL: Final = 2_000
 

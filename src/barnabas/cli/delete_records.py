@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
-from barnabas.cli.offset_files import read_offsets_json
-from barnabas.cli.output import Column, count_text, fail, note, show, show_json
-from barnabas.cli.ranges import WHERE_HELP, Where, parse_where
-from barnabas.cli.target import Target, cluster_command, complete_topics
+from barnabas.cli.shared.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
+from barnabas.cli.shared.offset_files import read_offsets_json
+from barnabas.cli.shared.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.shared.ranges import WHERE_HELP, Where, parse_where
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
+    from barnabas.client.admin.admin import Admin
     from barnabas.model import TopicPartition
 
 DELETED: Final = (

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, partitions_of, yes_option
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import (
+from barnabas.cli.reset_offsets import reset_offsets
+from barnabas.cli.shared.arguments import confirm, partitions_of, yes_option
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import (
     Column,
     count_text,
     fail,
@@ -20,12 +21,11 @@ from barnabas.cli.output import (
     show_json,
     show_table,
 )
-from barnabas.cli.reset_offsets import reset_offsets
-from barnabas.cli.target import Target, cluster_command, complete_groups, missing_groups
+from barnabas.cli.shared.target import Target, cluster_command, complete_groups, missing_groups
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import GroupDescription, ListedOffset
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import GroupDescription, ListedOffset
     from barnabas.model import TopicPartition
 
 
@@ -166,7 +166,7 @@ def _any(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def _described(admin: Admin, names: Sequence[str]) -> list[GroupDescription]:
-    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin.core import AdminErrors
     from barnabas.errors import GroupIdNotFound
 
     wanted = list(names) or [group.group_id for group in admin.list_groups(types=["classic", "consumer"])]
@@ -212,7 +212,7 @@ def _lag_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
 
 def _listed(admin: Admin, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
     """Offsets, as far as they can be had: a topic may be gone, a partition without a leader."""
-    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin.core import AdminErrors
     from barnabas.errors import KafkaError
 
     try:

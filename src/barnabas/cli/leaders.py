@@ -6,10 +6,10 @@ from typing import Final
 
 import click
 
-from barnabas.cli.arguments import confirm, internal_option, partitions_of, yes_option
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, fail, note, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
+from barnabas.cli.shared.arguments import confirm, internal_option, partitions_of, yes_option
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, fail, note, show, show_json
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topics
 
 LISTED: Final = (
     Column("topic", "topic"),
@@ -71,8 +71,8 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, in
 @cluster_command
 def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool, yes: bool) -> None:
     """Elect the preferred leaders of partitions."""
-    from barnabas.client.admin_core import AdminErrors
-    from barnabas.client.admin_results import ElectionType
+    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.results import ElectionType
     from barnabas.errors import KafkaError
 
     if bool(topics) == everything:

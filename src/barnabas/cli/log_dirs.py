@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import click
 
-from barnabas.cli.arguments import internal_option, partitions_of
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, bytes_text, fail, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_topics
+from barnabas.cli.shared.arguments import internal_option, partitions_of
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, bytes_text, fail, show, show_json
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics
 
 DIRECTORIES: Final = (
     Column("broker", "broker"),
@@ -119,7 +119,7 @@ def describe(
 @cluster_command
 def move(target: Target, replicas: tuple[str, ...], broker: int, path: str) -> None:
     """Move replicas to another directory of their broker. `log-dirs describe --topic` shows the progress."""
-    from barnabas.client.admin_results import TopicPartitionReplica
+    from barnabas.client.admin.results import TopicPartitionReplica
 
     with target.admin() as admin:
         partitions = partitions_of(admin, replicas)

@@ -10,8 +10,8 @@ import sys
 import click
 
 from barnabas import __version__
-from barnabas.cli.exit_codes import FAILED, FAULT, INTERRUPTED, NOT_FOUND
-from barnabas.cli.group import ClusterGroup, connects, given_options
+from barnabas.cli.shared.exit_codes import FAILED, FAULT, INTERRUPTED, NOT_FOUND
+from barnabas.cli.shared.group import ClusterGroup, connects, given_options
 from barnabas.errors import GroupIdNotFound, KafkaError, TransactionalIdNotFound, UnknownTopicOrPartition
 
 # name -> (module that holds a click command of that name, one line for the list of commands)
@@ -29,10 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quotas": ("barnabas.cli.quotas", "Quotas of users, clients and addresses."),
     "cluster": ("barnabas.cli.cluster", "Show the brokers of a cluster, and its features."),
     "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
-    "pipeline": ("barnabas.cli.pipeline", "Check and run data pipelines on Spark."),
+    "pipeline": ("barnabas.cli.pipelines.pipeline", "Check and run data pipelines on Spark."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
-    "log": ("barnabas.cli.log", "Inspect, verify and recover log directories."),
-    "wire": ("barnabas.cli.wire", "Decode and check bytes of the Kafka protocol."),
+    "log": ("barnabas.cli.offline.log", "Inspect, verify and recover log directories."),
+    "wire": ("barnabas.cli.offline.wire", "Decode and check bytes of the Kafka protocol."),
     "completion": ("barnabas.cli.completion", "Shell completion for bash, zsh and fish."),
 }
 
@@ -92,7 +92,7 @@ def exit_code_of(error: Exception) -> int:
 
 
 def complain(text: str) -> None:
-    from barnabas.cli.output import complain
+    from barnabas.cli.shared.output import complain
 
     complain(text)
 
@@ -107,7 +107,7 @@ def main() -> None:
         exit_code = barnabas.main(prog_name="barnabas", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        from barnabas.cli.output import show_error
+        from barnabas.cli.shared.output import show_error
 
         show_error(error)
         sys.exit(error.exit_code)

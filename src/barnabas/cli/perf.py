@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import partitions_of
-from barnabas.cli.client_settings import parse_client_settings
 from barnabas.cli.consume import open_consumer
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, fail, show, show_json
 from barnabas.cli.produce import COMPRESSIONS, open_producer
-from barnabas.cli.progress import progress_bar
-from barnabas.cli.ranges import Range, Where
-from barnabas.cli.target import Target, cluster_command, complete_topics, described_topic
+from barnabas.cli.shared.arguments import partitions_of
+from barnabas.cli.shared.client_settings import parse_client_settings
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, fail, show, show_json
+from barnabas.cli.shared.progress import progress_bar
+from barnabas.cli.shared.ranges import Range, Where
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topic
 
 if TYPE_CHECKING:
     from barnabas.errors import KafkaError

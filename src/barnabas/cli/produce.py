@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from barnabas.cli.arguments import parse_pairs
-from barnabas.cli.client_settings import parse_client_settings
-from barnabas.cli.formats import LineReader, Outgoing
-from barnabas.cli.output import count_text, fail, note, show_json_line
-from barnabas.cli.progress import progress_bar
-from barnabas.cli.target import Target, cluster_command, complete_topics, missing_topics
+from barnabas.cli.shared.arguments import parse_pairs
+from barnabas.cli.shared.client_settings import parse_client_settings
+from barnabas.cli.shared.formats import LineReader, Outgoing
+from barnabas.cli.shared.output import count_text, fail, note, show_json_line
+from barnabas.cli.shared.progress import progress_bar
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, missing_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.futures import SendManyFuture
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.futures import SendManyFuture
+    from barnabas.client.producer.producer import Producer
 
 READ_BYTES: Final = 1 << 20
 # More than any broker takes: a line that does not end is not collected for ever.
@@ -164,14 +164,14 @@ def produce(
 
 
 def open_producer(target: Target, settings: dict[str, Any]) -> Producer:
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.producer import Producer
 
     return Producer({**target.client_settings("producer", max_block_ms=target.timeout_ms), **settings})
 
 
 def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
     """A mistyped name would make a topic on most clusters: here that has to be asked for."""
-    from barnabas.client.admin_core import AdminErrors
+    from barnabas.client.admin.core import AdminErrors
     from barnabas.errors import TopicAlreadyExists, UnknownTopicOrPartition
 
     with target.admin() as admin:

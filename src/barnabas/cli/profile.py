@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, parse_pairs, yes_option
-from barnabas.cli.client_settings import check_client_settings, load_client_config
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.group import CommandGroup, json_option
-from barnabas.cli.output import Column, fail, note, show, show_json
-from barnabas.cli.profiles import (
+from barnabas.cli.shared.arguments import confirm, parse_pairs, yes_option
+from barnabas.cli.shared.client_settings import check_client_settings, load_client_config
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.group import CommandGroup, json_option
+from barnabas.cli.shared.output import Column, fail, note, show, show_json
+from barnabas.cli.shared.profiles import (
     NAME,
     Profiles,
     complete_profiles,
@@ -20,7 +20,7 @@ from barnabas.cli.profiles import (
     profiles_path,
     save_profiles,
 )
-from barnabas.cli.target import parse_bootstrap
+from barnabas.cli.shared.target import parse_bootstrap
 
 LISTED: Final = (
     Column("profile", "profile"),

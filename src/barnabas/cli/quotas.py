@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, parse_pairs, yes_option
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, fail, nearest, show, show_json
-from barnabas.cli.target import Target, cluster_command
+from barnabas.cli.shared.arguments import confirm, parse_pairs, yes_option
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, fail, nearest, show, show_json
+from barnabas.cli.shared.target import Target, cluster_command
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_results import QuotaEntity
+    from barnabas.client.admin.results import QuotaEntity
 
 LISTED: Final = (
     Column("user", "user"),

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
-from barnabas.cli.offset_files import read_offsets_csv, write_offsets_csv
-from barnabas.cli.output import Column, count_text, fail, note, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_groups, complete_topics, missing_groups
-from barnabas.cli.times import parse_duration_ms, parse_time_ms
+from barnabas.cli.shared.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
+from barnabas.cli.shared.offset_files import read_offsets_csv, write_offsets_csv
+from barnabas.cli.shared.output import Column, count_text, fail, note, show, show_json
+from barnabas.cli.shared.target import (
+    Target,
+    cluster_command,
+    complete_groups,
+    complete_topics,
+    missing_groups,
+)
+from barnabas.cli.shared.times import parse_duration_ms, parse_time_ms
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import CommittedOffset
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import CommittedOffset
     from barnabas.model import TopicPartition
 
 RESET: Final = (

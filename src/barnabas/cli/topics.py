@@ -8,15 +8,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import check_setting_names, confirm, internal_option, parse_pairs, yes_option
 from barnabas.cli.delete_records import delete_records
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, bytes_text, count_text, fail, heading, nearest, note, show, show_json
-from barnabas.cli.target import Target, cluster_command, complete_topics, described_topics
+from barnabas.cli.shared.arguments import (
+    check_setting_names,
+    confirm,
+    internal_option,
+    parse_pairs,
+    yes_option,
+)
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import (
+    Column,
+    bytes_text,
+    count_text,
+    fail,
+    heading,
+    nearest,
+    note,
+    show,
+    show_json,
+)
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topics
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import TopicDescription
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import TopicDescription
 
 LISTED: Final = (
     Column("topic", "topic"),
@@ -88,8 +104,8 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create topics."""
-    from barnabas.client.admin_core import AdminErrors
-    from barnabas.client.admin_results import BROKER_DEFAULT
+    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.results import BROKER_DEFAULT
     from barnabas.errors import InvalidConfig, KafkaError, TopicAlreadyExists
 
     errors: dict[str, KafkaError] = {}
@@ -251,8 +267,8 @@ def _offsets(
     admin: Admin, described: dict[str, TopicDescription]
 ) -> tuple[dict[tuple[str, int], int | None], dict[tuple[str, int], int | None]]:
     """The first and the end offset of the partitions that have a leader."""
-    from barnabas.client.admin_core import AdminErrors
-    from barnabas.client.admin_results import OffsetSpec
+    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.results import OffsetSpec
     from barnabas.errors import KafkaError
     from barnabas.model import TopicPartition
 
@@ -275,7 +291,7 @@ def _offsets(
 
 
 def _changed_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    from barnabas.client.admin_results import ConfigResource, ConfigSource, ResourceType
+    from barnabas.client.admin.results import ConfigResource, ConfigSource, ResourceType
 
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     return {
@@ -327,7 +343,7 @@ def alter(
 
     After more partitions are added, a key may map to another partition than before.
     """
-    from barnabas.client.admin_results import ConfigResource, ResourceType
+    from barnabas.client.admin.results import ConfigResource, ResourceType
 
     changes: dict[str, str | None] = {**dict(parse_pairs(configs)), **dict.fromkeys(deleted)}
     if partitions is None and not changes:

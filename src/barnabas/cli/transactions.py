@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.arguments import confirm, partitions_of, yes_option
-from barnabas.cli.exit_codes import NOT_FOUND
-from barnabas.cli.group import ClusterGroup
-from barnabas.cli.output import Column, duration_text, fail, nearest, show, show_json, time_text
-from barnabas.cli.target import Target, cluster_command, complete_topics
-from barnabas.cli.times import parse_duration_ms
+from barnabas.cli.shared.arguments import confirm, partitions_of, yes_option
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.group import ClusterGroup
+from barnabas.cli.shared.output import Column, duration_text, fail, nearest, show, show_json, time_text
+from barnabas.cli.shared.target import Target, cluster_command, complete_topics
+from barnabas.cli.shared.times import parse_duration_ms
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
-    from barnabas.client.admin_results import ProducerState
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import ProducerState
     from barnabas.model import TopicPartition
 
 LISTED: Final = (

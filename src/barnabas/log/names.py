@@ -28,6 +28,9 @@ DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 
+# KRaft keeps its own log among the partition directories. No broker serves it as a topic.
+METADATA_TOPIC: Final = "__cluster_metadata"
+
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 SIDE_FILES: Final = "barnabas.side-files"

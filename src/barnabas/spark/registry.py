@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 # Name of the format, and the class behind it as module:class.
 DATA_SOURCES: Final[Mapping[str, str]] = {
-    "barnabas": "barnabas.spark.topic_source:TopicDataSource",
-    "barnabas-log": "barnabas.spark.log_source:LogDataSource",
-    "barnabas-database": "barnabas.spark.databases_source:DatabaseDataSource",
-    "barnabas-delta": "barnabas.spark.delta_source:DeltaDataSource",
+    "barnabas": "barnabas.spark.topics.source:TopicDataSource",
+    "barnabas-log": "barnabas.spark.logs.source:LogDataSource",
+    "barnabas-database": "barnabas.spark.databases.source:DatabaseDataSource",
+    "barnabas-delta": "barnabas.spark.delta.source:DeltaDataSource",
 }
 
 

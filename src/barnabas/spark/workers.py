@@ -23,7 +23,7 @@ PYTHON_SETTING: Final = "spark.sql.execution.pyspark.python"
 PROBE_TIMEOUT_S: Final = 60
 # The version comes first: it is told even if the import fails.
 PROBE: Final = (
-    "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import barnabas.spark.topic_source"
+    "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import barnabas.spark.topics.source"
 )
 
 

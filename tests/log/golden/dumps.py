@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from barnabas.log.dump import dump_file
 from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.tools.dump import dump_file
 
 # Kafka's name -> ours, where Kafka's own is not just spelled otherwise.
 NAMES = {

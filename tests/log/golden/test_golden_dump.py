@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.verify import log_bytes, verify_directory
+from barnabas.log.tools.verify import log_bytes, verify_directory
 from tests.log.golden.dumps import compare, split
 from tests.log.golden.images import ALL, CLEAN, UNCLEAN, Image
 

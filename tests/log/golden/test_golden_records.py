@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.log import log as log_command
+from barnabas.cli.offline.log import log as log_command
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.inspection import Inspection, describe
+from barnabas.log.tools.inspection import Inspection, describe
 from tests.log.golden.images import ALL, Image
 
 BYTES_SHOWN = 200

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.log import log as log_command
+from barnabas.cli.offline.log import log as log_command
 from barnabas.log.checkpoints import read_epochs, read_offsets
 from barnabas.log.file_system import DiskFileSystem
-from barnabas.log.inspection import METADATA_TOPIC, Inspection
-from barnabas.log.names import COPY_SUFFIX, SIDE_FILES
-from barnabas.log.producer_entry import ProducerEntry
-from barnabas.log.producer_snapshot import HEADER, decode_snapshot, encode_snapshot
-from barnabas.log.verify import verify_directory
+from barnabas.log.names import COPY_SUFFIX, METADATA_TOPIC, SIDE_FILES
+from barnabas.log.producers.entry import ProducerEntry
+from barnabas.log.producers.snapshot import HEADER, decode_snapshot, encode_snapshot
+from barnabas.log.tools.inspection import Inspection
+from barnabas.log.tools.verify import verify_directory
 from barnabas.primitives.crc32c import crc32c
 from tests.log.golden.images import ALL, Image, fingerprint, fingerprint_of
 

@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from barnabas.client.producer import Producer
-from barnabas.client.transaction_requests import SharedTransaction
+from barnabas.client.producer.producer import Producer
+from barnabas.client.producer.transaction_requests import SharedTransaction
 from barnabas.spark import register
-from barnabas.spark.databases import BatchWriter, DatabaseSink
-from barnabas.spark.exactly_once import TransactionalTopicSink
-from barnabas.spark.exactly_once_tasks import TransactionWriter
-from barnabas.spark.mirror import BatchSink, MirrorSink
+from barnabas.spark.databases.sink import BatchWriter, DatabaseSink
+from barnabas.spark.exactly_once.sink import TransactionalTopicSink
+from barnabas.spark.exactly_once.tasks import TransactionWriter
+from barnabas.spark.mirror.sink import BatchSink, MirrorSink
 from barnabas.spark.session import start_session
-from barnabas.spark.sink import worker_producer
-from barnabas.spark.sink_columns import SinkColumns
+from barnabas.spark.topics.sink import worker_producer
+from barnabas.spark.topics.sink_columns import SinkColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Any, Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.consumer_record import ConsumerRecord
-from barnabas.client.producer import Producer
+from barnabas.client.admin.admin import Admin
+from barnabas.client.consumer.record import ConsumerRecord
+from barnabas.client.producer.producer import Producer
 from barnabas.model import TopicPartition
-from barnabas.spark.mirror import load_offset_map
+from barnabas.spark.mirror.sink import load_offset_map
 from tests.spark.kill_matrix.driver import Job
 from tests.spark.kill_matrix.running import Server
 from tests.spark.sink_reading import committed_records

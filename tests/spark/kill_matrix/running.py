@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.client.admin import Admin
-from barnabas.client.producer import Producer
+from barnabas.client.admin.admin import Admin
+from barnabas.client.producer.producer import Producer
 from barnabas.testing import Broker
 from tests.client.consumer_servers import OURS, KafkaProcess
 from tests.peers.kafka_peer import PeerUnavailable

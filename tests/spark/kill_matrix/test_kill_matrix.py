@@ -19,15 +19,15 @@ from typing import Final
 
 import pytest
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from tests.client.consumer_servers import OURS
 from tests.peers.kafka_peer import V3, V4
 from tests.spark.conftest import require_java
 
 pytest.importorskip("pyspark", reason="pyspark is needed: install barnabas[spark]")
 
-from barnabas.spark.databases_connection import connected, parse_url, rows_of
-from barnabas.spark.exactly_once import reset, starting_offsets
+from barnabas.spark.databases.connection import connected, parse_url, rows_of
+from barnabas.spark.exactly_once.sink import reset, starting_offsets
 from tests.spark.kill_matrix.driver import (
     AFTER_COMMIT,
     AFTER_TASKS,

@@ -11,7 +11,7 @@ SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python stre
 initialOffset: \
 Traceback (most recent call last):
   File "/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 267, in main
-  File "/barnabas/spark/topic_directory.py", line 90, in partitions
+  File "/barnabas/spark/topics/directory.py", line 90, in partitions
     raise InvalidConfig(
 barnabas.errors.InvalidConfig: subscribe: there is no topic 'oders'; create it, or correct the name
  SQLSTATE: 38000
@@ -19,9 +19,9 @@ barnabas.errors.InvalidConfig: subscribe: there is no topic 'oders'; create it, 
 Identifier: [id = bcfe32a0, runId = 789ba865]
 """
 LOST = """[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):
-  File "/barnabas/spark/topic_directory.py", line 49, in report_data_loss
+  File "/barnabas/spark/topics/directory.py", line 49, in report_data_loss
     raise DataLost(
-barnabas.spark.topic_directory.DataLost: offsets 3 to 7 of orders-0 are gone
+barnabas.spark.topics.directory.DataLost: offsets 3 to 7 of orders-0 are gone
  SQLSTATE: 38000
 	at org.apache.spark.sql.errors.QueryExecutionErrors$.x(QueryExecutionErrors.scala:1881)
 """

@@ -165,7 +165,7 @@ class _Checker:
         return declared.kind == "avro" and declared.schema_id is None and _is_http(declared.registry)
 
     def _schema(self, source: Source) -> StructType:
-        from barnabas.spark.formats_json import parse_ddl
+        from barnabas.spark.formats.json import parse_ddl
         from barnabas.spark.pipeline.options import SOURCE_FORMATS, reader_options
         from barnabas.spark.registry import data_source
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.client.settings import parse_address
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut, UnknownTopicOrPartition
 from barnabas.spark.pipeline.group import admin_of, source_partitions

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.errors import InvalidConfig
-from barnabas.spark.formats import ERROR, FormatSpec, decode, encode
+from barnabas.spark.formats.columns import ERROR, FormatSpec, decode, encode
 from barnabas.spark.pipeline.functions import load_function
 from barnabas.spark.pipeline.model import (
     FileSource,

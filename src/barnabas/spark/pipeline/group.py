@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.client.admin import Admin
-from barnabas.client.admin_core import AdminErrors
-from barnabas.client.admin_results import CommittedOffset, IsolationLevel
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.results import CommittedOffset, IsolationLevel
 from barnabas.errors import GroupIdNotFound, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.model import Pipeline, TopicSource
-from barnabas.spark.topic_offsets import EARLIEST, admin_settings, render
+from barnabas.spark.topics.offsets import EARLIEST, admin_settings, render
 
 RESET: Final = "reset"
 CLIENT_ID: Final = "barnabas-pipeline"

@@ -36,7 +36,7 @@ from barnabas.spark.pipeline.tables import (
     duration_ms,
     nearest,
 )
-from barnabas.spark.topic_options import parse_options
+from barnabas.spark.topics.options import parse_options
 
 BOOTSTRAP: Final = "bootstrap.servers"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.spark.pipeline.model import DatabaseSource, FileSource, LogSource, Source, TopicSource
-from barnabas.spark.topic_offsets import KAFKA_PREFIX
+from barnabas.spark.topics.offsets import KAFKA_PREFIX
 
 SOURCE_FORMATS: Final[dict[type, str]] = {
     TopicSource: "barnabas",

@@ -10,7 +10,7 @@ from typing import Any
 from barnabas.errors import InvalidConfig
 from barnabas.metrics.registry import Registry
 from barnabas.model import TopicPartition
-from barnabas.spark.topic_offsets import Offsets, parse
+from barnabas.spark.topics.offsets import Offsets, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

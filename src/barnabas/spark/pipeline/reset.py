@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.client.admin_results import CommittedOffset
+from barnabas.client.admin.results import CommittedOffset
 from barnabas.errors import NonEmptyGroup
 from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.checkpoint import (
@@ -20,7 +20,7 @@ from barnabas.spark.pipeline.connect import BOOTSTRAP, clusters, require_connect
 from barnabas.spark.pipeline.group import RESET, admin_of, committed_offsets, end_offsets, source_partitions
 from barnabas.spark.pipeline.model import FileSink, Pipeline
 from barnabas.spark.pipeline.tables import located
-from barnabas.spark.topic_offsets import LATEST
+from barnabas.spark.topics.offsets import LATEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

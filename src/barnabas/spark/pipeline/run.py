@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.admin import Admin
+from barnabas.client.admin.admin import Admin
 from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.spark.failures import told
@@ -25,7 +25,7 @@ from barnabas.spark.pipeline.model import AVAILABLE_NOW, FileSink, Pipeline, Top
 from barnabas.spark.pipeline.progress import BatchReport, end_offsets_of, lag_of, report_of
 from barnabas.spark.pipeline.sinks import BatchSink, commits_source_offsets, open_sink, topic_sink
 from barnabas.spark.pipeline.tables import duration_ms
-from barnabas.spark.topic_offsets import Offsets, admin_settings, commit_progress
+from barnabas.spark.topics.offsets import Offsets, admin_settings, commit_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -95,10 +95,10 @@ def topic_sink(
 ) -> BatchSink:
     """For rows of a topic, and for dead letters where the rows themselves go elsewhere."""
     if pipeline.guarantee == "at-least-once" or not pipeline.is_streaming:
-        from barnabas.spark.sink import TopicSink as AtLeastOnce
+        from barnabas.spark.topics.sink import TopicSink as AtLeastOnce
 
         return AtLeastOnce(sink.kafka, topic=sink.topic)
-    from barnabas.spark.exactly_once import TransactionalTopicSink
+    from barnabas.spark.exactly_once.sink import TransactionalTopicSink
 
     return TransactionalTopicSink(
         sink.kafka,
@@ -113,7 +113,7 @@ def topic_sink(
 
 
 def _mirror_sink(pipeline: Pipeline, sink: MirrorSink, checkpoint: str, *, take_over: bool) -> BatchSink:
-    from barnabas.client.admin_results import BROKER_DEFAULT
+    from barnabas.client.admin.results import BROKER_DEFAULT
     from barnabas.spark import mirror
 
     source = next(iter(pipeline.sources.values()))

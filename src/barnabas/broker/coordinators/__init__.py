@@ -1,0 +1,1 @@
+"""The runtimes of the group and transaction coordinators."""

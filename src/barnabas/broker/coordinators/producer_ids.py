@@ -1,0 +1,78 @@
+"""Ids for producers, handed out one by one from blocks that the controller gives to brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from barnabas.broker.waiting.tasks import Tasks
+from barnabas.errors import CoordinatorLoadInProgress, KafkaError
+from barnabas.model import ProducerId
+
+# Before the last ids of a block are gone, the next block is asked for.
+_LOW_SHARE: Final = 10
+
+
+class ProducerIds:
+    """No id is given twice, in this run or any other."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[range]], tasks: Tasks) -> None:
+        self._allocate = allocate
+        self._tasks = tasks
+        self._block = range(0)
+        self._next_block = range(0)
+        self._low = 0
+        # Ids below have been given by somebody else.
+        self._least = ProducerId(0)
+        self._allocating = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        await self.ensure()
+        return self.take()
+
+    async def ensure(self) -> None:
+        """Returns when there is an id to take."""
+        while not self._block and not self._next_block:
+            async with self._allocating:
+                if not self._block:
+                    self._use(self._unused(await self._allocate()))
+
+    def take(self) -> ProducerId:
+        """An id, at once. Raises CoordinatorLoadInProgress while the next block is on its way."""
+        if not self._block:
+            self._use(self._next_block)
+            self._next_block = range(0)
+        if not self._block:
+            self._refill_later()
+            raise CoordinatorLoadInProgress("there are no producer ids left; more are on their way")
+        producer_id = self._block[0]
+        self._block = self._block[1:]
+        if len(self._block) == self._low:
+            self._refill_later()
+        return ProducerId(producer_id)
+
+    def skip_to(self, next_id: ProducerId) -> None:
+        """Ids below have been given by somebody else. The controller is told by whoever knows it."""
+        self._least = max(self._least, next_id)
+        self._block = self._unused(self._block)
+        self._next_block = self._unused(self._next_block)
+
+    def _unused(self, block: range) -> range:
+        return range(max(block.start, self._least), max(block.stop, self._least))
+
+    def _use(self, block: range) -> None:
+        self._block = block
+        self._low = len(block) // _LOW_SHARE
+
+    def _refill_later(self) -> None:
+        if not self._allocating.locked():
+            self._tasks.start(self._refill())
+
+    async def _refill(self) -> None:
+        async with self._allocating:
+            try:
+                self._next_block = self._next_block or self._unused(await self._allocate())
+            except KafkaError:
+                # Whoever needs an id asks again, and is told if that fails too.
+                return

@@ -1,0 +1,205 @@
+"""The transaction coordinators of this broker: one for each partition of `__transaction_state` that it leads.
+
+A transaction's markers go to the leaders of its partitions. Those that this broker leads are written by a direct call;
+a partition that there is no more needs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.timing_wheel import Timer
+from barnabas.clock import Clock
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordination.controller.controller import Controller
+from barnabas.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError, LeaderNotAvailable
+from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
+from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
+from barnabas.transactions.settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from barnabas.broker.coordinators.transaction_shell import MarkersWritten, TransactionShell
+    from barnabas.transactions.decision import Markers
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
+PartitionsVerified = Callable[[dict[TopicPartition, KafkaError | None]], None]
+
+
+class MarkerWriter(Protocol):
+    """Writes markers to partitions of this broker."""
+
+    def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Iterable[TopicPartition],
+        then: MarkersWritten,
+        *,
+        transaction_version: int,
+    ) -> None: ...
+
+
+class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
+    topic = TRANSACTIONS_TOPIC
+    purpose = "transactions"
+
+    def __init__(
+        self,
+        controller: Controller,
+        replicas: ReplicaManager,
+        tasks: Tasks,
+        timer: Timer,
+        clock: Clock,
+        markers: MarkerWriter,
+        producer_ids: ProducerIds,
+    ) -> None:
+        super().__init__(controller, replicas, tasks, clock)
+        self._timer = timer
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._settings = transaction_settings(controller.config)
+        self._knows_producer_ids = asyncio.Event()
+        self._knows_producer_ids.set()
+
+    @property
+    def settings(self) -> TransactionSettings:
+        return self._settings
+
+    @property
+    def _load_buffer_bytes(self) -> int:
+        return self._controller.config.transaction_state_log_load_buffer_size
+
+    def _new_shell(self, partition: Partition) -> TransactionShell:
+        # A broker that has no transactions starts sooner, and is smaller, without all that belongs to them.
+        from barnabas.broker.coordinators.transaction_shell import TransactionShell
+        from barnabas.transactions.coordinator import TransactionCoordinator
+
+        return TransactionShell(
+            partition,
+            TransactionCoordinator(self._settings, self._new_producer_id),
+            self._send_markers,
+            timer=self._timer,
+            waiting=self._replicas.waiting_produces,
+            clock=self._clock,
+        )
+
+    def _new_producer_id(self) -> ProducerId:
+        if not self._knows_producer_ids.is_set():
+            raise CoordinatorLoadInProgress("which producer ids are in use is still being read")
+        return self._producer_ids.take()
+
+    def learn_producer_ids(self) -> None:
+        """The topic has come with its directory from elsewhere: no id is given before all of its ids are known."""
+        self._knows_producer_ids.clear()
+
+    def begin(self) -> None:
+        super().begin()
+        if not self._shells:
+            # There is nothing to read them from.
+            self._knows_producer_ids.set()
+
+    async def wait_for_producer_ids(self) -> None:
+        """Returns when no producer id of the topic can be given again."""
+        await self._knows_producer_ids.wait()
+
+    async def _load(self, shells: Iterable[TransactionShell]) -> None:
+        try:
+            await super()._load(shells)
+        finally:
+            self._knows_producer_ids.set()
+
+    def _shell_loaded(self, shell: TransactionShell) -> None:
+        next_id = ProducerId(1 + shell.coordinator.highest_producer_id())
+        self._controller.raise_producer_ids_to(next_id)
+        self._producer_ids.skip_to(next_id)
+
+    def shell_of_named(self, transactional_id: str) -> TransactionShell:
+        """The coordinator of a transactional id, which has to be one."""
+        if not transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        return self.shell_of(transactional_id)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Iterable[TopicPartition],
+        add: bool,
+        then: PartitionsVerified,
+    ) -> None:
+        """Asks the coordinator whether the partitions are part of the producer's open transaction.
+
+        With `add` (transaction version 2) they become so, and a transaction begins if there is none. `then` is called
+        exactly once, perhaps before this returns: for each partition None, or the coordinator's error as it stands.
+        """
+        asked = frozenset(partitions)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        try:
+            shell = self.shell_of_named(transactional_id)
+        except KafkaError as error:
+            then(dict.fromkeys(asked, error))
+            return
+        coordinator = shell.coordinator
+        if not add:
+            then(coordinator.verify_partitions(transactional_id, producer, asked))
+            return
+
+        def answer(error: KafkaError | None) -> None:
+            then(dict.fromkeys(asked, error))
+
+        shell.carry_out(
+            coordinator.add_partitions(
+                transactional_id, producer, asked, TRANSACTION_VERSION_2, answer, self._clock.now_ms()
+            )
+        )
+
+    def _send_markers(self, markers: Markers, coordinator_epoch: int, then: MarkersWritten) -> None:
+        """Results come for all partitions at once, when each has its own."""
+        image = self._controller.image
+        results: dict[TopicPartition, KafkaError | None] = {}
+        local: list[TopicPartition] = []
+        for key in markers.partitions:
+            topic = image.topics.get(key.topic)
+            if topic is None or key.partition >= len(topic.partitions):
+                # It has been deleted, and whatever the transaction wrote to it.
+                results[key] = None
+            elif topic.partitions[key.partition].leader == self._replicas.broker_id:
+                local.append(key)
+            else:
+                results[key] = LeaderNotAvailable(f"{key} has no leader that can be reached")
+        if not local:
+            then(results)
+            return
+
+        def written(found: dict[TopicPartition, KafkaError | None]) -> None:
+            then({**results, **found})
+
+        self._markers.write_markers(
+            markers.producer_id,
+            markers.producer_epoch,
+            coordinator_epoch,
+            markers.is_commit,
+            local,
+            written,
+            transaction_version=markers.version,
+        )
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )

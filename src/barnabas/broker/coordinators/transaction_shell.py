@@ -1,0 +1,82 @@
+"""Carries out what the coordinator of one partition of `__transaction_state` decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from barnabas.broker.coordinators.base import CoordinatorShell
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.waiting.purgatory import Purgatory
+from barnabas.broker.waiting.timing_wheel import Timer
+from barnabas.clock import Clock
+from barnabas.errors import KafkaError
+from barnabas.model import TopicPartition
+from barnabas.records.header import BatchHeader
+from barnabas.records.record import Record
+from barnabas.transactions.coordinator import TransactionCoordinator
+from barnabas.transactions.decision import Decision, Markers, TimerKey
+
+log = logging.getLogger(__name__)
+
+MarkersWritten: TypeAlias = Callable[[dict[TopicPartition, KafkaError | None]], None]
+# Has markers written for a coordinator of an epoch, and tells once for each partition how that went.
+SendMarkers: TypeAlias = Callable[[Markers, int, MarkersWritten], None]
+
+_SHOWN_ERRORS: Final = 3
+
+
+class TransactionShell(CoordinatorShell[Decision]):
+    def __init__(
+        self,
+        partition: Partition,
+        coordinator: TransactionCoordinator,
+        send_markers: SendMarkers,
+        *,
+        timer: Timer,
+        waiting: Purgatory,
+        clock: Clock,
+    ) -> None:
+        super().__init__(partition, timer=timer, waiting=waiting, clock=clock)
+        self.coordinator = coordinator
+        self._send_markers = send_markers
+
+    def _replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
+        self.coordinator.replay(header, records)
+
+    def _loaded(self, now_ms: int) -> Decision:
+        return self.coordinator.loaded(now_ms)
+
+    def _unloaded(self, now_ms: int) -> Decision:
+        return Decision()
+
+    def _expired(self, key: Hashable, now_ms: int) -> Decision:
+        assert isinstance(key, TimerKey)
+        return self.coordinator.expire(key, now_ms)
+
+    def _act(self, decision: Decision) -> None:
+        self._queue_replies(decision)
+        self._change_timers(decision.timers)
+        for append in decision.appends:
+            self._append_then(partial(self._append, append.records), append.then, append.timeout_ms)
+        for markers in decision.markers:
+            self._send_markers(markers, self.partition.leader_epoch, partial(self._markers_written, markers))
+
+    def _queue_replies(self, decision: Decision) -> None:
+        self._replies.extend(decision.replies)
+
+    def _markers_written(self, markers: Markers, results: dict[TopicPartition, KafkaError | None]) -> None:
+        if not self._is_active:
+            return
+        failed = [f"{partition}: {error}" for partition, error in results.items() if error is not None]
+        if failed:
+            log.warning(
+                "the transaction of %s is not ended in %d of %d partitions: %s",
+                markers.transactional_id,
+                len(failed),
+                len(results),
+                "; ".join(failed[:_SHOWN_ERRORS]),
+            )
+        self.carry_out(self.coordinator.markers_written(markers, results, self._clock.now_ms()))

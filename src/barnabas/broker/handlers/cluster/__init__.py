@@ -1,0 +1,1 @@
+"""The broker and the cluster: versions, features, log directories."""

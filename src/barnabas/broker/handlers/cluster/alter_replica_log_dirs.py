@@ -1,0 +1,41 @@
+"""AlterReplicaLogDirs, versions 0 to 2: has partitions move to another log directory of this broker.
+
+The answer tells that a move has begun; DescribeLogDirs shows how far it is. All versions mean the same.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import NONE, KafkaError
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from barnabas.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    # A partition that is asked for twice goes where it was asked to last.
+    targets = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for at, directory in targets.items():
+        error_code = NONE
+        try:
+            await broker.log_dir_mover.move(at, directory)
+        except KafkaError as error:
+            error_code = error.code
+        topic = results.setdefault(at.topic, AlterReplicaLogDirTopicResult(topic_name=at.topic))
+        topic.partitions.append(
+            AlterReplicaLogDirPartitionResult(partition_index=at.partition, error_code=error_code)
+        )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))

@@ -1,0 +1,48 @@
+"""ApiVersions, versions 0 to 4: what this broker answers.
+
+The name and version of the client's software (from version 3) are kept with the connection; names that are not of the
+form that Kafka allows are refused. The cluster's features are listed from version 3 on, too. A version above ours is
+answered in version 0 with UNSUPPORTED_VERSION and our range of this API alone, so that the client can ask again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.cluster.features import FEATURES_EPOCH, finalized_features, supported_features
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.routes import ROUTES
+from barnabas.errors import InvalidRequest, UnsupportedVersion
+from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
+from barnabas.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+_ANSWERED: Final = sorted((route.api.key, route.first_version, route.last_version) for route in ROUTES)
+
+
+def handle(broker: Broker, exchange: Exchange, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if exchange.version >= _FIRST_VERSION_WITH_SOFTWARE:
+        name, version = request.client_software_name, request.client_software_version
+        if not _SOFTWARE_NAME.fullmatch(name) or not _SOFTWARE_NAME.fullmatch(version):
+            return ApiVersionsResponse(error_code=InvalidRequest.code)
+        exchange.session.client_software_name = name
+        exchange.session.client_software_version = version
+    return ApiVersionsResponse(
+        api_keys=_api_keys(),
+        supported_features=supported_features(exchange.version),
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=finalized_features(),
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    [own] = [entry for entry in _api_keys() if entry.api_key == 18]
+    return ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[own])
+
+
+def _api_keys() -> list[ApiVersion]:
+    return [ApiVersion(api_key=key, min_version=first, max_version=last) for key, first, last in _ANSWERED]

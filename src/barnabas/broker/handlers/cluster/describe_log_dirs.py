@@ -1,0 +1,97 @@
+"""DescribeLogDirs, versions 0 to 5: this broker's log directories, and size and lag of the partitions in them.
+
+- Null topics ask for all partitions. A directory that has failed answers KAFKA_STORAGE_ERROR, the others go on.
+- The lag of a log that is being moved here (`is_future_key`) is what it still has to copy.
+- Version 3 has an error for the request, 4 the size of each directory's disk and what is left of it, and 5 tells
+  whether new partitions keep out of a directory, which here they never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import KafkaStorageError
+from barnabas.log.directory import LogDirectory
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+UNKNOWN_LAG: Final = -1
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    wanted = (
+        None
+        if request.topics is None
+        else {TopicPartition(each.topic, index) for each in request.topics for index in each.partitions}
+    )
+    # A disk that is about to fail may take its time to tell how full it is.
+    loop = asyncio.get_running_loop()
+    results = await loop.run_in_executor(None, _describe, broker.log_manager, wanted)
+    return DescribeLogDirsResponse(results=results)
+
+
+def _describe(manager: LogManager, wanted: set[TopicPartition] | None) -> list[DescribeLogDirsResult]:
+    logs: dict[str, list[PartitionLog]] = {}
+    for log in manager.logs():
+        if wanted is None or log.topic_partition in wanted:
+            logs.setdefault(os.path.dirname(log.directory), []).append(log)
+    return [_directory(manager, each, logs.get(each.path, [])) for each in manager.directories]
+
+
+def _directory(
+    manager: LogManager, directory: LogDirectory, logs: list[PartitionLog]
+) -> DescribeLogDirsResult:
+    failed = DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=directory.path)
+    if directory.is_offline:
+        return failed
+    try:
+        disk = os.statvfs(directory.path)
+    except OSError:
+        return failed
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in logs:
+        at = log.topic_partition
+        try:
+            partition = _partition(manager, log)
+        except KafkaStorageError:
+            if any(each is log for each in manager.logs()):
+                return failed
+            continue  # It has been deleted meanwhile.
+        topics.setdefault(at.topic, DescribeLogDirsTopic(name=at.topic)).partitions.append(partition)
+    return DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=list(topics.values()),
+        total_bytes=disk.f_blocks * disk.f_frsize,
+        usable_bytes=disk.f_bavail * disk.f_frsize,
+    )
+
+
+def _partition(manager: LogManager, log: PartitionLog) -> DescribeLogDirsPartition:
+    current = manager.log(log.topic_partition)
+    is_future = log is manager.log(log.topic_partition, is_future=True)
+    if current is None:
+        lag = UNKNOWN_LAG
+    elif is_future:
+        lag = current.log_end_offset - log.log_end_offset
+    else:
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+    return DescribeLogDirsPartition(
+        partition_index=log.topic_partition.partition,
+        partition_size=log.size_bytes,
+        offset_lag=lag,
+        is_future_key=is_future,
+    )

@@ -1,0 +1,55 @@
+"""DeleteGroups, versions 0 to 2: groups without members go, with all that they have committed.
+
+The groups of one request may have several coordinators; the answer waits for all of them.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.coordinators.shell import GroupShell
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.group_caller import caller_of
+from barnabas.errors import KafkaError
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from barnabas.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+
+
+class _Gathered:
+    """The answers of the coordinators, sent as one when all are there, in the order of the request."""
+
+    def __init__(self, exchange: Exchange, group_ids: list[str]) -> None:
+        self._exchange = exchange
+        self._group_ids = group_ids
+        self._results: dict[str, DeletableGroupResult] = {}
+
+    def add(self, results: list[DeletableGroupResult]) -> None:
+        self._results.update((result.group_id, result) for result in results)
+        if len(self._results) == len(self._group_ids):
+            self._exchange.respond(
+                DeleteGroupsResponse(results=[self._results[group_id] for group_id in self._group_ids])
+            )
+
+    def respond(self, response: Message) -> None:
+        assert isinstance(response, DeleteGroupsResponse)
+        self.add(response.results)
+
+
+def handle(broker: Broker, exchange: Exchange, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+    group_ids = list(dict.fromkeys(request.groups_names))
+    if not group_ids:
+        return DeleteGroupsResponse()
+    gathered = _Gathered(exchange, group_ids)
+    refused = []
+    by_shell: dict[GroupShell, list[str]] = {}
+    for group_id in group_ids:
+        try:
+            by_shell.setdefault(broker.groups.shell_of(group_id), []).append(group_id)
+        except KafkaError as error:
+            refused.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
+    if refused:
+        gathered.add(refused)
+    for shell, names in by_shell.items():
+        caller = caller_of(exchange, gathered.respond)
+        shell.carry_out(shell.coordinator.delete_groups(caller, names))
+    return None

@@ -1,0 +1,40 @@
+"""DescribeGroups, versions 0 to 6: states and members of classic groups.
+
+From version 3 on the operations that a client may do are told if it asks, from version 6 on a group that there is not
+is an error: before, it is dead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.operations import GROUP_OPERATIONS
+from barnabas.errors import NONE, KafkaError
+from barnabas.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from barnabas.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+
+_FIRST_WITH_OPERATIONS: Final = 3
+
+
+def handle(broker: Broker, exchange: Exchange, request: DescribeGroupsRequest) -> object:
+    version = exchange.version
+    asks_operations = request.include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
+    return broker.turns.map(
+        # What is asked for twice is told once: an answer is no larger than what there is to tell.
+        list(dict.fromkeys(request.groups)),
+        lambda group_id: _describe(broker, group_id, version, asks_operations=asks_operations),
+        lambda groups: DescribeGroupsResponse(groups=groups),
+    )
+
+
+def _describe(broker: Broker, group_id: str, version: int, *, asks_operations: bool) -> DescribedGroup:
+    try:
+        shell = broker.groups.shell_of(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    [group] = shell.coordinator.describe_groups([group_id], version)
+    if asks_operations and group.error_code == NONE:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group

@@ -1,0 +1,31 @@
+"""ListGroups, versions 0 to 5: the groups that this broker coordinates.
+
+From version 4 on in certain states, from version 5 on of certain types. As long as one partition is being loaded
+nobody knows all groups, and the client has to come back.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import CoordinatorLoadInProgress, NotCoordinator
+from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
+from barnabas.protocol.messages.list_groups_response import ListGroupsResponse
+
+
+async def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest) -> ListGroupsResponse:
+    response = ListGroupsResponse()
+    turns = broker.turns
+    end_ns = turns.end_ns()
+    for shell in list(broker.groups):
+        try:
+            shell.check_ready()
+        except NotCoordinator:
+            continue
+        except CoordinatorLoadInProgress as error:
+            return ListGroupsResponse(error_code=error.code)
+        response.groups += shell.coordinator.list_groups(request.states_filter, request.types_filter)
+        if turns.is_over(end_ns):
+            await turns.next()
+            end_ns = turns.end_ns()
+    return response

@@ -1,0 +1,30 @@
+"""SyncGroup, versions 0 to 5: the leader of a group hands in the assignment, and each member gets its part.
+
+From version 5 on a member has to say which protocol it takes for the group's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.group_caller import caller_of
+from barnabas.errors import InconsistentGroupProtocol, KafkaError
+from barnabas.protocol.messages.sync_group_request import SyncGroupRequest
+from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
+
+_FIRST_WITH_PROTOCOL: Final = 5
+
+
+def handle(broker: Broker, exchange: Exchange, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    if exchange.version >= _FIRST_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=InconsistentGroupProtocol.code)
+    try:
+        shell = broker.groups.shell_of_named(request.group_id)
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    shell.carry_out(shell.coordinator.membership.sync(caller_of(exchange), request, broker.now_ms))
+    return None

@@ -1,0 +1,145 @@
+"""TxnOffsetCommit, versions 0 to 5: offsets of a group that take effect if and when a transaction is committed.
+
+- From version 3 on the member tells who it is, and one that is not of the group's generation is refused.
+- From version 4 on the client knows TRANSACTION_ABORTABLE, from version 5 on the group's partition of
+  `__consumer_offsets` is added to the transaction here and not by AddOffsetsToTxn.
+- Partitions that there are not are refused one by one, before the group is asked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
+from barnabas.broker.handlers.transaction_verification import (
+    Dialect,
+    Producer,
+    Verified,
+    check_producer,
+    verify,
+)
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.group_caller import caller_of
+from barnabas.coordination.metadata.image import MetadataImage
+from barnabas.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+from barnabas.groups.decision import code_of_failed_append
+from barnabas.groups.offsets import txn_commit_error
+from barnabas.model import NO_SEQUENCE, TopicPartition
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from barnabas.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_FIRST_WITH_LOADING: Final = 2
+_FIRST_WITH_ABORTABLE: Final = 4
+_FIRST_THAT_ADDS: Final = 5
+
+
+def handle(broker: Broker, exchange: Exchange, request: TxnOffsetCommitRequest) -> None:
+    refused = _refuse_unknown(broker.image, request)
+    if not request.topics:
+        _respond(exchange, refused, TxnOffsetCommitResponse())
+        return
+    try:
+        if not request.group_id:
+            raise InvalidGroupId("offsets are committed for a group with a name")
+        check_producer(request.producer_id, request.producer_epoch)
+        index = broker.groups.partition_of(request.group_id)
+        broker.groups.shell_at(index)
+    except KafkaError as error:
+        _respond(exchange, refused, txn_commit_error(request, error.code))
+        return
+    where = TopicPartition(OFFSETS_TOPIC, index)
+    verify(
+        broker,
+        Producer(request.transactional_id, request.producer_id, request.producer_epoch),
+        {where: NO_SEQUENCE},
+        _dialect(exchange.version),
+        partial(_commit, broker, exchange, request, refused, where),
+    )
+
+
+def _dialect(version: int) -> Dialect:
+    if version >= _FIRST_THAT_ADDS:
+        return Dialect.ADDS_PARTITIONS
+    return Dialect.ABORTABLE if version >= _FIRST_WITH_ABORTABLE else Dialect.OLD
+
+
+def _commit(
+    broker: Broker,
+    exchange: Exchange,
+    request: TxnOffsetCommitRequest,
+    refused: list[TxnOffsetCommitResponseTopic],
+    where: TopicPartition,
+    verified: Verified,
+) -> None:
+    try:
+        guard = verified.guard(where)
+        shell = broker.groups.shell_at(where.partition)
+    except KafkaError as error:
+        _respond(exchange, refused, txn_commit_error(request, code_of_failed_append(error)))
+        return
+    caller = caller_of(exchange, partial(_respond, exchange, refused))
+    shell.carry_out(
+        shell.coordinator.offsets.commit_in_transaction(
+            caller, request, broker.now_ms, verification_guard=guard
+        )
+    )
+
+
+def _refuse_unknown(
+    image: MetadataImage, request: TxnOffsetCommitRequest
+) -> list[TxnOffsetCommitResponseTopic]:
+    """Leaves in the request what there is, and returns the answers for the rest."""
+    refused = []
+    known = []
+    for topic in request.topics:
+        found = image.topics.get(topic.name)
+        count = 0 if found is None else len(found.partitions)
+        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if unknown:
+            refused.append(
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=UnknownTopicOrPartition.code
+                        )
+                        for each in unknown
+                    ],
+                )
+            )
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    request.topics = known
+    return refused
+
+
+def _respond(exchange: Exchange, refused: list[TxnOffsetCommitResponseTopic], response: Message) -> None:
+    assert isinstance(response, TxnOffsetCommitResponse)
+    if exchange.version < _FIRST_WITH_LOADING:
+        # Producers before 2.0 may fail for good on the other error.
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == CoordinatorLoadInProgress.code:
+                    partition.error_code = CoordinatorNotAvailable.code
+    topics = {topic.name: topic for topic in response.topics}
+    for topic in refused:
+        answered = topics.get(topic.name)
+        if answered is None:
+            response.topics.append(topic)
+        else:
+            answered.partitions += topic.partitions
+    exchange.respond(response)

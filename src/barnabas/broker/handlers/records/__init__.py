@@ -1,0 +1,1 @@
+"""Produce, fetch and what else touches records."""

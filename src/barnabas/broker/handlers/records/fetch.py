@@ -1,0 +1,449 @@
+"""Fetch, versions 0 to 18: records of partitions, as slices of the files they lie in.
+
+- The answer waits until `min_bytes` are there, an error is to be told, or `max_wait_ms` is over.
+- From version 3 `max_bytes` bounds the whole answer, but the first batch is always sent whole; before, a batch that
+  does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
+- Versions 0 to 3 get records in the formats of their time: v0 below version 2, v1 below 4.
+- read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
+- A fetch of many partitions is read, looked through and answered in turns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.records.fetch_conversion import Unconverted, convert_fetched, convert_small
+from barnabas.broker.handlers.records.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
+from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import ANY_PARTITION
+from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget
+from barnabas.broker.waiting.purgatory import DelayedOperation
+from barnabas.broker.waiting.turns import AT_ONCE, STEP
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.partition.read import Isolation, LogReadResult
+from barnabas.model import TopicPartition
+from barnabas.protocol.codec import encode_parts
+from barnabas.protocol.message import Records
+from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
+from barnabas.protocol.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
+
+_READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_MAX_BYTES: Final = 3
+_FIRST_VERSION_WITH_BATCHES: Final = 4
+_FIRST_VERSION_WITH_ZSTD: Final = 10
+_FIRST_VERSION_WITH_LEADER: Final = 12
+_FIRST_VERSION_WITH_ENDPOINTS: Final = 16
+
+Answered = list[tuple[FetchTarget, PartitionData]]
+
+
+class Fetch:
+    """A fetch request that is being answered, perhaps in several attempts."""
+
+    __slots__ = (
+        "_answered",
+        "_available_bytes",
+        "_broker",
+        "_context",
+        "_found",
+        "_isolation",
+        "_max_bytes",
+        "_next",
+        "_remaining_bytes",
+        "_unconverted",
+        "_wait_ms",
+        "exchange",
+        "is_urgent",
+        "min_bytes",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, broker: Broker, exchange: Exchange, request: FetchRequest, context: FetchContext
+    ) -> None:
+        self._broker = broker
+        self.exchange = exchange
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        if broker.quotas.has(CONSUMER_BYTE_RATE):
+            # Whoever asks for more than it may have would never get anything.
+            window_bytes = broker.quotas.max_in_window(
+                CONSUMER_BYTE_RATE, exchange.session.user, exchange.client_id
+            )
+            if window_bytes < self._max_bytes:
+                self._max_bytes = int(window_bytes)
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
+        self._context = context
+        self.size_bytes = 0
+        # Whose figures count the bytes once they are sent.
+        self._found: list[tuple[TopicFigures, PartitionData]] = []
+        # What a client of an old version gets in another format than it lies here.
+        self._unconverted: list[Unconverted] = []
+        self._answered: Answered = []
+        self._next = 0
+        self._remaining_bytes = 0
+        self._available_bytes = 0
+        # How long to wait if there is not enough: the first time only.
+        self._wait_ms = request.max_wait_ms
+        # An error or a diverging epoch is told at once, however few bytes there are.
+        self.is_urgent = False
+        if context.is_follower:
+            self._isolation = Isolation.LOG_END
+        elif request.isolation_level == _READ_COMMITTED:
+            self._isolation = Isolation.TXN_COMMITTED
+        else:
+            self._isolation = Isolation.HIGH_WATERMARK
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are so many partitions that they are gone through in turns."""
+        return len(self._context.targets) > AT_ONCE
+
+    def read(self) -> None:
+        """Reads what there is now, then waits or answers. Once there are records, the others fit into what is left."""
+        self.size_bytes = 0
+        self._found = []
+        self._unconverted = []
+        self._answered = []
+        self._next = 0
+        self._remaining_bytes = self._max_bytes
+        self.is_urgent = False
+        if self.is_wide:
+            self._broker.turns.add(self._read_for_a_turn)
+            return
+        for target in self._context.targets:
+            self._read_target(target)
+        self._after_reading()
+
+    def _read_for_a_turn(self) -> None:
+        if self.exchange.connection.is_closed:
+            return
+        targets = self._context.targets
+        turns = self._broker.turns
+        end_ns = turns.end_ns()
+        try:
+            while self._next < len(targets):
+                end = min(self._next + STEP, len(targets))
+                while self._next < end:
+                    self._read_target(targets[self._next])
+                    self._next += 1
+                if turns.is_over(end_ns):
+                    turns.add(self._read_for_a_turn)
+                    return
+            self._after_reading()
+        except Exception as error:
+            self.exchange.fail(error)
+
+    def _after_reading(self) -> None:
+        wait_ms = self._wait_ms
+        self._wait_ms = 0
+        count = len(self._context.targets)
+        if (
+            wait_ms <= 0
+            or self.is_urgent
+            or self.size_bytes >= self.min_bytes
+            or count == 0
+            or (self.is_wide and count + self._broker.replicas.wide_waiting > WIDE_WAITING_MAX)
+        ):
+            self._answer()
+            return
+        self._answered = []
+        waiting = self._broker.replicas.waiting_fetches
+        delayed: DelayedOperation
+        if self.is_wide:
+            delayed = WideDelayedFetch(wait_ms, self, self._broker)
+            is_over = waiting.try_complete_else_watch(delayed, [ANY_PARTITION])
+        else:
+            delayed = DelayedFetch(wait_ms, self)
+            is_over = waiting.try_complete_else_watch(delayed, self.watch_keys())
+        if not is_over:
+            self.exchange.connection.on_hang_up = delayed.force_complete
+
+    def _answer(self) -> None:
+        if self._unconverted:
+            self._broker.tasks.start(
+                convert_fetched(self._broker, self.exchange, self._unconverted, self._respond_converted)
+            )
+        elif self.is_wide:
+            self._broker.turns.add(self._respond_in_turn)
+        else:
+            self._respond()
+
+    def _respond_converted(self) -> None:
+        self.size_bytes = sum(len(answer.records or b"") for _, answer in self._found)
+        self._respond_in_turn()
+
+    def _respond_in_turn(self) -> None:
+        if self.exchange.connection.is_closed:
+            return
+        try:
+            self._respond()
+        except Exception as error:
+            self.exchange.fail(error)
+
+    def _read_target(self, target: FetchTarget) -> None:
+        version = self.exchange.version
+        answer = PartitionData(
+            partition_index=target.asked.partition,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        self._answered.append((target, answer))
+        try:
+            sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
+            max_bytes = max(min(target.asked.partition_max_bytes, self._remaining_bytes), 0)
+            found_bytes = self._read_partition(target, answer, max_bytes, sends_first_whole)
+        except KafkaError as error:
+            self.is_urgent = True
+            answer.error_code = error.code
+            if version >= _FIRST_VERSION_WITH_LEADER and isinstance(
+                error, NotLeaderOrFollower | FencedLeaderEpoch
+            ):
+                self._tell_leader(target, answer)
+            return
+        self.size_bytes += found_bytes
+        self._remaining_bytes -= found_bytes
+
+    def _read_partition(
+        self, target: FetchTarget, answer: PartitionData, max_bytes: int, sends_first_whole: bool
+    ) -> int:
+        """How many bytes of records there are for the answer."""
+        partition = self._partition(target)
+        figures = partition.figures
+        figures.total_fetch_requests += 1
+        try:
+            self._read_log(partition, target.asked, answer, max_bytes, sends_first_whole)
+        except KafkaError as error:
+            figures.count_failed_fetch(error)
+            raise
+        found_bytes = len(answer.records) if answer.records is not None else 0
+        if found_bytes:
+            self._found.append((figures, answer))
+        return found_bytes
+
+    def _read_log(
+        self,
+        partition: Partition,
+        asked: FetchPartition,
+        answer: PartitionData,
+        max_bytes: int,
+        sends_first_whole: bool,
+    ) -> None:
+        log = partition.leader_log(asked.current_leader_epoch)
+        if self._context.is_follower:
+            raise NotLeaderOrFollower(f"no other broker has a replica of {log.topic_partition}")
+        version = self.exchange.version
+        if version < _FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
+            raise UnsupportedCompressionType(f"Fetch version {version} does not know zstd, version 10 does")
+        if asked.last_fetched_epoch >= 0 and self._diverges(log, asked, answer):
+            return
+        result = log.read(asked.fetch_offset, max_bytes, self._isolation, sends_first_whole)
+        answer.high_watermark = result.high_watermark
+        answer.last_stable_offset = result.last_stable_offset
+        answer.log_start_offset = result.log_start_offset
+        if result.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in result.aborted_transactions
+            ]
+        answer.records = self._records(result, answer, asked.fetch_offset, partition.figures)
+
+    def _records(
+        self, result: LogReadResult, answer: PartitionData, fetch_offset: int, figures: TopicFigures
+    ) -> Records:
+        if result.records is None:
+            return b""
+        version = self.exchange.version
+        if result.first_entry_is_cut and version >= _FIRST_VERSION_WITH_MAX_BYTES:
+            return b""
+        if version >= _FIRST_VERSION_WITH_BATCHES:
+            return result.records
+        if result.first_entry_is_cut:
+            return _too_large_message(result.size_bytes)
+        to_magic = MAGIC_V0 if version < 2 else MAGIC_V1
+        converted = convert_small(result.records, to_magic, fetch_offset)
+        if converted is None:
+            # The slice stands for what it becomes when everything has been read.
+            self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, figures))
+            return result.records
+        figures.fetch_message_conversions += converted.converted_count
+        return converted.data
+
+    def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
+        """Whether the client has read what is no longer there: it is told up to where its log and ours agree."""
+        end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if end is None:
+            raise OffsetOutOfRange(
+                f"epoch {asked.last_fetched_epoch} of {log.topic_partition} is not known any more"
+            )
+        if end.epoch >= asked.last_fetched_epoch and end.end_offset >= asked.fetch_offset:
+            return False
+        self.is_urgent = True
+        answer.high_watermark = log.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        return True
+
+    def _topic(self, target: FetchTarget) -> str:
+        if not self._context.uses_topic_ids:
+            return target.topic
+        name = self._broker.image.topic_names.get(target.topic_id)
+        if name is None:
+            raise UnknownTopicId("there is no topic with this id")
+        return name
+
+    def _partition(self, target: FetchTarget) -> Partition:
+        return self._broker.replicas.partition(self._topic(target), target.asked.partition)
+
+    def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
+        topic = self._broker.image.topics.get(self._topic(target))
+        if topic is not None and 0 <= answer.partition_index < len(topic.partitions):
+            image = topic.partitions[answer.partition_index]
+            answer.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
+
+    def watch_keys(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic(target), target.asked.partition) for target in self._context.targets
+        ]
+
+    def has_enough(self) -> bool:
+        """Whether reading again would end the waiting. It looks at offsets first, which is cheap, then at sizes."""
+        self._available_bytes = 0
+        return any(self._ends_waiting(target) for target in self._context.targets)
+
+    def look_through(self, start: int, end_ns: int) -> tuple[bool, int]:
+        """The same for a turn, from a place among the partitions on: the answer, and where to go on if it is no."""
+        if start == 0:
+            self._available_bytes = 0
+        targets = self._context.targets
+        turns = self._broker.turns
+        while start < len(targets):
+            end = min(start + STEP, len(targets))
+            while start < end:
+                if self._ends_waiting(targets[start]):
+                    return True, start
+                start += 1
+            if turns.is_over(end_ns):
+                break
+        return False, start
+
+    @property
+    def target_count(self) -> int:
+        return len(self._context.targets)
+
+    def _ends_waiting(self, target: FetchTarget) -> bool:
+        try:
+            log = self._partition(target).leader_log(target.asked.current_leader_epoch)
+        except KafkaError:
+            return True
+        offset = target.asked.fetch_offset
+        limit = log.last_stable_offset if self._isolation is Isolation.TXN_COMMITTED else log.high_watermark
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            return True
+        if offset >= limit:
+            return False
+        if self.min_bytes <= 1:
+            return True
+        try:
+            self._available_bytes += log.read(
+                offset, target.asked.partition_max_bytes, self._isolation
+            ).size_bytes
+        except KafkaError:
+            return True
+        return self._available_bytes >= self.min_bytes
+
+    def _respond(self) -> None:
+        answered = self._answered
+        self._answered = []
+        exchange = self.exchange
+        broker = self._broker
+        session = exchange.session
+        now_ms = broker.now_ms
+        throttle_ms = broker.quotas.record(
+            CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
+        )
+        if throttle_ms > 0:
+            # The client gets nothing now and asks again when it may.
+            broker.quotas.take_back(
+                CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
+            )
+            exchange.throttle(throttle_ms)
+            self._send(
+                FetchResponse(
+                    throttle_time_ms=exchange.throttle_ms, session_id=self._context.known_session_id
+                )
+            )
+            return
+        for figures, answer in self._found:
+            figures.bytes_out += len(answer.records or b"")
+        exchange.throttle_for_time()
+        session_id = self._context.session_id(answered, now_ms)
+        response = FetchResponse(
+            throttle_time_ms=exchange.throttle_ms, session_id=session_id, responses=_by_topic(answered)
+        )
+        if exchange.version >= _FIRST_VERSION_WITH_ENDPOINTS:
+            response.node_endpoints = self._leaders(answered)
+        self._send(response)
+
+    def _send(self, response: FetchResponse) -> None:
+        self.exchange.respond_with_header(encode_parts(response, self.exchange.version))
+
+    def _leaders(self, answered: Answered) -> list[NodeEndpoint]:
+        leaders = {answer.current_leader.leader_id for _, answer in answered}
+        return [
+            NodeEndpoint(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+            for node in self._broker.image.brokers.values()
+            if node.id in leaders and (endpoint := node.endpoint(self.exchange.session.listener)) is not None
+        ]
+
+
+def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
+    try:
+        context = broker.fetch_sessions.context(request, exchange.version, broker.now_ms)
+    except KafkaError as error:
+        exchange.respond(FetchResponse(error_code=error.code))
+        return
+    Fetch(broker, exchange, request, context).read()
+
+
+def _too_large_message(size_bytes: int) -> bytes:
+    """The beginning of a message that does not fit: an old client then asks again with room for more."""
+    length = max(size_bytes + 1, BATCH_HEADER_BYTES)
+    return struct.pack(">qi", -1, length).ljust(size_bytes, b"\0")
+
+
+def _by_topic(answered: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Partitions of a topic together where they follow each other, in the order in which they were read."""
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[str, bytes] | None = None
+    for target, answer in answered:
+        key = (target.topic, target.topic_id)
+        if key != last:
+            topics.append(FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id))
+            last = key
+        topics[-1].partitions.append(answer)
+    return topics

@@ -1,0 +1,91 @@
+"""Records for clients of old versions, in the formats of their time.
+
+A small batch is converted at once; for larger ones the worker process is asked when it is known what to send. A
+request converts as much as its share of the worker allows. Partitions behind that come back without records, and the
+client asks for them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.broker.requests.conversions import RequestShare
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import KafkaError, RequestTimedOut
+from barnabas.model import Offset
+from barnabas.primitives.file_slice import FileSlice
+from barnabas.protocol.messages.fetch_response import PartitionData
+from barnabas.records.compression import ExpandsTooFar
+from barnabas.records.convert import ConvertedRecords, down_convert
+from barnabas.records.header import iterate_headers
+from barnabas.records.jobs import converted_records, down_convert_job
+from barnabas.records.validate import BUILT_BRIEFLY_BYTES, BUILT_BRIEFLY_RECORDS
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+
+
+class Unconverted:
+    """Records that are to be converted before the answer is sent."""
+
+    __slots__ = ("answer", "fetch_offset", "figures", "records", "to_magic")
+
+    def __init__(
+        self,
+        answer: PartitionData,
+        records: FileSlice,
+        to_magic: int,
+        fetch_offset: int,
+        figures: TopicFigures,
+    ) -> None:
+        self.answer = answer
+        self.records = records
+        self.to_magic = to_magic
+        self.fetch_offset = fetch_offset
+        self.figures = figures
+
+
+def convert_small(records: FileSlice, to_magic: int, fetch_offset: int) -> ConvertedRecords | None:
+    """None if that would take long."""
+    if records.size_bytes > BUILT_BRIEFLY_BYTES:
+        return None
+    data = records.read()
+    if sum(header.record_count for header in iterate_headers(data)) > BUILT_BRIEFLY_RECORDS:
+        return None
+    try:
+        return down_convert(
+            data,
+            to_magic=to_magic,
+            first_offset=Offset(fetch_offset),
+            max_decompressed_bytes=BUILT_BRIEFLY_BYTES,
+        )
+    except ExpandsTooFar:
+        return None
+
+
+async def convert_fetched(
+    broker: Broker, exchange: Exchange, unconverted: list[Unconverted], done: Callable[[], None]
+) -> None:
+    share = broker.conversions.share(exchange.session)
+    for each in unconverted:
+        if exchange.connection.is_closed:
+            return
+        try:
+            converted = await _convert(share, each)
+        except RequestTimedOut:
+            each.answer.records = b""
+        except KafkaError as error:
+            each.answer.records = b""
+            each.answer.error_code = error.code
+        else:
+            each.answer.records = converted.data
+            each.figures.fetch_message_conversions += converted.converted_count
+    done()
+
+
+async def _convert(share: RequestShare, each: Unconverted) -> ConvertedRecords:
+    data = await asyncio.get_running_loop().run_in_executor(None, each.records.read)
+    return converted_records(await share.run(down_convert_job(data, each.to_magic, each.fetch_offset)))

@@ -1,0 +1,188 @@
+"""ListOffsets, versions 0 to 11: the offset for a time, or for one of the special times.
+
+- Version 0 answers a list of segment starts; from 1 on it is the first record that is not older.
+- Special times: latest -1, earliest -2, max timestamp -3 (version 7), earliest local -4 (8), latest tiered -5 (9),
+  earliest pending upload -6 (11). A consumer sees no further than the high watermark, with read_committed (version 2)
+  no further than the last stable offset.
+- From version 4 the answer tells the leader epoch of what was found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.records.time_search import TimeSearch
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.waiting.turns import AT_ONCE
+from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.log.partition.offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TimestampAndOffset,
+    is_search,
+)
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from barnabas.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+_CONSUMER: Final = -1
+_READ_COMMITTED: Final = 1
+_FIRST_VERSION_WITH_EPOCH: Final = 4
+_FIRST_VERSION_OF: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+
+
+class Question(NamedTuple):
+    topic: str
+    asked: ListOffsetsPartition
+    answer: ListOffsetsPartitionResponse
+    is_named_twice: bool
+
+
+def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> object:
+    asked = [each for topic in request.topics for each in topic.partitions]
+    if len(asked) > AT_ONCE or any(is_search(each.timestamp) for each in asked):
+        return _answer_in_turns(broker, exchange, request)
+    named = Counter(_names(request))
+    response = ListOffsetsResponse()
+    for question in _questions(exchange, request, named, response):
+        _answer(broker, exchange, request, question)
+    return response
+
+
+def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
+    return ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+
+
+def _questions(
+    exchange: Exchange,
+    request: ListOffsetsRequest,
+    named: Counter[tuple[str, int]],
+    response: ListOffsetsResponse,
+) -> Iterator[Question]:
+    """What is asked, one after the other; the response has a place for each answer."""
+    for topic in request.topics:
+        answers = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answers)
+        for asked in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            answers.partitions.append(answer)
+            is_named_twice = exchange.version > 0 and named[topic.name, asked.partition_index] > 1
+            yield Question(topic.name, asked, answer, is_named_twice)
+
+
+async def _answer_in_turns(
+    broker: Broker, exchange: Exchange, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Many partitions take long, and so does a look into batches, in which there may be anything."""
+    turns = broker.turns
+    await turns.next()
+    named = Counter(_names(request))
+    await turns.next()
+    end_ns = turns.end_ns()
+    search = TimeSearch(broker, exchange)
+    response = ListOffsetsResponse()
+    for question in _questions(exchange, request, named, response):
+        if exchange.version > 0 and is_search(question.asked.timestamp):
+            await _answer_by_search(broker, exchange, request, question, search)
+        else:
+            _answer(broker, exchange, request, question)
+        if turns.is_over(end_ns):
+            await turns.next()
+            end_ns = turns.end_ns()
+    await turns.next()
+    return response
+
+
+def _answer(broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question) -> None:
+    asked, answer = question.asked, question.answer
+    try:
+        if exchange.version == 0:
+            _old_style(broker, request, question.topic, asked, answer)
+            return
+        log, end_offset = _readable(broker, exchange, request, question)
+        if asked.timestamp == LATEST_TIMESTAMP:
+            answer.offset = end_offset
+            if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
+                answer.leader_epoch = broker.replicas.partition(
+                    question.topic, asked.partition_index
+                ).leader_epoch
+            return
+        _tell(exchange, question, log.offset_for_timestamp(asked.timestamp), end_offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+
+
+async def _answer_by_search(
+    broker: Broker,
+    exchange: Exchange,
+    request: ListOffsetsRequest,
+    question: Question,
+    search: TimeSearch,
+) -> None:
+    try:
+        log, end_offset = _readable(broker, exchange, request, question)
+        _tell(exchange, question, await search.find(log, question.asked.timestamp), end_offset)
+    except KafkaError as error:
+        question.answer.error_code = error.code
+
+
+def _readable(
+    broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question
+) -> tuple[PartitionLog, int]:
+    """The log, and the offset behind the last record that the client may see."""
+    asked = question.asked
+    if question.is_named_twice:
+        raise InvalidRequest(f"{question.topic}-{asked.partition_index} is named twice")
+    timestamp = asked.timestamp
+    if timestamp < 0 and timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
+        first_version = _FIRST_VERSION_OF.get(timestamp)
+        if first_version is None or exchange.version < first_version:
+            raise UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {exchange.version}")
+    log = broker.replicas.partition(question.topic, asked.partition_index).leader_log(
+        asked.current_leader_epoch
+    )
+    if request.replica_id != _CONSUMER:
+        return log, log.log_end_offset
+    return log, log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _tell(exchange: Exchange, question: Question, found: TimestampAndOffset | None, end_offset: int) -> None:
+    # A log that is empty has a start all the same.
+    is_start = question.asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    if found is None or (found.offset >= end_offset and not is_start):
+        return
+    answer = question.answer
+    answer.timestamp = found.timestamp
+    answer.offset = found.offset
+    if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
+        answer.leader_epoch = found.leader_epoch
+
+
+def _old_style(
+    broker: Broker,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    log = broker.replicas.partition(topic, asked.partition_index).leader_log()
+    offsets = log.offsets_before(asked.timestamp, asked.max_num_offsets)
+    if request.replica_id == _CONSUMER and any(offset > log.high_watermark for offset in offsets):
+        offsets = [log.high_watermark, *(offset for offset in offsets if offset <= log.high_watermark)]
+    answer.old_style_offsets = list(offsets[: max(asked.max_num_offsets, 0)])

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch, versions 0 to 4: where a leader's epoch ends in the log, -1 if that is not known.
+
+From version 2 the client tells which epoch it takes for the current one, and is told if that is over or not yet known.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from barnabas.protocol.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(broker: Broker, exchange: Exchange, request: OffsetForLeaderEpochRequest) -> object:
+    response = OffsetForLeaderEpochResponse()
+    questions = []
+    for topic in request.topics:
+        answers = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(answers)
+        for asked in topic.partitions:
+            answer = EpochEndOffset(partition=asked.partition)
+            answers.partitions.append(answer)
+            questions.append((topic.topic, asked, answer))
+    return broker.turns.map(questions, lambda each: _answer(broker, *each), lambda _: response)
+
+
+def _answer(broker: Broker, topic: str, asked: OffsetForLeaderPartition, answer: EpochEndOffset) -> None:
+    try:
+        partition = broker.replicas.partition(topic, asked.partition)
+        log = partition.leader_log(asked.current_leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return
+    end = log.end_offset_for_epoch(asked.leader_epoch)
+    if end is not None:
+        answer.leader_epoch = end.epoch
+        answer.end_offset = end.end_offset

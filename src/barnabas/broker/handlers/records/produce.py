@@ -1,0 +1,378 @@
+"""Produce, versions 0 to 13: appends records to partitions.
+
+- acks 0 wants no answer: an error closes the connection, which is how such a client finds out. acks 1 is answered when
+  the leader has written, acks -1 when all replicas in sync have, or `timeout_ms` is over. Others are refused.
+- Versions 0 to 2 carry message sets of the old formats; from 3 on it is one batch of v2 a partition; zstd from 7.
+- Records of a transaction (version 3 on) are written when its coordinator has been asked about their partitions; from
+  version 11 on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions by itself.
+- Only the broker, and clients with the id `__admin_client`, write to internal topics.
+- From version 8 the answer tells which records were at fault, from 10 who leads now, from 13 topics go by id.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.records.slow_append import append_with_worker
+from barnabas.broker.handlers.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
+from barnabas.broker.quotas.quotas import PRODUCER_BYTE_RATE
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.requests.conversions import RequestShare
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.waiting.purgatory import DelayedOperation
+from barnabas.broker.waiting.turns import AT_ONCE
+from barnabas.coordination.metadata.image import INTERNAL_TOPICS
+from barnabas.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    KafkaError,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from barnabas.log.partition.append import AppendInfo
+from barnabas.log.producers.state import NO_GUARD
+from barnabas.model import TopicPartition
+from barnabas.primitives.file_slice import FileSlice
+from barnabas.protocol.message import Buffer
+from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+from barnabas.protocol.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.records.layout import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    COMPRESSION_MASK,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    CompressionType,
+)
+from barnabas.records.policy import AppendOrigin
+from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
+from barnabas.records.validate import RecordsTakeLong
+
+# Clients with this id may write to internal topics, as in Kafka.
+ADMIN_CLIENT_ID: Final = "__admin_client"
+
+_ACKS: Final = frozenset({-1, 0, 1})
+_FIRST_VERSION_WITH_BATCHES: Final = 3
+_FIRST_VERSION_WITH_ZSTD: Final = 7
+_FIRST_VERSION_WITH_LEADER: Final = 10
+
+
+class WaitingPartition:
+    """A partition whose records are written here and not yet by all replicas in sync."""
+
+    __slots__ = ("answer", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.answer = answer
+
+    def is_done(self) -> bool:
+        """Whether there is nothing more to wait for; the answer then says how it ended."""
+        try:
+            log = self.partition.leader_log()
+        except KafkaError as error:
+            _fail(self.answer, error)
+            return True
+        if log.high_watermark < self.required_offset:
+            return False
+        if len(self.partition.in_sync) < min(log.config.min_insync_replicas, len(self.partition.replicas)):
+            _fail(
+                self.answer,
+                NotEnoughReplicasAfterAppend("replicas fell out of sync while the records were copied"),
+            )
+        return True
+
+
+class DelayedProduce(DelayedOperation):
+    def __init__(
+        self, timeout_ms: int, exchange: Exchange, response: ProduceResponse, waiting: list[WaitingPartition]
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._exchange = exchange
+        self._response = response
+        self._waiting = waiting
+
+    def try_complete(self) -> bool:
+        self._waiting = [each for each in self._waiting if not each.is_done()]
+        return not self._waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        for each in self._waiting:
+            _fail(each.answer, RequestTimedOut("the replicas in sync did not all write the records in time"))
+        self._exchange.respond(self._response)
+
+
+class Appending:
+    """A Produce request that is being written: all at once if it is small, else in turns.
+
+    Partitions are written in the order in which they are named. One whose records take long to check has the ones
+    behind it wait, until the worker process has checked them.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_exchange",
+        "_failure",
+        "_next",
+        "_pieces",
+        "_request",
+        "_response",
+        "_share",
+        "_size_bytes",
+        "_verified",
+        "_waiting",
+    )
+
+    def __init__(
+        self, broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified | None
+    ) -> None:
+        self._broker = broker
+        self._exchange = exchange
+        self._request = request
+        self._verified = verified
+        self._response = ProduceResponse()
+        self._waiting: list[WaitingPartition] = []
+        self._failure: KafkaError | None = None
+        self._size_bytes = 0
+        self._next = 0
+        self._share: RequestShare | None = None
+        self._pieces: list[tuple[str | None, PartitionProduceData, PartitionProduceResponse]] = []
+        by_id = exchange.version >= FIRST_PRODUCE_WITH_IDS
+        for topic in request.topic_data:
+            name = broker.image.topic_names.get(topic.topic_id) if by_id else topic.name
+            answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._response.responses.append(answers)
+            for data in topic.partition_data:
+                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+                answers.partition_responses.append(answer)
+                self._pieces.append((name, data, answer))
+
+    def begin(self) -> ProduceResponse | None:
+        """Without an answer if that comes later, or not at all."""
+        count = len(self._pieces)
+        if count == 1:
+            if self._append_next():
+                return self._finish()
+        elif count > AT_ONCE:
+            self._broker.turns.add(self._go_on)
+        elif self._append_for_a_turn():
+            return self._finish()
+        return None
+
+    def _go_on(self) -> None:
+        """Writes the next partitions when the request's turn has come, and answers behind the last."""
+        try:
+            if self._append_for_a_turn():
+                response = self._finish()
+                if response is not None:
+                    self._exchange.respond(response)
+        except Exception as error:
+            self._exchange.fail(error)
+
+    def _append_for_a_turn(self) -> bool:
+        """True if all are written; else the rest follows in other turns."""
+        turns = self._broker.turns
+        end_ns = turns.end_ns()
+        while self._next < len(self._pieces):
+            if not self._append_next():
+                return False
+            if turns.is_over(end_ns) and self._next < len(self._pieces):
+                turns.add(self._go_on)
+                return False
+        return True
+
+    def _append_next(self) -> bool:
+        """False if the records take long: the worker process checks them, and the request goes on afterwards."""
+        name, data, answer = self._pieces[self._next]
+        self._next += 1
+        request = self._request
+        exchange = self._exchange
+        try:
+            if request.acks not in _ACKS:
+                raise InvalidRequiredAcks(f"acks is {request.acks}, and can be -1, 0 or 1")
+            if name is None:
+                raise UnknownTopicId("there is no topic with this id")
+            if name in INTERNAL_TOPICS and exchange.client_id != ADMIN_CLIENT_ID:
+                raise InvalidTopicException(f"{name} is written to by the broker alone")
+            records = _checked_records(data, exchange.version, self._verified is not None)
+            self._size_bytes += len(records)
+            partition = self._broker.replicas.partition(name, data.index)
+            info = partition.append(
+                records,
+                request.acks,
+                AppendOrigin.CLIENT,
+                self._guard(name, data.index),
+                only_briefly=True,
+            )
+        except RecordsTakeLong:
+            self._append_later(name or "", data.index, records, answer)
+            return False
+        except KafkaError as error:
+            self._note_failure(name or "", answer, error)
+            return True
+        self._note_append(partition, answer, info)
+        return True
+
+    def _guard(self, topic: str, index: int) -> int:
+        verified = self._verified
+        return NO_GUARD if verified is None else verified.guard(TopicPartition(topic, index))
+
+    def _note_append(self, partition: Partition, answer: PartitionProduceResponse, info: AppendInfo) -> None:
+        answer.base_offset = info.first_offset
+        answer.log_append_time_ms = info.log_append_time
+        answer.log_start_offset = info.log_start_offset
+        if self._request.acks == ACKS_ALL:
+            pending = WaitingPartition(partition, info.last_offset + 1, answer)
+            if not pending.is_done():
+                self._waiting.append(pending)
+
+    def _note_failure(self, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
+        self._failure = error
+        _fail(answer, error)
+        exchange = self._exchange
+        if exchange.version >= _FIRST_VERSION_WITH_LEADER and isinstance(error, NotLeaderOrFollower):
+            _tell_leader(self._broker, exchange, topic, answer, self._response)
+
+    def _append_later(
+        self, topic: str, index: int, records: Buffer, answer: PartitionProduceResponse
+    ) -> None:
+        broker = self._broker
+        if self._share is None:
+            self._share = broker.conversions.share(self._exchange.session)
+        broker.tasks.start(
+            append_with_worker(
+                broker,
+                self._share,
+                TopicPartition(topic, index),
+                records,
+                self._request.acks,
+                self._guard(topic, index),
+                partial(self._note_outcome, topic, index, answer),
+            )
+        )
+
+    def _note_outcome(
+        self, topic: str, index: int, answer: PartitionProduceResponse, outcome: AppendInfo | KafkaError
+    ) -> None:
+        if isinstance(outcome, KafkaError):
+            self._note_failure(topic, answer, outcome)
+        else:
+            self._note_append(self._broker.replicas.partition(topic, index), answer, outcome)
+        self._broker.turns.add(self._go_on)
+
+    def _finish(self) -> ProduceResponse | None:
+        broker = self._broker
+        exchange = self._exchange
+        request = self._request
+        if broker.quotas.has(PRODUCER_BYTE_RATE):
+            user = exchange.session.user
+            exchange.throttle(
+                broker.quotas.record(
+                    PRODUCER_BYTE_RATE, user, exchange.client_id, self._size_bytes, broker.now_ms
+                )
+            )
+        if request.acks == 0:
+            failure = self._failure
+            if failure is not None:
+                exchange.figures.errors.value += 1
+                exchange.connection.close(
+                    f"Produce without acknowledgement failed: {failure.name}: {failure}"
+                )
+            else:
+                exchange.respond_nothing()
+            return None
+        if not self._waiting:
+            return self._response
+        broker.replicas.waiting_produces.try_complete_else_watch(
+            DelayedProduce(request.timeout_ms, exchange, self._response, self._waiting),
+            [each.partition.topic_partition for each in self._waiting],
+        )
+        return None
+
+
+def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> ProduceResponse | None:
+    if request.transactional_id is None:
+        return Appending(broker, exchange, request, None).begin()
+    verify_produce(broker, exchange.version, request, partial(_append_verified, broker, exchange, request))
+    return None
+
+
+def _append_verified(broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
+    response = Appending(broker, exchange, request, verified).begin()
+    if response is not None:
+        exchange.respond(response)
+
+
+def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:
+    """What the request as a whole says about records; what the topic says is up to the log."""
+    records = data.records
+    assert not isinstance(records, FileSlice)
+    if not records:
+        raise InvalidRecord("the partition comes without records")
+    if version >= _FIRST_VERSION_WITH_BATCHES and len(records) > MAGIC_POSITION:
+        if records[MAGIC_POSITION] != MAGIC_V2:
+            raise InvalidRecord(
+                f"Produce version {version} takes batches of magic 2 only, not {records[MAGIC_POSITION]}"
+            )
+        if len(records) >= BATCH_HEADER_BYTES:
+            attributes = records[ATTRIBUTES_POSITION + 1]
+            if attributes & TRANSACTIONAL_BIT and not is_transactional:
+                raise TransactionalIdAuthorizationFailed(
+                    "records of a transaction come without a transactional id"
+                )
+            if version < _FIRST_VERSION_WITH_ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
+                raise UnsupportedCompressionType(
+                    f"Produce version {version} does not know zstd, version 7 does"
+                )
+    return records
+
+
+def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    answer.error_code = error.code
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    answer.error_message = str(error)
+    if isinstance(error, RejectedRecords | RejectedTimestamps):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in error.record_errors
+        ]
+
+
+def _tell_leader(
+    broker: Broker,
+    exchange: Exchange,
+    topic: str,
+    answer: PartitionProduceResponse,
+    response: ProduceResponse,
+) -> None:
+    image = broker.image
+    found = image.topics.get(topic)
+    if found is None or not 0 <= answer.index < len(found.partitions):
+        return
+    partition = found.partitions[answer.index]
+    answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    node = image.brokers.get(partition.leader)
+    endpoint = None if node is None else node.endpoint(exchange.session.listener)
+    if node is None or endpoint is None or any(each.node_id == node.id for each in response.node_endpoints):
+        return
+    response.node_endpoints.append(
+        NodeEndpoint(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+    )

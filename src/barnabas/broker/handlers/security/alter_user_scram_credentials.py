@@ -1,0 +1,113 @@
+"""AlterUserScramCredentials, version 0: sets and deletes SCRAM credentials of users.
+
+Credentials are stored whether or not a listener asks for SASL. A user may be named once in a request, and all that is
+asked for it happens or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.security.describe_user_scram_credentials import MECHANISM_CODES
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.coordination.controller.controller import Edit
+from barnabas.coordination.metadata.scram_credentials import ScramCredential, new_credential
+from barnabas.errors import (
+    NONE,
+    DuplicateResource,
+    KafkaError,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+)
+from barnabas.protocol.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from barnabas.protocol.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+_ITERATIONS_MIN: Final = 4_096
+_ITERATIONS_MAX: Final = 16_384
+_SALT_BYTES_MAX: Final = 1_024
+# They cannot be the name of a node of their own in the store.
+_UNUSABLE_NAMES: Final = frozenset({"<default>", ".", ".."})
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    results: dict[str, KafkaError | None] = {}
+    edits: dict[str, Edit[ScramCredential]] = {}
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion]
+    changes = [*request.deletions, *request.upsertions]
+    for change in changes:
+        if results.get(change.name) is not None:
+            continue
+        try:
+            if change.name in results:
+                raise DuplicateResource("A user credential cannot be altered twice in the same request")
+            results[change.name] = None
+            mechanism = _checked_mechanism(change)
+            if isinstance(change, ScramCredentialDeletion):
+                _without(mechanism, broker.image.scram_credentials.get(change.name, {}))
+                edits[change.name] = partial(_without, mechanism)
+            else:
+                edits[change.name] = partial(_with, mechanism, _checked_credential(mechanism, change))
+        except KafkaError as error:
+            results[change.name] = error
+            edits.pop(change.name, None)
+    if edits:
+        try:
+            results.update(await broker.controller.alter_scram_credentials(edits))
+        except KafkaError as error:
+            results.update(dict.fromkeys(edits, error))
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=NONE if error is None else error.code,
+                error_message=None if error is None else str(error),
+            )
+            for user, error in results.items()
+        ]
+    )
+
+
+def _checked_mechanism(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> str:
+    if not change.name:
+        raise UnacceptableCredential("Username must not be empty")
+    if change.name in _UNUSABLE_NAMES:
+        raise UnacceptableCredential(f"A user named {change.name} cannot have credentials")
+    mechanism = MECHANISM_CODES.get(change.mechanism)
+    if mechanism is None:
+        raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
+    return mechanism
+
+
+def _checked_credential(mechanism: str, change: ScramCredentialUpsertion) -> ScramCredential:
+    if change.iterations < _ITERATIONS_MIN:
+        raise UnacceptableCredential("Too few iterations")
+    if change.iterations > _ITERATIONS_MAX:
+        raise UnacceptableCredential("Too many iterations")
+    if len(change.salt) > _SALT_BYTES_MAX:
+        raise UnacceptableCredential(f"The salt has more than {_SALT_BYTES_MAX} bytes")
+    return new_credential(mechanism, bytes(change.salt), bytes(change.salted_password), change.iterations)
+
+
+def _with(
+    mechanism: str, credential: ScramCredential, current: Mapping[str, ScramCredential]
+) -> Mapping[str, ScramCredential]:
+    return {**current, mechanism: credential}
+
+
+def _without(mechanism: str, current: Mapping[str, ScramCredential]) -> Mapping[str, ScramCredential]:
+    if mechanism not in current:
+        raise ResourceNotFound("Attempt to delete a user credential that does not exist")
+    return {name: credential for name, credential in current.items() if name != mechanism}

@@ -1,0 +1,15 @@
+"""DescribeAcls, versions 0 to 3. There is no authorizer, and so no ACL: SECURITY_DISABLED, as in Apache Kafka."""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import SecurityDisabled
+from barnabas.protocol.messages.describe_acls_request import DescribeAclsRequest
+from barnabas.protocol.messages.describe_acls_response import DescribeAclsResponse
+
+
+def handle(broker: Broker, exchange: Exchange, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    return DescribeAclsResponse(
+        error_code=SecurityDisabled.code, error_message="No Authorizer is configured on the broker"
+    )

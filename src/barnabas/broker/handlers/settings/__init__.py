@@ -1,0 +1,1 @@
+"""Settings, quotas and client metrics."""

@@ -1,0 +1,232 @@
+"""DescribeConfigs, versions 0 to 4: settings with their values and where these come from.
+
+- Version 0 tells only whether a value is the default; version 1 tells its source, and all other values it could have
+  (synonyms) to whom asks; version 3 its type, and what the setting takes to whom asks for documentation.
+- Null or no keys ask for all settings of a resource. Names that it does not have are left out.
+- The broker with the empty name stands for what was set at run time for all brokers.
+- A resource of a type that nobody knows makes the request invalid as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.settings.group_configs import GROUP_SETTINGS
+from barnabas.broker.settings.loggers import logger_levels
+from barnabas.broker.settings.resources import ResourceType, check_broker_name
+from barnabas.broker.telemetry.configs import CLIENT_METRICS_SETTINGS
+from barnabas.config.broker_settings import broker_settings
+from barnabas.config.definition import to_text
+from barnabas.config.describe import (
+    TYPE_CODES,
+    UNKNOWN_TYPE,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    describe_broker,
+    describe_broker_setting,
+    describe_cluster_default,
+    describe_topic,
+)
+from barnabas.config.log_config import TOPIC_SETTINGS
+from barnabas.coordination.metadata.topic_names import check_topic_name
+from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from barnabas.protocol.messages.describe_configs_request import DescribeConfigsRequest
+from barnabas.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+# A resource has dozens or hundreds of settings, and a tool asks for all topics at once: others have their turn between.
+RESOURCES_AT_ONCE: Final = 10
+
+_FIRST_VERSION_WITH_SOURCES: Final = 1
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    for each in request.resources:
+        if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
+            error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
+            return DescribeConfigsResponse(
+                results=[
+                    _failure(resource.resource_type, resource.resource_name, error)
+                    for resource in request.resources
+                ]
+            )
+    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    wanted = dict.fromkeys(
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
+        for each in request.resources
+    )
+    response = DescribeConfigsResponse(results=[])
+    described = _Described(broker)
+    for number, (resource_type, name, keys) in enumerate(wanted, start=1):
+        response.results.append(_result(described, request, resource_type, name, frozenset(keys)))
+        if number % RESOURCES_AT_ONCE == 0:
+            await broker.turns.next()
+    if exchange.version < _FIRST_VERSION_WITH_SOURCES:
+        for result in response.results:
+            for config in result.configs:
+                config.is_default = config.config_source == ConfigSource.DEFAULT_CONFIG
+    return response
+
+
+class _Described:
+    """The settings of a resource; of the one that was asked for last they are kept."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._last: tuple[int, str] | None = None
+        self._entries: list[ConfigEntry] = []
+
+    def entries(self, resource_type: int, name: str) -> list[ConfigEntry]:
+        if self._last != (resource_type, name):
+            self._entries = list(_DESCRIBERS[ResourceType(resource_type)](self._broker, name))
+            self._last = (resource_type, name)
+        return self._entries
+
+
+def _result(
+    described: _Described,
+    request: DescribeConfigsRequest,
+    resource_type: int,
+    name: str,
+    keys: frozenset[str],
+) -> DescribeConfigsResult:
+    try:
+        entries = described.entries(resource_type, name)
+        configs = [_answer(entry, request) for entry in entries if not keys or entry.name in keys]
+    except KafkaError as error:
+        return _failure(resource_type, name, error)
+    return DescribeConfigsResult(
+        error_message=None, resource_type=resource_type, resource_name=name, configs=configs
+    )
+
+
+def _failure(resource_type: int, name: str, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code, error_message=str(error), resource_type=resource_type, resource_name=name
+    )
+
+
+def _topic(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    check_topic_name(name)
+    image = broker.image
+    if name not in image.topics:
+        raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+    return describe_topic(broker.config, image.topic_config(name))
+
+
+def _broker(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        return describe_cluster_default(broker.config)
+    check_broker_name(
+        name,
+        broker.replicas.broker_id,
+        noun="Broker",
+        unexpected="Unexpected broker id, expected {} or empty string, but received {}",
+    )
+    return describe_broker(broker.config)
+
+
+def _broker_logger(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        raise InvalidRequest("Broker id must not be empty")
+    check_broker_name(
+        name,
+        broker.replicas.broker_id,
+        noun="Broker",
+        unexpected="Unexpected broker id, expected {} but received {}",
+    )
+    return [
+        ConfigEntry(
+            name=logger,
+            value=level,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+            read_only=False,
+            is_sensitive=False,
+            type_code=UNKNOWN_TYPE,
+            synonyms=(),
+        )
+        for logger, level in logger_levels().items()
+    ]
+
+
+def _client_metrics(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        raise InvalidRequest("Client metrics subscription name must not be empty")
+    own = broker.image.client_metrics.get(name, {})
+    return [_client_metrics_entry(setting, own.get(setting)) for setting in CLIENT_METRICS_SETTINGS]
+
+
+def _client_metrics_entry(name: str, value: str | None) -> ConfigEntry:
+    setting = CLIENT_METRICS_SETTINGS[name]
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    return ConfigEntry(
+        name=name,
+        value=to_text(setting.default) if value is None else value,
+        source=ConfigSource.DEFAULT_CONFIG if value is None else source,
+        read_only=False,
+        is_sensitive=False,
+        type_code=TYPE_CODES[setting.type],
+        synonyms=() if value is None else (ConfigSynonym(name=name, value=value, source=source),),
+    )
+
+
+def _group(broker: Broker, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        raise InvalidRequest("Group name must not be empty")
+    own = broker.image.group_configs.get(name, {})
+    return [_group_entry(broker, setting, own.get(setting)) for setting in GROUP_SETTINGS]
+
+
+def _group_entry(broker: Broker, name: str, value: str | None) -> ConfigEntry:
+    filling_in = describe_broker_setting(broker.config, GROUP_SETTINGS[name])
+    entry = replace(filling_in, name=name, read_only=False)
+    if value is None:
+        return entry
+    source = ConfigSource.GROUP_CONFIG
+    synonym = ConfigSynonym(name=name, value=value, source=source)
+    return replace(entry, value=value, source=source, synonyms=(synonym, *entry.synonyms))
+
+
+_DESCRIBERS: Final[dict[ResourceType, Callable[[Broker, str], Iterable[ConfigEntry]]]] = {
+    ResourceType.TOPIC: _topic,
+    ResourceType.BROKER: _broker,
+    ResourceType.BROKER_LOGGER: _broker_logger,
+    ResourceType.CLIENT_METRICS: _client_metrics,
+    ResourceType.GROUP: _group,
+}
+
+
+def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.type_code,
+        documentation=_documentation(entry.name) if request.include_documentation else None,
+    )
+
+
+def _documentation(name: str) -> str | None:
+    """What the setting takes."""
+    row = broker_settings().get(GROUP_SETTINGS.get(name, name))
+    setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
+    return None if setting is None else setting.describe_allowed()

@@ -1,0 +1,29 @@
+"""PushTelemetry, version 0: metrics of a client, which stand among the broker's own from then on (KIP-714).
+
+A push that comes too early is THROTTLING_QUOTA_EXCEEDED, one for other subscriptions than the client has by now is
+UNKNOWN_SUBSCRIPTION_ID, and metrics that cannot be read are INVALID_RECORD.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.settings.get_telemetry_subscriptions import client_attributes
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.push_telemetry_request import PushTelemetryRequest
+from barnabas.protocol.messages.push_telemetry_response import PushTelemetryResponse
+
+
+def handle(broker: Broker, exchange: Exchange, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    try:
+        broker.client_metrics.push(
+            bytes(request.client_instance_id),
+            client_attributes(exchange),
+            subscription_id=request.subscription_id,
+            is_terminating=request.terminating,
+            compression=request.compression_type,
+            data=bytes(request.metrics),
+        )
+    except KafkaError as error:
+        return PushTelemetryResponse(error_code=error.code)
+    return PushTelemetryResponse()

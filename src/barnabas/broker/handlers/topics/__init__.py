@@ -1,0 +1,1 @@
+"""Topics, partitions, metadata, reassignments, elections."""

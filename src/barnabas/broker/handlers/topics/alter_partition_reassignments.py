@@ -1,0 +1,61 @@
+"""AlterPartitionReassignments, versions 0 and 1.
+
+- Null replicas stop a reassignment; none is ever under way here, since those that can be done are done at once.
+- From version 1 a client can ask that the number of replicas stays as it is.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.deadlines import within
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import NONE, KafkaError
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
+from barnabas.protocol.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    targets = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    may_change = request.allow_replication_factor_change
+    try:
+        change = broker.controller.alter_reassignments(targets, allow_replication_factor_change=may_change)
+        errors = await within(request.timeout_ms, change)
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_change, error_code=error.code, error_message=str(error)
+        )
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(index, errors[TopicPartition(topic.name, index)])
+                    for index in (partition.partition_index for partition in topic.partitions)
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _partition(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=index,
+        error_code=NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+    )

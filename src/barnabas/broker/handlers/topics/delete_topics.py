@@ -1,0 +1,119 @@
+"""DeleteTopics, versions 0 to 6.
+
+- Up to version 5 topics are named; from version 6 each is given by its name or by its id.
+- A topic that is asked for twice is not deleted: INVALID_REQUEST.
+- Where topics cannot be deleted (`delete.topic.enable=false`) version 3 and later say TOPIC_DELETION_DISABLED, older
+  ones INVALID_REQUEST.
+- From version 5 a client above its quota of changes is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.requests.deadlines import within
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage
+from barnabas.errors import (
+    NONE,
+    InvalidRequest,
+    KafkaError,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.protocol.message import ZERO_UUID, Uuid
+from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from barnabas.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+
+_FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
+_FIRST_VERSION_WITH_QUOTA_ERROR: Final = 5
+
+
+async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not broker.config.delete_topic_enable:
+        return _disabled(exchange, request)
+    refused, topics = _sort_out(broker.image, request)
+    quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
+    errors: dict[str, KafkaError | None]
+    try:
+        names = [topic.name for topic in topics]
+        by_id = {asked.topic_id for asked in request.topics if asked.name is None}
+        # Other changes come first, and one of them may make the topic anew.
+        ids = {topic.name: topic.id for topic in topics if topic.id in by_id}
+        deletion = broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
+        errors = await within(request.timeout_ms, deletion)
+    except KafkaError as error:
+        errors = {topic.name: error for topic in topics}
+    return DeleteTopicsResponse(
+        responses=[*refused, *(_result(topic.name, topic.id, errors[topic.name]) for topic in topics)]
+    )
+
+
+def _disabled(exchange: Exchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    tells = exchange.version >= _FIRST_VERSION_WITH_DELETION_DISABLED
+    error = (TopicDeletionDisabled if tells else InvalidRequest)("Topic deletion is disabled.")
+    return DeleteTopicsResponse(
+        responses=[
+            *(_result(name, ZERO_UUID, error) for name in request.topic_names),
+            *(_result(asked.name, asked.topic_id, error) for asked in request.topics),
+        ]
+    )
+
+
+def _sort_out(
+    image: MetadataImage, request: DeleteTopicsRequest
+) -> tuple[list[DeletableTopicResult], list[TopicImage]]:
+    """What cannot be deleted, with the reason, and what can."""
+    refused = []
+    names = Counter(request.topic_names)
+    ids: Counter[Uuid] = Counter()
+    for asked in request.topics:
+        if asked.name is None and asked.topic_id == ZERO_UUID:
+            refused.append(
+                _result(None, ZERO_UUID, InvalidRequest("Neither topic name nor id were specified."))
+            )
+        elif asked.name is None:
+            ids[asked.topic_id] += 1
+        elif asked.topic_id == ZERO_UUID:
+            names[asked.name] += 1
+        else:
+            error = InvalidRequest("You may not specify both topic name and topic id.")
+            refused.append(_result(asked.name, asked.topic_id, error))
+    found: dict[Uuid, TopicImage] = {}
+    for topic_id, times in ids.items():
+        topic = image.topic_by_id(topic_id)
+        if times > 1:
+            refused.append(_result(None, topic_id, InvalidRequest("Duplicate topic id.")))
+        elif topic is None:
+            refused.append(
+                _result(None, topic_id, UnknownTopicId("This server does not host this topic ID."))
+            )
+        else:
+            found[topic_id] = topic
+    for name, times in names.items():
+        topic = image.topics.get(name)
+        if times > 1:
+            refused.append(_result(name, ZERO_UUID, InvalidRequest("Duplicate topic name.")))
+        elif topic is None:
+            missing = UnknownTopicOrPartition("This server does not host this topic-partition.")
+            refused.append(_result(name, ZERO_UUID, missing))
+        elif topic.id in ids:
+            found.pop(topic.id, None)
+            twice = InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            refused.append(_result(name, topic.id, twice))
+        else:
+            found[topic.id] = topic
+    return refused, list(found.values())
+
+
+def _result(name: str | None, topic_id: Uuid, error: KafkaError | None) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+    )

@@ -1,0 +1,108 @@
+"""DescribeTopicPartitions, version 0: topics in the order of their names, a bounded number of partitions an answer.
+
+The cursor says where to go on: at a partition of a topic that is among those asked for.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.topics.metadata import is_reachable, leader_for_clients
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.operations import TOPIC_OPERATIONS
+from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage
+from barnabas.coordination.metadata.topic_names import is_legal_topic_name
+from barnabas.errors import InvalidRequest, InvalidTopicException, UnknownTopicOrPartition
+from barnabas.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from barnabas.protocol.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    broker: Broker, exchange: Exchange, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    try:
+        return _describe(broker, exchange.session.listener, request)
+    except InvalidRequest as error:
+        # There is no error of the whole.
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)
+                for topic in request.topics
+            ]
+        )
+
+
+def _describe(
+    broker: Broker, listener: str, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = broker.image
+    wants_all = not request.topics
+    first_name, first_partition = "", 0
+    if request.cursor is not None:
+        first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
+        if first_partition < 0:
+            raise InvalidRequest(f"the cursor's partition {first_partition} is negative")
+    wanted = set(image.topics) if wants_all else {topic.name for topic in request.topics}
+    if request.cursor is not None and not wants_all and first_name not in wanted:
+        raise InvalidRequest(f"the cursor's topic {first_name!r} is not among the topics that are asked for")
+    remaining = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(name for name in wanted if name >= first_name):
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            if not wants_all:
+                response.topics.append(_unknown(name))
+            continue
+        start = first_partition if name == first_name else 0
+        end = min(len(topic.partitions), start + remaining)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.id,
+                is_internal=topic.is_internal,
+                partitions=[
+                    _partition(image, index, topic.partitions[index], listener) for index in range(start, end)
+                ],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        remaining -= max(end - start, 0)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    error = UnknownTopicOrPartition if is_legal_topic_name(name) else InvalidTopicException
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error.code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener: str
+) -> DescribeTopicPartitionsResponsePartition:
+    error_code, leader = leader_for_clients(image, partition, listener)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[each for each in partition.replicas if not is_reachable(image, each, listener)],
+    )

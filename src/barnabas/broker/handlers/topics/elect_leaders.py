@@ -1,0 +1,64 @@
+"""ElectLeaders, versions 0 to 2.
+
+- Version 0 elects preferred leaders; from version 1 the client says which election, and an error can be the request's.
+- Null asks for all partitions: then only those are named that an election could have changed.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.deadlines import within
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.coordination.controller.partition_changes import ElectionType
+from barnabas.errors import NONE, ElectionNotNeeded, InvalidRequest, KafkaError
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from barnabas.protocol.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+async def handle(broker: Broker, exchange: Exchange, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    asked = request.topic_partitions
+    if asked is None:
+        wanted = [
+            TopicPartition(topic.name, index)
+            for topic in broker.image.topics.values()
+            for index in range(len(topic.partitions))
+        ]
+    else:
+        wanted = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
+    failure = None
+    errors: dict[TopicPartition, KafkaError | None]
+    try:
+        election = broker.controller.elect_leaders(wanted, _election_type(request.election_type))
+        errors = await within(request.timeout_ms, election)
+    except KafkaError as error:
+        failure = error
+        # Who asked for all partitions is told once.
+        wanted = [] if asked is None else wanted
+        errors = dict.fromkeys(wanted, error)
+    results: dict[str, ReplicaElectionResult] = {}
+    for at in dict.fromkeys(wanted):
+        result = errors[at]
+        if asked is not None or not isinstance(result, ElectionNotNeeded):
+            results.setdefault(at.topic, ReplicaElectionResult(topic=at.topic)).partition_result.append(
+                PartitionResult(
+                    partition_id=at.partition,
+                    error_code=NONE if result is None else result.code,
+                    error_message=None if result is None else str(result),
+                )
+            )
+    return ElectLeadersResponse(
+        error_code=NONE if failure is None or exchange.version == 0 else failure.code,
+        replica_election_results=list(results.values()),
+    )
+
+
+def _election_type(code: int) -> ElectionType:
+    try:
+        return ElectionType(code)
+    except ValueError:
+        raise InvalidRequest(f"Unknown election type {code}") from None

@@ -1,0 +1,16 @@
+"""ListPartitionReassignments, version 0: none, because those that can be done here are done at once."""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from barnabas.protocol.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(
+    broker: Broker, exchange: Exchange, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)

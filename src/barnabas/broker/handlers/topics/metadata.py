@@ -1,0 +1,237 @@
+"""Metadata, versions 0 to 13: the brokers, and the topics that are asked for.
+
+- Null topics (an empty list in version 0) ask for all. From version 12 a topic may be named by its id; 10 and 11 have
+  the field, and are refused with INVALID_REQUEST for all topics if they use it.
+- A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. If client and broker allow it (version 4 on; older clients
+  always allow it), it is created in the background, and the client finds it when it asks again.
+- Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Coroutine
+from typing import Any, Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.broker.waiting.turns import AT_ONCE, STEP
+from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
+from barnabas.coordination.metadata.topic_names import is_legal_topic_name
+from barnabas.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    LeaderNotAvailable,
+    ListenerNotFound,
+    ReplicaNotAvailable,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.model import BrokerId
+from barnabas.protocol.message import ZERO_UUID
+from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_FIRST_VERSION_WITH_LISTENER_ERROR: Final = 6
+_FIRST_VERSION_WITH_IDS: Final = 12
+_VERSIONS_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
+
+
+def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> object:
+    image = broker.image
+    if (
+        exchange.version < _FIRST_VERSION_WITH_IDS
+        and request.topics is not None
+        and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
+    ):
+        return _refuse(request.topics)
+    if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        missing = [
+            topic.name
+            for topic in request.topics
+            if topic.name is not None
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in image.topics
+            and is_legal_topic_name(topic.name)
+        ]
+        if missing:
+            broker.automatic_topics.create(missing, MutationQuota(broker, exchange, strict_since=None).charge)
+    return _answer(broker, exchange, request)
+
+
+def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=InvalidRequest.code,
+        topics=[
+            MetadataResponseTopic(
+                error_code=InvalidRequest.code, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _answer(
+    broker: Broker, exchange: Exchange, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    image = broker.image
+    wanted = _wanted(image, request, exchange.version, broker.automatic_topics.under_way)
+    count = sum(len(each.partitions) + 1 for each in wanted)
+    if count > AT_ONCE:
+        return _answer_in_turns(broker, exchange, request, image, wanted)
+    topics = [
+        _topic(found, request, _partitions(image, found, 0, len(found.partitions), exchange))
+        if isinstance(found, TopicImage)
+        else found
+        for found in wanted
+    ]
+    return _response(image, exchange, request, topics)
+
+
+async def _answer_in_turns(
+    broker: Broker,
+    exchange: Exchange,
+    request: MetadataRequest,
+    image: MetadataImage,
+    wanted: list[TopicImage | MetadataResponseTopic],
+) -> MetadataResponse:
+    """Thousands of partitions, by an image that does not change."""
+    turns = broker.turns
+    end_ns = turns.end_ns()
+    topics: list[MetadataResponseTopic] = []
+    for found in wanted:
+        if not isinstance(found, TopicImage):
+            topics.append(found)
+            continue
+        partitions: list[MetadataResponsePartition] = []
+        for start in range(0, len(found.partitions), STEP):
+            partitions += _partitions(image, found, start, start + STEP, exchange)
+            if turns.is_over(end_ns):
+                await turns.next()
+                end_ns = turns.end_ns()
+        topics.append(_topic(found, request, partitions))
+    await turns.next()
+    return _response(image, exchange, request, topics)
+
+
+def _response(
+    image: MetadataImage, exchange: Exchange, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    listener = exchange.session.listener
+    brokers = [
+        MetadataResponseBroker(node_id=node.id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+        for node in image.brokers.values()
+        if (endpoint := node.endpoint(listener)) is not None
+    ]
+    asks_cluster = (
+        request.include_cluster_authorized_operations
+        and exchange.version in _VERSIONS_WITH_CLUSTER_OPERATIONS
+    )
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+    )
+
+
+def _wanted(
+    image: MetadataImage, request: MetadataRequest, version: int, under_way: Container[str]
+) -> list[TopicImage | MetadataResponseTopic]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return list(image.topics.values())
+    wanted: list[TopicImage | MetadataResponseTopic] = []
+    seen: set[str | bytes] = set()
+    for asked in request.topics:
+        key = asked.topic_id if asked.topic_id != ZERO_UUID else asked.name or ""
+        if key in seen:
+            continue
+        seen.add(key)
+        if asked.topic_id != ZERO_UUID:
+            by_id = image.topic_by_id(asked.topic_id)
+            wanted.append(
+                by_id
+                or MetadataResponseTopic(error_code=UnknownTopicId.code, name=None, topic_id=asked.topic_id)
+            )
+            continue
+        name = asked.name or ""
+        topic = image.topics.get(name)
+        if topic is not None and name not in under_way:
+            wanted.append(topic)
+            continue
+        is_legal = topic is not None or is_legal_topic_name(name)
+        error: type[KafkaError] = UnknownTopicOrPartition if is_legal else InvalidTopicException
+        wanted.append(
+            MetadataResponseTopic(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
+        )
+    return wanted
+
+
+def _topic(
+    topic: TopicImage, request: MetadataRequest, partitions: list[MetadataResponsePartition]
+) -> MetadataResponseTopic:
+    asks_operations = request.include_topic_authorized_operations
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if asks_operations else NOT_ASKED,
+    )
+
+
+def _partitions(
+    image: MetadataImage, topic: TopicImage, start: int, end: int, exchange: Exchange
+) -> list[MetadataResponsePartition]:
+    return [
+        _partition(image, index, partition, exchange.session.listener, exchange.version)
+        for index, partition in enumerate(topic.partitions[start:end], start)
+    ]
+
+
+def _partition(
+    image: MetadataImage, index: int, partition: PartitionImage, listener: str, version: int
+) -> MetadataResponsePartition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0:
+        replicas = [replica for replica in replicas if is_reachable(image, replica, listener)]
+        isr = [replica for replica in isr if is_reachable(image, replica, listener)]
+    error_code, leader = leader_for_clients(
+        image, partition, listener, tells_listener_error=version >= _FIRST_VERSION_WITH_LISTENER_ERROR
+    )
+    if error_code == 0 and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+        error_code = ReplicaNotAvailable.code
+    return MetadataResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(replicas),
+        isr_nodes=list(isr),
+        offline_replicas=[each for each in partition.replicas if not is_reachable(image, each, listener)],
+    )
+
+
+def is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
+    node = image.brokers.get(broker_id)
+    return node is not None and node.endpoint(listener) is not None
+
+
+def leader_for_clients(
+    image: MetadataImage, partition: PartitionImage, listener: str, *, tells_listener_error: bool = True
+) -> tuple[int, int]:
+    """An error code and the leader's id, -1 if clients of the listener cannot reach one."""
+    node = image.brokers.get(partition.leader)
+    if node is None:
+        return LeaderNotAvailable.code, -1
+    if node.endpoint(listener) is None:
+        return (ListenerNotFound.code if tells_listener_error else LeaderNotAvailable.code), -1
+    return 0, partition.leader

@@ -1,0 +1,56 @@
+"""DescribeProducers, version 0: who has written to partitions with a producer's id, and which transactions are open.
+
+It is how a transaction that was left hanging is found: its first offset stands there, and its producer's last time.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.coordination.metadata.topic_names import check_topic_name
+from barnabas.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.protocol.messages.describe_producers_request import DescribeProducersRequest
+from barnabas.protocol.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(broker: Broker, exchange: Exchange, request: DescribeProducersRequest) -> object:
+    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    response = DescribeProducersResponse(topics=[TopicResponse(name=name) for name in wanted])
+    return broker.turns.map(
+        [(answers, index) for answers in response.topics for index in wanted[answers.name]],
+        lambda each: each[0].partitions.append(_describe(broker, each[0].name, each[1])),
+        lambda _: response,
+    )
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    try:
+        check_topic_name(topic)
+        if topic not in broker.image.topics:
+            raise UnknownTopicOrPartition(f"there is no topic {topic!r}")
+        producers = broker.replicas.partition(topic, index).leader_log().active_producers()
+    except KafkaError as error:
+        answer.error_code = error.code
+        answer.error_message = str(error)
+        return answer
+    answer.active_producers = [
+        ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_txn_start_offset,
+        )
+        for producer in producers
+    ]
+    return answer

@@ -1,0 +1,56 @@
+"""EndTxn, versions 0 to 5: a producer commits or aborts its transaction.
+
+- The answer comes when the end is decided and cannot be undone; its markers are written after that.
+- PRODUCER_FENCED is known from version 2 on; before, the same is called INVALID_PRODUCER_EPOCH.
+- From version 5 on (transaction version 2, KIP-890) the producer gets a new epoch with each end, now and then with a
+  new id, and may send a request again whose answer was lost.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.coordinators.transaction_errors import code_for
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import KafkaError
+from barnabas.model import ProducerEpoch, ProducerId
+from barnabas.protocol.messages.end_txn_request import EndTxnRequest
+from barnabas.protocol.messages.end_txn_response import EndTxnResponse
+from barnabas.transactions.decision import ProducerAnswer
+from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2, ProducerIdAndEpoch
+
+_FIRST_WITH_FENCED: Final = 2
+_FIRST_WITH_EPOCHS: Final = 5
+
+
+def handle(broker: Broker, exchange: Exchange, request: EndTxnRequest) -> EndTxnResponse | None:
+    has_epochs = exchange.version >= _FIRST_WITH_EPOCHS
+    try:
+        shell = broker.transactions.shell_of_named(request.transactional_id)
+    except KafkaError as error:
+        return _response(exchange.version, ProducerAnswer(error=error))
+    shell.carry_out(
+        shell.coordinator.end_transaction(
+            request.transactional_id,
+            ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+            request.committed,
+            TRANSACTION_VERSION_2 if has_epochs else TRANSACTION_VERSION_0,
+            partial(_respond, exchange),
+            broker.now_ms,
+        )
+    )
+    return None
+
+
+def _respond(exchange: Exchange, answer: ProducerAnswer) -> None:
+    exchange.respond(_response(exchange.version, answer))
+
+
+def _response(version: int, answer: ProducerAnswer) -> EndTxnResponse:
+    response = EndTxnResponse(error_code=code_for(answer.error, knows_fenced=version >= _FIRST_WITH_FENCED))
+    if version >= _FIRST_WITH_EPOCHS:
+        response.producer_id = answer.producer_id
+        response.producer_epoch = answer.producer_epoch
+    return response

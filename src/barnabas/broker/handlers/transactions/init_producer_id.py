@@ -1,0 +1,76 @@
+"""InitProducerId, versions 0 to 5: an id and an epoch for a producer.
+
+- Without a transactional id the producer is idempotent and gets an id that nobody has had.
+- With one it takes over that id: whoever had it is fenced, and what was open is aborted first, which the producer
+  learns by CONCURRENT_TRANSACTIONS and waits for.
+- From version 3 on a producer tells which id and epoch it has, and gets the next epoch if nobody came in between.
+- PRODUCER_FENCED is known from version 4 on; before, the same is called INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.coordinators.transaction_errors import code_for
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import InvalidRequest, InvalidTransactionTimeout, KafkaError
+from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from barnabas.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from barnabas.transactions.decision import ProducerAnswer
+from barnabas.transactions.producer import ProducerIdAndEpoch
+from barnabas.transactions.transaction import FIRST_PRODUCER_EPOCH
+
+_FIRST_WITH_FENCED: Final = 4
+
+
+async def handle(
+    broker: Broker, exchange: Exchange, request: InitProducerIdRequest
+) -> InitProducerIdResponse | None:
+    try:
+        expected = _expected(request)
+        if request.transactional_id is None:
+            await broker.transactions.wait_for_producer_ids()
+            producer_id = await broker.producer_ids.next()
+            return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_PRODUCER_EPOCH)
+        if not request.transactional_id:
+            raise InvalidRequest("a transactional id is not empty")
+        max_timeout_ms = broker.transactions.settings.transaction_max_timeout_ms
+        if not 0 < request.transaction_timeout_ms <= max_timeout_ms:
+            raise InvalidTransactionTimeout(f"transactions may last 1 to {max_timeout_ms} ms")
+        await broker.producer_ids.ensure()
+        shell = broker.transactions.shell_of(request.transactional_id)
+    except KafkaError as error:
+        return _response(exchange.version, ProducerAnswer(error=error))
+    shell.carry_out(
+        shell.coordinator.init_producer_id(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            expected,
+            partial(_respond, exchange),
+            broker.now_ms,
+        )
+    )
+    return None
+
+
+def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequest("a producer has both an id and an epoch, or neither")
+    if request.producer_id == NO_PRODUCER_ID:
+        return None
+    return ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+
+
+def _respond(exchange: Exchange, answer: ProducerAnswer) -> None:
+    exchange.respond(_response(exchange.version, answer))
+
+
+def _response(version: int, answer: ProducerAnswer) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=code_for(answer.error, knows_fenced=version >= _FIRST_WITH_FENCED),
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )

@@ -1,0 +1,53 @@
+"""ListTransactions, versions 0 to 2: the transactions that this broker coordinates.
+
+In certain states and of certain producers; from version 1 on only those that have been open for a while, from version
+2 on those whose whole transactional id matches a pattern. States that there are not are named in the answer. As long
+as one partition is being loaded nobody knows all transactions, and the client has to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import CoordinatorLoadInProgress, InvalidRegularExpression
+from barnabas.protocol.messages.list_transactions_request import ListTransactionsRequest
+from barnabas.protocol.messages.list_transactions_response import ListTransactionsResponse
+from barnabas.transactions.listing import TransactionFilter, list_transactions
+
+
+def handle(broker: Broker, exchange: Exchange, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    if any(shell.is_loading for shell in broker.transactions):
+        return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
+    try:
+        wanted = TransactionFilter(
+            states=frozenset(request.state_filters),
+            producer_ids=frozenset(request.producer_id_filters),
+            duration_ms=request.duration_filter,
+            matches=_matcher(request.transactional_id_pattern),
+        )
+    except InvalidRegularExpression as error:
+        return ListTransactionsResponse(error_code=error.code)
+    active = [shell.coordinator for shell in broker.transactions if shell.is_active]
+    return ListTransactionsResponse(
+        unknown_state_filters=wanted.unknown_states,
+        transaction_states=list(list_transactions(active, wanted, broker.now_ms)),
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], object] | None:
+    """Patterns are RE2's, which no text takes long to match. The library is loaded when the first one comes."""
+    if not pattern:
+        return None
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise InvalidRegularExpression(f"{pattern!r} is no regular expression: {error}") from error
+    matcher: Callable[[str], object] = compiled.fullmatch
+    return matcher

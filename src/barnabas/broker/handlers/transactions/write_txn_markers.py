@@ -1,0 +1,80 @@
+"""WriteTxnMarkers, versions 0 to 2: the coordinator of transactions has them end on partitions that are led here.
+
+An administrator uses it as well, to abort a transaction that was left hanging. From version 2 on a marker tells the
+version of its transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.transaction_verification import check_producer
+from barnabas.broker.requests.exchange import Exchange
+from barnabas.errors import NONE, KafkaError
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
+from barnabas.protocol.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+
+class _Answers:
+    """Gathers what came of each marker; the answer goes out with the last."""
+
+    def __init__(self, exchange: Exchange, expected: int) -> None:
+        self._exchange = exchange
+        self._expected = expected
+        self._by_producer: dict[int, dict[TopicPartition, KafkaError | None]] = {}
+
+    def add(self, producer_id: int, results: dict[TopicPartition, KafkaError | None]) -> None:
+        self._by_producer.setdefault(producer_id, {}).update(results)
+        self._expected -= 1
+        if self._expected == 0:
+            self._exchange.respond(
+                WriteTxnMarkersResponse(
+                    markers=[_result(*producer) for producer in self._by_producer.items()]
+                )
+            )
+
+
+def handle(
+    broker: Broker, exchange: Exchange, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | None:
+    if not request.markers:
+        return WriteTxnMarkersResponse()
+    answers = _Answers(exchange, len(request.markers))
+    for marker in request.markers:
+        partitions = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        try:
+            check_producer(marker.producer_id, marker.producer_epoch)
+        except KafkaError as error:
+            answers.add(marker.producer_id, dict.fromkeys(partitions, error))
+            continue
+        broker.markers.write_markers(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            partitions,
+            partial(answers.add, marker.producer_id),
+            transaction_version=marker.transaction_version,
+        )
+    return None
+
+
+def _result(producer_id: int, results: dict[TopicPartition, KafkaError | None]) -> WritableTxnMarkerResult:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for key, error in results.items():
+        topic = topics.setdefault(key.topic, WritableTxnMarkerTopicResult(name=key.topic))
+        topic.partitions.append(
+            WritableTxnMarkerPartitionResult(
+                partition_index=key.partition, error_code=NONE if error is None else error.code
+            )
+        )
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))

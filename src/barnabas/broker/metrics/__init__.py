@@ -1,0 +1,1 @@
+"""The broker's own metrics, collected when they are read."""

@@ -1,0 +1,1 @@
+"""Quotas of bytes, requests, mutations and connections."""

@@ -1,0 +1,70 @@
+"""How fast connections may be made: to the broker in all, to each listener, and from each address.
+
+`max.connection.creation.rate` bounds the first two, of which the second can have a value of its own
+(`listener.name.….max.connection.creation.rate`), the quota `connection_creation_rate` of an address the third. Rates
+are measured over the same windows as those of clients, and nobody has to wait for longer than one window at a time.
+The listener of the brokers among themselves, where clients have others, is not slowed down by those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.broker.quotas.quotas import CONNECTION_CREATION_RATE, Quotas, recent
+from barnabas.broker.quotas.rates import WINDOW_MS, Rate
+from barnabas.clock import Clock
+from barnabas.config.broker_config import BrokerConfig
+
+_SETTING: Final = "max.connection.creation.rate"
+
+
+class ConnectionQuota:
+    """What listeners ask about each new connection. The configuration is asked for each time: it may change."""
+
+    def __init__(self, quotas: Quotas, clock: Clock, config: Callable[[], BrokerConfig]) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._config = config
+        self._rate = Rate(self._now_ms())
+        self._rates_by_listener: dict[str, Rate] = {}
+        self._rates_by_address: dict[str, Rate] = {}
+
+    def delay_ms(self, listener: str) -> int:
+        now_ms = self._now_ms()
+        config = self._config()
+        wait_ms = 0
+        if not config.is_protected_listener(listener):
+            self._rate.record(1, now_ms)
+            wait_ms = _wait_ms(self._rate, config.max_connection_creation_rate, now_ms)
+        rate = self._rates_by_listener.setdefault(listener, Rate(now_ms))
+        rate.record(1, now_ms)
+        return max(wait_ms, _wait_ms(rate, config.listener_integer(listener, _SETTING), now_ms))
+
+    def refuse_ms(self, listener: str, address: str) -> int:
+        if not self._quotas.has(CONNECTION_CREATION_RATE):
+            return 0
+        limit = self._quotas.limit_of_ip(CONNECTION_CREATION_RATE, address)
+        if limit is None:
+            return 0
+        now_ms = self._now_ms()
+        rate = recent(self._rates_by_address, address, lambda: Rate(now_ms))
+        rate.record(1, now_ms)
+        wait_ms = _wait_ms(rate, limit, now_ms)
+        if wait_ms > 0:
+            # What is refused counts nowhere.
+            rate.record(-1, now_ms)
+            if listener in self._rates_by_listener:
+                self._rates_by_listener[listener].record(-1, now_ms)
+                if not self._config().is_protected_listener(listener):
+                    self._rate.record(-1, now_ms)
+        return wait_ms
+
+    def _now_ms(self) -> int:
+        # Durations only: the wall clock may jump.
+        return self._clock.monotonic_ns() // 1_000_000
+
+
+def _wait_ms(rate: Rate, limit: float, now_ms: int) -> int:
+    # A limit of nothing is never kept.
+    return min(rate.throttle_ms(limit, now_ms), WINDOW_MS) if limit > 0 else WINDOW_MS

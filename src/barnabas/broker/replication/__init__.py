@@ -1,0 +1,1 @@
+"""The broker's replicas: partitions, and who owns them."""

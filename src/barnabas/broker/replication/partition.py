@@ -1,0 +1,198 @@
+"""A partition as this broker has it: who leads it, who is in sync, and the log of the replica here.
+
+On one node the replica here is the leader and alone in sync, so the high watermark follows the end of the log at once.
+What replication needs (epochs, the in-sync set, the bound it puts on the high watermark) is in place all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.coordination.metadata.image import PartitionImage
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
+from barnabas.log.file_system import Data
+from barnabas.log.partition.append import AppendInfo
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.log.producers.state import NO_GUARD
+from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.records.policy import AppendOrigin, AppendPolicy
+from barnabas.records.validate import ValidatedRecords
+
+ACKS_ALL: Final = -1
+ANY_EPOCH: Final = -1
+
+
+class Partition:
+    __slots__ = (
+        "_broker_id",
+        "_on_change",
+        "figures",
+        "in_sync",
+        "is_leader",
+        "is_offline",
+        "leader",
+        "leader_epoch",
+        "log",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        broker_id: BrokerId,
+        on_change: Callable[[Partition], None],
+        figures: TopicFigures,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._broker_id = broker_id
+        # Called when a waiting produce, fetch or deletion may have got what it waits for.
+        self._on_change = on_change
+        self.figures = figures
+        # None until the log is open, and again when its directory has failed.
+        self.log: PartitionLog | None = None
+        self.is_offline = False
+        self.is_leader = False
+        self.leader = BrokerId(-1)
+        self.leader_epoch = LeaderEpoch(-1)
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.in_sync: tuple[BrokerId, ...] = ()
+
+    def apply(self, image: PartitionImage) -> None:
+        """Takes over what the controller has decided. A leader of a new epoch begins it where its log ends."""
+        begins_epoch = image.leader == self._broker_id and image.leader_epoch > self.leader_epoch
+        self.leader = image.leader
+        self.is_leader = image.leader == self._broker_id
+        self.leader_epoch = image.leader_epoch
+        self.replicas = image.replicas
+        self.in_sync = image.isr
+        if begins_epoch and self.log is not None:
+            self._begin_epoch(self.log)
+
+    def open(self, log: PartitionLog) -> None:
+        self.log = log
+        if self.is_leader:
+            self._begin_epoch(log)
+
+    def take_offline(self) -> None:
+        self.log = None
+        self.is_offline = True
+
+    def _begin_epoch(self, log: PartitionLog) -> None:
+        log.assign_epoch(self.leader_epoch, log.log_end_offset)
+        if self._is_alone:
+            log.advance_high_watermark(log.log_end_offset)
+
+    def leader_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
+        """The log, for whoever has to ask the leader and may have told which epoch it believes in."""
+        log = self.log
+        if log is None:
+            if self.is_offline:
+                raise KafkaStorageError(f"the log directory of {self.topic_partition} is offline")
+            raise NotLeaderOrFollower(f"the log of {self.topic_partition} is still being opened")
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"broker {self.leader} leads {self.topic_partition}")
+        if current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch:
+            where = (
+                f"{self.topic_partition} is at leader epoch {self.leader_epoch}, not {current_leader_epoch}"
+            )
+            raise (FencedLeaderEpoch if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(
+                where
+            )
+        return log
+
+    def append(
+        self,
+        records: Data,
+        acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: int = NO_GUARD,
+        transaction_version: int = 0,
+        only_briefly: bool = False,
+    ) -> AppendInfo:
+        """Appends as leader. Raises RecordsTakeLong if only what is done briefly is to be done: see `append_later`."""
+        figures = self.figures
+        figures.total_produce_requests += 1
+        try:
+            log = self._log_for_append(acks)
+            info = log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                origin=origin,
+                verification_guard=verification_guard,
+                transaction_version=transaction_version,
+                is_alone=self._is_alone,
+                only_briefly=only_briefly,
+            )
+        except KafkaError as error:
+            figures.count_failed_produce(error, len(records))
+            raise
+        self._count_append(info, len(records))
+        return info
+
+    def append_later(
+        self,
+        validated: ValidatedRecords,
+        policy: AppendPolicy,
+        acks: int,
+        verification_guard: int,
+        size_bytes: int,
+    ) -> AppendInfo | None:
+        """Appends records that took long to validate; None if that has to be done again, by what holds now."""
+        log = self._log_for_append(acks)
+        info = log.append_validated(
+            validated,
+            policy,
+            leader_epoch=self.leader_epoch,
+            verification_guard=verification_guard,
+            is_alone=self._is_alone,
+        )
+        if info is not None:
+            self._count_append(info, size_bytes)
+        return info
+
+    def _log_for_append(self, acks: int) -> PartitionLog:
+        log = self.leader_log()
+        # A topic with fewer replicas than min.insync.replicas asks for all that it has.
+        if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):
+            raise NotEnoughReplicas(
+                f"{self.topic_partition} has {len(self.in_sync)} replicas in sync, and min.insync.replicas is"
+                f" {log.config.min_insync_replicas}"
+            )
+        return log
+
+    def _count_append(self, info: AppendInfo, size_bytes: int) -> None:
+        figures = self.figures
+        figures.bytes_in += size_bytes
+        figures.messages_in += info.last_offset - info.first_offset + 1
+        if info.converted_count:
+            figures.produce_message_conversions += info.converted_count
+        self._on_change(self)
+
+    def delete_records(self, before_offset: int) -> int:
+        """The new start of the log."""
+        log = self.leader_log()
+        start_offset = log.delete_records(before_offset)
+        self._on_change(self)
+        return start_offset
+
+    def low_watermark(self) -> int:
+        """The highest start of the log that every replica has reached: here there is one replica."""
+        return self.leader_log().log_start_offset
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nobody else is in sync: the high watermark then follows the end of the log."""
+        return len(self.in_sync) == 1 and self.in_sync[0] == self._broker_id

@@ -1,0 +1,1 @@
+"""Resources that have settings beside topics and brokers: groups, loggers."""

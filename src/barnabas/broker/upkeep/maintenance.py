@@ -1,0 +1,99 @@
+"""What is done for the logs every so often: retention, flushing, checkpoints, expiry of producers, compaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.broker.upkeep.background import Background
+from barnabas.clock import Clock
+from barnabas.log.cleaner.cleaner import Cleaner, CleaningAborted
+from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.manager.manager import LogManager
+from barnabas.primitives.unhurried import unhurried
+
+# Compaction counts what it reads over this time before it waits, where it is bounded at all.
+PACE_INTERVAL_S: Final = 0.3
+
+
+class Pace:
+    """Holds the cleaner to a number of bytes a second, and lets the event loop run between any two batches."""
+
+    def __init__(self, bytes_per_second: Callable[[], float], stopping: threading.Event) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._stopping = stopping
+        self._since_s = time.monotonic()
+        self._bytes = 0
+
+    def on_bytes(self, size_bytes: int) -> None:
+        if self._stopping.is_set():
+            raise CleaningAborted
+        # Compiled code holds the interpreter's lock: whoever waits for it gets it here.
+        time.sleep(0)
+        self._bytes += size_bytes
+        if time.monotonic() - self._since_s < PACE_INTERVAL_S:
+            return
+        while (behind_s := self._behind_s()) > 0:
+            if self._stopping.wait(min(behind_s, PACE_INTERVAL_S)):
+                raise CleaningAborted
+        self._since_s = time.monotonic()
+        self._bytes = 0
+
+    def _behind_s(self) -> float:
+        """The bound may change while there is something to wait for; a bound of nothing is nearly that."""
+        return self._bytes / max(self._bytes_per_second(), 1.0) - (time.monotonic() - self._since_s)
+
+
+class CleanerThread:
+    """Compacts whatever is due, then sleeps for `log.cleaner.backoff.ms`."""
+
+    def __init__(self, manager: LogManager, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        manager = self._manager
+        pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping)
+        cleaner: Cleaner | None = None
+        size: tuple[int, float] | None = None
+        while not self._stopping.wait(manager.settings.log_cleaner_backoff_ms / 1_000):
+            # These settings may change at run time.
+            settings = manager.settings
+            wanted = (settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
+            if cleaner is None or size != wanted:
+                if not any(log.config.compact for log in unhurried(manager.logs())):
+                    continue
+                size = wanted
+                cleaner = Cleaner(OffsetMap(*wanted), self._clock)
+            while not self._stopping.is_set():
+                if manager.cleaner.clean_next(cleaner, pace.on_bytes) is None:
+                    break
+
+
+def start_maintenance(manager: LogManager, background: Background) -> None:
+    settings = manager.settings
+    tasks: tuple[tuple[str, Callable[[], object], int], ...] = (
+        ("log-retention", manager.retain, settings.log_retention_check_interval_ms),
+        ("log-flusher", manager.flush_overdue, settings.log_flush_scheduler_interval_ms),
+        ("checkpoints", manager.checkpoint_all, settings.log_flush_offset_checkpoint_interval_ms),
+        ("producer-expiry", manager.expire_producers, settings.producer_id_expiration_check_interval_ms),
+    )
+    for name, action, every_ms in tasks:
+        background.repeat(name, action, first_ms=settings.log_initial_task_delay_ms, every_ms=every_ms)
+    background.repeat(
+        "high-watermarks",
+        manager.checkpoint_high_watermarks,
+        first_ms=settings.replica_high_watermark_checkpoint_interval_ms,
+        every_ms=settings.replica_high_watermark_checkpoint_interval_ms,
+    )

@@ -1,0 +1,1 @@
+"""Waiting without blocking: timers, the purgatory, turns on the event loop, tasks."""

@@ -1,0 +1,198 @@
+"""`barnabas log`: log directories of Barnabas and of Apache Kafka, looked at, checked and repaired without a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.shared.group import CommandGroup
+from barnabas.cli.shared.progress import progress_bar
+
+if TYPE_CHECKING:
+    from barnabas.log.tools.inspection import Inspection
+
+DIRECTORY = click.Path(exists=True, file_okay=False)
+
+
+@click.group(cls=CommandGroup)
+def log() -> None:
+    """Inspect, verify and recover log directories."""
+
+
+@log.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--records", "with_records", is_flag=True, help="Of a .log file, each batch's records too.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+def dump(files: tuple[str, ...], with_records: bool, as_json: bool) -> None:
+    """Print what FILES say: .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata,
+    meta.properties, .kafka_cleanshutdown.
+
+    Exits with 1 if a file is damaged.
+    """
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.tools.dump import dump_file
+
+    fs = DiskFileSystem()
+    is_damaged = False
+    for path in files:
+        if not as_json:
+            click.echo(path)
+        for row in dump_file(fs, path, with_records=with_records):
+            is_damaged = is_damaged or "fault" in row
+            click.echo(_json({"file": path, **row}) if as_json else _text(row))
+    click.get_current_context().exit(1 if is_damaged else 0)
+
+
+def _text(row: dict[str, Any]) -> str:
+    indent = "    " if "headers" in row else "  "
+    return indent + " ".join(
+        f"{name}: {_json(value) if isinstance(value, list) else value}" for name, value in row.items()
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+def verify(directory: str) -> None:
+    """Check a log directory, or one partition's, and name each fault with its file and position.
+
+    Nothing is changed. Exits with 1 if there is any fault.
+    """
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.tools.verify import log_bytes, verify_directory
+
+    fs = DiskFileSystem()
+    count = 0
+    with progress_bar("verifying", log_bytes(fs, directory)) as advance:
+        for fault in verify_directory(fs, directory, advance):
+            count += 1
+            click.echo(str(fault))
+    click.echo(f"{count} fault{'' if count == 1 else 's'}", err=True)
+    click.get_current_context().exit(1 if count else 0)
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--topic", metavar="T", help="Only this topic.")
+@click.option("--partition", type=int, metavar="P", help="Only this partition.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of aborted and open transactions are left out.",
+)
+def records(directory: str, topic: str | None, partition: int | None, isolation: str) -> None:
+    """Print the records of a log directory, a JSON object a line; keys, values and header values in hex.
+
+    The directory may be in use by a broker, or have been left by a crash: what recovery would cut off is not shown.
+    """
+    from barnabas.log.partition.read import Isolation
+
+    level = Isolation.TXN_COMMITTED if isolation == "read_committed" else Isolation.HIGH_WATERMARK
+    inspection = _inspect(directory, None)
+    for chosen in inspection.partitions(topic, partition):
+        for header, record in inspection.records(chosen, level):
+            row = {
+                "topic": chosen.topic,
+                "partition": chosen.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestamp_type": header.timestamp_type.label,
+                "key": _hex(record.key),
+                "value": _hex(record.value),
+                "headers": [[name, _hex(value)] for name, value in record.headers],
+            }
+            # click.echo would flush each line.
+            sys.stdout.write(_json(row) + "\n")
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--topic", metavar="T", help="Only this topic.")
+@click.option("--partition", type=int, metavar="P", help="Only this partition.")
+@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
+@click.option("--times", default="", metavar="T,…", help="The offsets of these times, in ms since 1970.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+def describe(
+    directory: str, topic: str | None, partition: int | None, at_ms: int | None, times: str, as_json: bool
+) -> None:
+    """Print what a broker would answer about the partitions of a log directory: offsets, producers, leader epochs.
+
+    An offset is [offset, timestamp, leader epoch]. Nothing is changed.
+    """
+    from barnabas.log.tools.inspection import describe as describe_log
+    from barnabas.log.tools.inspection import topic_id_text
+
+    chosen_times = _parse_times(times)
+    inspection = _inspect(directory, at_ms)
+    topics: dict[str, Any] = {}
+    for chosen in inspection.partitions(topic, partition):
+        opened = inspection.open(chosen)
+        inspection.resume_leadership(opened)
+        described = describe_log(opened, chosen_times)
+        entry = topics.setdefault(chosen.topic, {"id": topic_id_text(opened), "partitions": {}})
+        entry["partitions"][str(chosen.partition)] = described
+        if not as_json:
+            click.echo(str(chosen))
+            for name, value in described.items():
+                click.echo(f"  {name}: {_json(value)}")
+    if as_json:
+        click.echo(_json({"topics": topics}))
+
+
+@log.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
+def recover(directory: str, at_ms: int | None) -> None:
+    """Open a log directory and stop it cleanly, in place: after a crash it is recovered as a broker would do it.
+
+    What is damaged is cut off, indexes are rebuilt. No broker may be using the directory.
+    """
+    from barnabas.clock import ManualClock, SystemClock
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.manager.loading import LoadProgress
+    from barnabas.log.tools.recover import recover_directory
+    from barnabas.log.tools.verify import log_bytes
+
+    clock = SystemClock() if at_ms is None else ManualClock(at_ms)
+    fs = DiskFileSystem()
+    total_bytes = log_bytes(fs, directory)
+    shown_bytes = 0
+    with progress_bar("recovering", total_bytes) as advance:
+
+        def show(progress: LoadProgress) -> None:
+            nonlocal shown_bytes
+            done_bytes = total_bytes * progress.loaded_logs // progress.total_logs
+            advance(done_bytes - shown_bytes)
+            shown_bytes = done_bytes
+
+        count = recover_directory(fs, os.path.abspath(directory), clock, show)
+    click.echo(f"{count} logs, cleanly stopped", err=True)
+
+
+def _parse_times(text: str) -> list[int]:
+    try:
+        return [int(time) for time in text.split(",") if time.strip()]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of numbers", param_hint="--times") from None
+
+
+def _inspect(directory: str, at_ms: int | None) -> Inspection:
+    from barnabas.clock import SystemClock
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.tools.inspection import Inspection
+
+    now_ms = SystemClock().now_ms() if at_ms is None else at_ms
+    return Inspection(DiskFileSystem(), os.path.abspath(directory), now_ms)
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()

@@ -1,0 +1,259 @@
+"""`barnabas pipeline`: data pipelines on Spark, each a TOML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from barnabas.cli.pipelines.run import run
+from barnabas.cli.pipelines.session import (
+    exit_code_of,
+    fail_with,
+    file_argument,
+    json_option,
+    session,
+    session_options,
+    told_in_a_line,
+)
+from barnabas.cli.shared.arguments import confirm, execute_option, yes_option
+from barnabas.cli.shared.exit_codes import FAILED
+from barnabas.cli.shared.group import CommandGroup
+from barnabas.cli.shared.output import Column, note, show, show_json, show_table, time_text
+
+CHECKS: Final = (
+    Column("where", "where"),
+    Column("what", "what"),
+    Column("state", "state"),
+    Column("told", ""),
+)
+LAGS: Final = (
+    Column("source", "source"),
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("committed_offset", "committed"),
+    Column("end_offset", "end"),
+    Column("lag", "lag"),
+)
+RESETS: Final = (
+    Column("topic", "topic"),
+    Column("partition", "partition"),
+    Column("committed_offset", "committed"),
+    Column("new_offset", "new"),
+)
+
+
+@click.group(cls=CommandGroup)
+def pipeline() -> None:
+    """Data pipelines on Spark, each a TOML file."""
+
+
+@pipeline.command()
+@file_argument
+@click.option("--connect", is_flag=True, help="Also ask brokers, topics and schema registries.")
+@click.option(
+    "--no-spark", is_flag=True, help="Leave out what only Spark can check. Faster, and needs no Java."
+)
+@json_option
+def validate(file: Path, connect: bool, no_spark: bool, as_json: bool) -> None:
+    """Check a pipeline's file: its keys, and by Spark's parser its schemas, SQL and columns. Nothing runs.
+
+    Tells all that is wrong, and what it has not checked.
+    """
+    from barnabas.spark.pipeline.check import WHAT_SPARK_CHECKS, Findings, check_apart
+    from barnabas.spark.pipeline.connect import connect as connected
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.tables import InvalidPipeline
+
+    try:
+        declared = load_pipeline(file)
+    except InvalidPipeline as error:
+        _tell_faults(file, list(error.faults), [], as_json=as_json)
+    checks = connected(declared) if connect else []
+    rows = [
+        {"where": each.where, "what": each.what, "state": each.state, "told": each.told} for each in checks
+    ]
+    failed = next((each.error for each in checks if each.error is not None), None)
+    if no_spark or failed is not None:
+        reason = "--no-spark" if no_spark else "what --connect looks at comes first"
+        found = Findings(not_checked=[f"{WHAT_SPARK_CHECKS}: {reason}"])
+    else:
+        found = check_apart(file, declared, asks_registries=connect)
+    if found.faults:
+        _tell_faults(file, found.faults, found.not_checked, as_json=as_json)
+    if as_json:
+        show_json(
+            {
+                "file": str(file),
+                "valid": True,
+                "faults": [],
+                "not_checked": found.not_checked,
+                "name": declared.name,
+                "checks": rows,
+            }
+        )
+    elif rows:
+        show_table(rows, CHECKS)
+    if failed is not None:
+        if as_json:
+            raise click.exceptions.Exit(exit_code_of(failed))
+        fail_with(failed)
+    if as_json:
+        return
+    for line in found.not_checked:
+        note(f"not checked: {line}")
+    so_far = ", as far as it was checked" if found.not_checked else ""
+    click.echo(f"{file}: {declared.name} is a valid pipeline{so_far}")
+
+
+def _tell_faults(file: Path, faults: list[str], not_checked: list[str], *, as_json: bool) -> NoReturn:
+    if as_json:
+        show_json({"file": str(file), "valid": False, "faults": faults, "not_checked": not_checked})
+    else:
+        for fault in faults:
+            note(f"barnabas: {file}: {fault}")
+        for line in not_checked:
+            note(f"not checked: {line}")
+    raise click.exceptions.Exit(FAILED)
+
+
+@pipeline.command()
+@file_argument
+@session_options
+@json_option
+def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_json: bool) -> None:
+    """Show what would run: sources and their lag, steps and their columns, the sink, Spark's own plan."""
+    from barnabas.spark.pipeline.connect import require_connected
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.session import require_spark
+
+    declared = load_pipeline(file)
+    with told_in_a_line(debug):
+        require_connected(declared)
+        require_spark()
+        from barnabas.spark.pipeline.plan import plan_of, plan_text
+
+        with session(declared, master, settings, debug=debug) as spark:
+            found = plan_of(spark, declared, file.parent)
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(plan_text(found))
+
+
+@pipeline.command()
+@file_argument
+@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@json_option
+def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
+    """Show how far a pipeline has come, by its checkpoint and its group. Needs no Spark."""
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.status import status_of
+
+    declared = load_pipeline(file)
+    with told_in_a_line(debug=False):
+        found = status_of(declared, checkpoint)
+    if as_json:
+        show_json(found)
+        return
+    click.echo(f"{found['name']}: {found['checkpoint']}")
+    for query in found["queries"]:
+        if query["query_id"] is None:
+            click.echo(f"{query['query']}: {query['told']}")
+            continue
+        done = query["committed_batch_id"]
+        at_ms = query["planned_at_ms"]
+        repeats = query["planned_batch_id"] != done
+        click.echo(
+            f"{query['query']}: {'no batch' if done is None else f'batch {done}'} is done"
+            + (f", batch {query['planned_batch_id']} is under way or to be repeated" if repeats else "")
+            + (f", the last began at {time_text(at_ms)}" if at_ms else "")
+            + (f", watermark {time_text(query['watermark_ms'])}" if query["watermark_ms"] else "")
+            + f" (query {query['query_id']})"
+        )
+    show(found["partitions"], LAGS, as_json=False, nothing="no topic is read as a stream")
+
+
+@pipeline.command(
+    epilog="""\b
+Examples:
+  barnabas pipeline reset orders.toml
+  barnabas pipeline reset orders.toml --to-latest --execute"""
+)
+@file_argument
+@click.option("--to-earliest", is_flag=True, help="Begin with the first record there is.")
+@click.option("--to-latest", is_flag=True, help="Begin behind the last record there is.")
+@click.option("--to-time", metavar="TIME", help="Begin with the first record at or after a time.")
+@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@execute_option
+@yes_option
+@json_option
+def reset(
+    file: Path,
+    to_earliest: bool,
+    to_latest: bool,
+    to_time: str | None,
+    checkpoint: str | None,
+    execute: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Have a pipeline that does not run begin anew: its checkpoint is removed, with its group's offsets.
+
+    Without a place to begin at, the next run begins where the file says (starting). What is in the sink stays there.
+    """
+    from barnabas.cli.shared.times import parse_time_ms
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.reset import execute_reset, plan_reset
+
+    if sum((to_earliest, to_latest, to_time is not None)) > 1:
+        raise click.UsageError("Say where to with at most one of --to-earliest, --to-latest, --to-time.")
+    place: int | None = None
+    if to_earliest or to_latest:
+        place = -2 if to_earliest else -1
+    elif to_time is not None:
+        place = max(0, parse_time_ms(to_time, "--to-time"))
+    execute = execute or yes
+    declared = load_pipeline(file)
+    with told_in_a_line(debug=False):
+        planned = plan_reset(declared, checkpoint, place)
+        if execute:
+            confirm(
+                f"remove {planned.checkpoint} and the offsets of {', '.join(planned.groups) or 'no group'}",
+                yes=yes,
+            )
+            execute_reset(declared, planned)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed_offset": planned.committed.get(partition),
+            "new_offset": planned.offsets.get(partition),
+        }
+        for partition in sorted(planned.committed.keys() | planned.offsets.keys())
+    ]
+    if as_json:
+        show_json(
+            {
+                "name": declared.name,
+                "checkpoint": planned.checkpoint,
+                "checkpoint_exists": planned.checkpoint_exists,
+                "sink_log": planned.sink_log,
+                "groups": planned.groups,
+                "offsets": rows,
+                "executed": execute,
+            }
+        )
+        return
+    gone = "removed" if execute else "to be removed"
+    click.echo(f"checkpoint {planned.checkpoint}: {gone if planned.checkpoint_exists else 'there is none'}")
+    if planned.sink_log is not None:
+        click.echo(
+            f"log of the sink {planned.sink_log}: {gone}; files stay, and those to come are added to them"
+        )
+    show(rows, RESETS, as_json=False, nothing="the group has no offsets")
+    note("done" if execute else "Nothing was changed. Use --execute to do it.")
+
+
+pipeline.add_command(run)

@@ -1,0 +1,266 @@
+"""`barnabas pipeline run`: a pipeline in the foreground, with its progress."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import click
+
+from barnabas.cli.pipelines.session import (
+    file_argument,
+    json_option,
+    session,
+    session_options,
+    told_in_a_line,
+)
+from barnabas.cli.shared.output import duration_text, note, show_json_line
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.console import Console
+
+    from barnabas.spark.pipeline.progress import BatchReport
+    from barnabas.spark.pipeline.run import PipelineRun
+
+METRICS_HOST: Final = "0.0.0.0"
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Show = Callable[[dict[str, Any]], None]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  barnabas pipeline run orders.toml
+  barnabas pipeline run orders.toml --once --conf spark.sql.shuffle.partitions=4
+  barnabas pipeline run orders.toml --master spark://host:7077 --metrics-port 9404"""
+)
+@file_argument
+@click.option("--once", is_flag=True, help="Read what there is now, and end.")
+@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus on this port, at /metrics; 0 chooses one.",
+)
+@click.option(
+    "--stop-timeout",
+    "stop_timeout_s",
+    type=float,
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a stop waits for the batch that is under way.",
+)
+@click.option(
+    "--spark-log",
+    "log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file for what Spark and its workers write; else it is lost.",
+)
+@session_options
+@json_option
+def run(
+    file: Path,
+    once: bool,
+    checkpoint: str | None,
+    metrics_port: int | None,
+    stop_timeout_s: float,
+    log: Path | None,
+    master: str,
+    settings: tuple[str, ...],
+    debug: bool,
+    as_json: bool,
+) -> None:
+    """Run a pipeline until it is told to stop (Ctrl-C or SIGTERM); the batch that is under way is finished first.
+
+    On a terminal its progress is shown, elsewhere each batch is a line of JSON. A second signal does not wait.
+    """
+    from barnabas.spark.pipeline.connect import require_connected
+    from barnabas.spark.pipeline.load import load_pipeline
+    from barnabas.spark.pipeline.tables import located
+    from barnabas.spark.session import require_spark
+
+    declared = load_pipeline(file)
+    if checkpoint is not None:
+        declared = dataclasses.replace(declared, checkpoint=located(checkpoint, Path()))
+    with told_in_a_line(debug), ExitStack() as open_things:
+        stopping = open_things.enter_context(_stop_on_signals())
+        require_connected(declared)
+        require_spark()
+        from barnabas.spark.pipeline.run import PipelineRun
+
+        show = open_things.enter_context(_display(as_json=as_json))
+        note_batch = open_things.enter_context(_metrics(metrics_port))
+        spark = open_things.enter_context(session(declared, master, settings, debug=debug, log=log))
+        # PySpark has taken Ctrl-C for itself meanwhile.
+        open_things.enter_context(_stop_on_signals(stopping))
+        running = PipelineRun(spark, declared, file.parent, available_now=once)
+        open_things.callback(running.stop)
+        running.start()
+        show({"event": "started", "pipeline": declared.name, "checkpoint": declared.checkpoint})
+        totals = _look_after(running, stopping, stop_timeout_s, show, note_batch)
+        failure = running.error()
+        if failure is not None:
+            raise failure
+        reason = "signal" if stopping.count else "end of the topics" if declared.is_streaming else "end"
+        show({"event": "stopped", "pipeline": declared.name, "reason": reason, **totals})
+
+
+class _Stopping:
+    """Whether somebody has asked for the end, and how often."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.count = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.event.set()
+
+
+@contextmanager
+def _stop_on_signals(stopping: _Stopping | None = None) -> Iterator[_Stopping]:
+    stopping = stopping or _Stopping()
+    before = {each: signal.signal(each, stopping) for each in SIGNALS}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _look_after(
+    running: PipelineRun,
+    stopping: _Stopping,
+    stop_timeout_s: float,
+    show: Show,
+    note_batch: Callable[[BatchReport], None],
+) -> dict[str, int]:
+    from barnabas.spark.pipeline.run import POLL_S
+
+    totals = {"batches": 0, "rows": 0}
+
+    def tell() -> None:
+        for report in running.reports():
+            totals["batches"] += 1
+            totals["rows"] += report.rows
+            note_batch(report)
+            show({"event": "batch", **report.as_dict()})
+
+    while running.is_active and not stopping.event.wait(POLL_S):
+        tell()
+    if stopping.count and running.is_active:
+        show({"event": "stopping"})
+        running.finish_batches(stop_timeout_s, is_urgent=lambda: stopping.count > 1)
+    tell()
+    running.stop()
+    tell()
+    return totals
+
+
+@contextmanager
+def _metrics(port: int | None) -> Iterator[Callable[[BatchReport], None]]:
+    """Answers Prometheus beside the pipeline."""
+    if port is None:
+        yield lambda _: None
+        return
+    from barnabas.client.loop_thread import LoopThread
+    from barnabas.net.http_endpoint import HttpEndpoint
+    from barnabas.spark.pipeline.progress import PipelineMetrics
+
+    metrics = PipelineMetrics()
+    endpoint = HttpEndpoint(
+        {
+            "/metrics": lambda: ("text/plain; version=0.0.4", metrics.registry.lines()),
+            "/health": lambda: ("text/plain", "ok\n"),
+        }
+    )
+    thread = LoopThread("pipeline-metrics")
+    try:
+        thread.call(endpoint.open(METRICS_HOST, port))
+        note(f"metrics on http://localhost:{endpoint.port}/metrics")
+        yield metrics.note
+        thread.call(endpoint.close())
+    finally:
+        thread.close()
+
+
+@contextmanager
+def _display(*, as_json: bool) -> Iterator[Show]:
+    if as_json or not sys.stdout.isatty():
+
+        def show(event: dict[str, Any]) -> None:
+            show_json_line(event)
+            sys.stdout.flush()
+
+        yield show
+        return
+    with LiveDisplay() as display:
+        yield display
+
+
+class LiveDisplay:
+    """A table that is drawn anew with each batch: what the last one was like, and all of them together."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=console or Console(highlight=False), auto_refresh=False)
+        self._batches: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, int] = {}
+        self._state = "Spark is starting"
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "batch":
+            query = event["query"]
+            self._batches[query] = event
+            self._rows[query] = self._rows.get(query, 0) + event["rows"]
+        elif kind == "started":
+            self._state = f"{event['pipeline']} runs; Ctrl-C stops it"
+        elif kind == "stopping":
+            self._state = "finishing the batch that is under way; Ctrl-C does not wait for it"
+        else:
+            self._state = f"{event['pipeline']} has stopped ({event['reason']})"
+        self._draw()
+
+    def _draw(self) -> None:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
+        for title in ("query", "batch", "rows", "rows/s", "batch time", "lag", "state rows", "all rows"):
+            table.add_column(title, justify="left" if title == "query" else "right")
+        for query, batch in self._batches.items():
+            table.add_row(
+                query,
+                str(batch["batch_id"]),
+                f"{batch['rows']:,}",
+                f"{batch['rows_per_second']:,.0f}",
+                duration_text(batch["batch_ms"]),
+                "-" if batch["lag"] is None else f"{batch['lag']:,}",
+                f"{batch['state_rows']:,}" if batch["state_rows"] else "-",
+                f"{self._rows[query]:,}",
+            )
+        shown = [Text(self._state, style="bold")] + ([table] if self._batches else [])
+        self._live.update(Group(*shown), refresh=True)

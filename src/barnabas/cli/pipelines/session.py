@@ -1,0 +1,100 @@
+"""What the commands of pipelines share: their options, a Spark session, and errors of Spark in a line."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+
+from barnabas.cli.shared.arguments import parse_pairs
+from barnabas.cli.shared.exit_codes import FAILED, NOT_FOUND, UNREACHABLE
+from barnabas.cli.shared.output import fail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipeline.model import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+file_argument: Final = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE"
+)
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+
+
+def session_options(command: F) -> F:
+    """How Spark is started."""
+    for option in (
+        click.option("--debug", is_flag=True, help="Spark's own log and stack traces, all of them."),
+        click.option(
+            "--conf",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark, over those of the file. May be repeated.",
+        ),
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://….",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def session(
+    declared: Pipeline,
+    master: str,
+    settings: tuple[str, ...],
+    *,
+    debug: bool,
+    log: Path | None = None,
+) -> Iterator[SparkSession]:
+    """A Spark session for a command, stopped afterwards; what Java writes goes to the log, or nowhere."""
+    from barnabas.spark.session import kept_quiet, start_session
+
+    chosen = {**declared.spark, **dict(parse_pairs(settings))}
+    with open(log or os.devnull, "ab") as output:
+        with kept_quiet(None if debug else output):
+            started = start_session(declared.name, master=master, settings=chosen)
+        started.sparkContext.setLogLevel("INFO" if debug else "ERROR")
+        try:
+            yield started
+        finally:
+            started.stop()
+
+
+@contextmanager
+def told_in_a_line(debug: bool) -> Iterator[None]:
+    """Errors of Spark and of brokers as one line and an exit code."""
+    try:
+        yield
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        from barnabas.spark.failures import told
+
+        if debug:
+            traceback.print_exception(error)
+        fail_with(told(error))
+
+
+def fail_with(error: Exception) -> NoReturn:
+    fail("; ".join(str(error).splitlines()) or type(error).__name__, exit_code_of(error))
+
+
+def exit_code_of(error: Exception) -> int:
+    from barnabas.errors import GroupIdNotFound, NetworkException, RequestTimedOut, UnknownTopicOrPartition
+
+    if isinstance(error, NetworkException | RequestTimedOut):
+        return UNREACHABLE
+    return NOT_FOUND if isinstance(error, UnknownTopicOrPartition | GroupIdNotFound) else FAILED

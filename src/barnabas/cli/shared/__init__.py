@@ -1,0 +1,1 @@
+"""What commands share: arguments, connections, tables, progress, exit codes."""

@@ -1,0 +1,109 @@
+"""Arguments that several commands take: NAME=VALUE, TOPIC[:P,...], and a person's yes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from barnabas.cli.shared.exit_codes import NOT_FOUND
+from barnabas.cli.shared.output import fail, nearest
+from barnabas.cli.shared.target import described_topics
+
+if TYPE_CHECKING:
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.results import ConfigResource, TopicDescription
+    from barnabas.model import TopicPartition
+
+
+# Kafka's partitions are numbered by 32 bits; nobody has a million of a topic.
+PARTITION_MAX: Final = 1_000_000
+
+
+def parse_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE texts."""
+    pairs = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name.strip() or not equals:
+            raise click.UsageError(f"{text!r} is not NAME=VALUE, such as retention.ms=60000.")
+        pairs.append((name.strip(), value))
+    return pairs
+
+
+def partitions_of(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
+    """What TOPIC[:P,...] texts stand for, checked against the topics there are; P is a number or a range, 0-3."""
+    from barnabas.model import TopicPartition
+
+    wanted: dict[str, list[int]] = {}
+    for text in texts:
+        # Names of topics have no colon.
+        name, _, numbers = text.partition(":")
+        wanted.setdefault(name, []).extend(_parse_partitions(text, numbers))
+    described = described_topics(admin, list(wanted))
+    partitions = [
+        TopicPartition(name, number)
+        for name, chosen in wanted.items()
+        for number in sorted(set(chosen)) or [each.partition for each in described[name].partitions]
+    ]
+    _check_numbers(described, partitions)
+    return sorted(partitions)
+
+
+def _parse_partitions(text: str, numbers: str) -> list[int]:
+    found: list[int] = []
+    for part in numbers.split(",") if numbers.strip() else ():
+        first, dash, last = part.strip().partition("-")
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isascii() and end.isdigit() and int(end) <= PARTITION_MAX for end in ends):
+            raise click.UsageError(f"{text!r} is not TOPIC, TOPIC:0,1 or TOPIC:0-3.")
+        found += range(int(ends[0]), int(ends[1]) + 1)
+    return found
+
+
+def check_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """Fails if there is no such topic or partition."""
+    _check_numbers(described_topics(admin, sorted({each.topic for each in partitions})), partitions)
+
+
+def _check_numbers(described: dict[str, TopicDescription], partitions: Iterable[TopicPartition]) -> None:
+    for name, number in partitions:
+        known = {each.partition for each in described[name].partitions}
+        if number not in known:
+            fail(f"{name} has the partitions 0 to {max(known)}, not {number}", NOT_FOUND)
+
+
+internal_option: Final = click.option(
+    "--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets."
+)
+
+
+def check_setting_names(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
+    """A name that nothing has is refused with the nearest one there is; brokers only say that it is unknown."""
+    known = admin.describe_configs(resource)[resource]
+    for name in names:
+        if name not in known and (hint := nearest(name, known)):
+            fail(f"a {resource.type.name.lower()} has no setting {name}{hint}")
+
+
+execute_option: Final = click.option(
+    "--execute",
+    is_flag=True,
+    help="Do it, after a confirmation. Without this or --yes, only show what would be done.",
+)
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def confirm(action: str, *, yes: bool) -> None:
+    """Asks a person before something is deleted or reset; without a terminal only --yes will do.
+
+    The action begins with a verb: `delete 2 topics`.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        fail(f"Refusing to {action} without confirmation. Use --yes.")
+    if not click.confirm(f"{action[0].upper()}{action[1:]}?", err=True):
+        fail("nothing was changed")

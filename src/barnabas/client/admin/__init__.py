@@ -1,0 +1,1 @@
+"""The admin clients, blocking and for asyncio."""

@@ -1,0 +1,276 @@
+"""Settings of topics, brokers and groups, and client quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from barnabas.client.admin.core import AdminCore, no_such_broker, outcome_of, raise_for
+from barnabas.client.admin.results import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    QuotaEntity,
+    ResourceType,
+)
+from barnabas.errors import KafkaError, NotController, ThrottlingQuotaExceeded
+from barnabas.protocol.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    OpData,
+)
+from barnabas.protocol.messages.alter_client_quotas_request import EntityData as AlteredEntity
+from barnabas.protocol.messages.alter_client_quotas_request import EntryData as AlteredEntry
+from barnabas.protocol.messages.describe_client_quotas_request import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from barnabas.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from barnabas.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+
+# A quota's entity by its exact name, by having none of its own, or by having any.
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_ANY: Final = 2
+ANY_NAME: Final = "*"
+"""In `describe_quotas`: entities of the type, whatever they are called."""
+
+_BROKERS_OWN: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
+class ConfigsAdmin(AdminCore):
+    async def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of each resource by name; those that are named, else all."""
+        wanted_names = None if names is None else list(names)
+
+        async def ask(
+            node: int | None, asked: list[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=int(each.type), resource_name=each.name, configuration_keys=wanted_names
+                    )
+                    for each in asked
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            answer = await self._request(node, request)
+            return {_resource(each): _configs(each) for each in answer.results}
+
+        return await self._each(
+            "describing settings", _resources(resources), self._at_resources, ask, timeout_ms
+        )
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Changes single settings and leaves the others: a text sets, None deletes, a ConfigChange says what else."""
+
+        async def ask(
+            node: int | None, asked: list[ConfigResource]
+        ) -> dict[ConfigResource, KafkaError | None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=int(each.type),
+                        resource_name=each.name,
+                        configs=[_alterable(name, change) for name, change in changes[each].items()],
+                    )
+                    for each in asked
+                ],
+                validate_only=validate_only,
+            )
+            answer = await self._request(node, request)
+            return {
+                (
+                    resource := ConfigResource(ResourceType(each.resource_type), each.resource_name)
+                ): outcome_of(each.error_code, each.error_message, resource, None)
+                for each in answer.responses
+            }
+
+        await self._each("changing settings", changes, self._at_resources, ask, timeout_ms)
+
+    async def list_config_resources(
+        self, types: Iterable[ResourceType] = (), *, timeout_ms: float | None = None
+    ) -> list[ConfigResource]:
+        """What has settings; a broker before 4.1 knows client metrics alone."""
+
+        async def ask() -> list[ConfigResource]:
+            request = ListConfigResourcesRequest(resource_types=[int(each) for each in types])
+            answer = await self._request(None, request)
+            raise_for(answer.error_code, None, "settings")
+            return [
+                ConfigResource(ResourceType(each.resource_type), each.resource_name)
+                for each in answer.config_resources
+            ]
+
+        return await self._once("listing what has settings", ask, timeout_ms)
+
+    async def describe_quotas(
+        self,
+        entity: Mapping[str, str | None] | None = None,
+        *,
+        strict: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas of the entities that have these parts, all of them without; strict means no other parts.
+
+        A part is named by its type (user, client-id, ip): a name, None for the default, ANY_NAME for all.
+        """
+
+        async def ask() -> dict[QuotaEntity, dict[str, float]]:
+            request = DescribeClientQuotasRequest(
+                components=[_component(kind, name) for kind, name in (entity or {}).items()], strict=strict
+            )
+            answer = await self._request(None, request)
+            raise_for(answer.error_code, answer.error_message, "quotas")
+            return {
+                quota_entity({part.entity_type: part.entity_name for part in entry.entity}): {
+                    value.key: value.value for value in entry.values
+                }
+                for entry in answer.entries or ()
+            }
+
+        return await self._once("describing quotas", ask, timeout_ms)
+
+    async def alter_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Sets quotas of entities (see `quota_entity`), or removes those that are None."""
+
+        async def ask(node: int | None, asked: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
+            request = AlterClientQuotasRequest(
+                entries=[
+                    AlteredEntry(
+                        entity=[AlteredEntity(entity_type=kind, entity_name=name) for kind, name in entity],
+                        ops=[
+                            OpData(key=key, value=value or 0.0, remove=value is None)
+                            for key, value in changes[entity].items()
+                        ],
+                    )
+                    for entity in asked
+                ],
+                validate_only=validate_only,
+            )
+            answer = await self._request(node, request)
+            return {
+                (
+                    entity := quota_entity({part.entity_type: part.entity_name for part in entry.entity})
+                ): outcome_of(entry.error_code, entry.error_message, dict(entity), None)
+                for entry in answer.entries
+            }
+
+        await self._each(
+            "changing quotas",
+            changes,
+            self._at_controller,
+            ask,
+            timeout_ms,
+            retriable=(NotController, ThrottlingQuotaExceeded),
+        )
+
+    async def _at_resources(
+        self, resources: list[ConfigResource]
+    ) -> dict[ConfigResource, int | KafkaError | None]:
+        """A broker's own settings are asked for at the broker, all others at any."""
+        located: dict[ConfigResource, int | KafkaError | None] = {}
+        known: set[int] | None = None
+        for resource in resources:
+            if resource.type not in _BROKERS_OWN or not resource.name:
+                located[resource] = None
+                continue
+            if known is None:
+                known = set(await self._all_brokers())
+            broker_id = int(resource.name) if resource.name.isdecimal() else -1
+            located[resource] = broker_id if broker_id in known else no_such_broker(resource.name)
+        return located
+
+
+def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """An entity by its parts, such as {"user": "ann", "client-id": None}; a name of None is the default."""
+    return tuple(sorted(parts.items()))
+
+
+def _component(kind: str, name: str | None) -> ComponentData:
+    if name is None:
+        return ComponentData(entity_type=kind, match_type=_DEFAULT, match=None)
+    if name == ANY_NAME:
+        return ComponentData(entity_type=kind, match_type=_ANY, match=None)
+    return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
+
+
+def _resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
+    return [resources] if isinstance(resources, ConfigResource) else list(resources)
+
+
+def _resource(result: DescribeConfigsResult) -> ConfigResource:
+    return ConfigResource(ResourceType(result.resource_type), result.resource_name)
+
+
+def _configs(result: DescribeConfigsResult) -> dict[str, ConfigEntry] | KafkaError:
+    entries = {each.name: _entry(each) for each in sorted(result.configs, key=lambda one: one.name)}
+    return outcome_of(result.error_code, result.error_message, _resource(result), entries)
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=_source(config.config_source),
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+        type=ConfigType(config.config_type) if config.config_type in _TYPES else ConfigType.UNKNOWN,
+        synonyms=tuple(
+            ConfigSynonym(name=each.name, value=each.value, source=_source(each.source))
+            for each in config.synonyms
+        ),
+        documentation=config.documentation or None,
+    )
+
+
+_TYPES: Final = frozenset(ConfigType)
+_SOURCES: Final = frozenset(ConfigSource)
+
+
+def _source(number: int) -> ConfigSource:
+    return ConfigSource(number) if number in _SOURCES else ConfigSource.UNKNOWN
+
+
+def _alterable(name: str, change: str | ConfigChange | None) -> AlterableConfig:
+    if not isinstance(change, ConfigChange):
+        operation = ConfigOperation.DELETE if change is None else ConfigOperation.SET
+        change = ConfigChange(operation=operation, value=change)
+    return AlterableConfig(name=name, config_operation=int(change.operation), value=change.value)

@@ -1,0 +1,371 @@
+"""Topics, their partitions, and the offsets of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from barnabas.client.admin.core import (
+    FROM_CONTROLLER,
+    ONLY_NETWORK,
+    AdminCore,
+    by_topic,
+    error_of,
+    none_if_negative,
+    outcome_of,
+    topic_id_text,
+)
+from barnabas.client.admin.results import (
+    BROKER_DEFAULT,
+    ConfigEntry,
+    ConfigSource,
+    CreatedTopic,
+    IsolationLevel,
+    ListedOffset,
+    NewTopic,
+    OffsetSpec,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
+from barnabas.errors import NONE, KafkaError, ThrottlingQuotaExceeded, error_for_code
+from barnabas.model import TopicPartition
+from barnabas.protocol.messages.create_partitions_request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.create_topics_response import CreatableTopicResult
+from barnabas.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+Topics: TypeAlias = str | NewTopic | Iterable[str | NewTopic] | Mapping[str, int]
+"""One topic or several; a mapping has their numbers of partitions."""
+
+HIGH_WATERMARK = -1
+"""In `delete_records`: everything that can be read so far."""
+
+_MAY_PASS = (*FROM_CONTROLLER, ThrottlingQuotaExceeded)
+
+
+class TopicsAdmin(AdminCore):
+    async def create_topics(
+        self,
+        topics: Topics,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[str, CreatedTopic]:
+        """Creates topics. The keywords hold for those that are given by name alone."""
+        wanted = {
+            topic.name: topic
+            for topic in _new_topics(topics, partitions, replication_factor, dict(configs or {}))
+        }
+
+        async def ask(node: int | None, names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
+            request = CreateTopicsRequest(
+                topics=[_creatable(wanted[name]) for name in names],
+                timeout_ms=int(self._timeout_ms(timeout_ms)),
+                validate_only=validate_only,
+            )
+            answer = await self._request(node, request)
+            return {
+                each.name: outcome_of(
+                    each.error_code, each.error_message, f"topic {each.name}", _created(each)
+                )
+                for each in answer.topics
+            }
+
+        return await self._each(
+            "creating topics", wanted, self._at_controller, ask, timeout_ms, retriable=_MAY_PASS
+        )
+
+    async def delete_topics(self, topics: str | Iterable[str], *, timeout_ms: float | None = None) -> None:
+        async def ask(node: int | None, names: list[str]) -> dict[str, KafkaError | None]:
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name) for name in names],
+                timeout_ms=int(self._timeout_ms(timeout_ms)),
+            )
+            answer = await self._request(node, request)
+            return {
+                each.name: outcome_of(each.error_code, each.error_message, f"topic {each.name}", None)
+                for each in answer.responses
+            }
+
+        await self._each(
+            "deleting topics", names_of(topics), self._at_controller, ask, timeout_ms, retriable=_MAY_PASS
+        )
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: float | None = None
+    ) -> list[TopicListing]:
+        """All topics by name; those that brokers keep for themselves if they are asked for."""
+
+        async def ask() -> MetadataResponse:
+            return await self._metadata(None)
+
+        answer = await self._once("listing topics", ask, timeout_ms)
+        listed = [
+            TopicListing(
+                name=topic.name or "",
+                topic_id=topic_id_text(topic.topic_id),
+                is_internal=topic.is_internal,
+                partitions=len(topic.partitions),
+            )
+            for topic in answer.topics
+            if include_internal or not topic.is_internal
+        ]
+        return sorted(listed, key=lambda topic: topic.name)
+
+    async def describe_topics(
+        self, topics: str | Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Leaders and replicas of the topics that are named, else of all, internal ones too."""
+        if topics is None:
+
+            async def ask_all() -> MetadataResponse:
+                return await self._metadata(None)
+
+            answer = await self._once("describing topics", ask_all, timeout_ms)
+            for topic in answer.topics:
+                # One that is in the making, say, is shown as it stands.
+                if topic.error_code != NONE and error_for_code(topic.error_code).retriable:
+                    topic.error_code = NONE
+            described = {each.name or "": _described(each) for each in answer.topics}
+            return self._results("describing topics", dict(sorted(described.items())))
+
+        async def ask(node: int | None, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
+            return {each.name or "": _described(each) for each in (await self._metadata(names)).topics}
+
+        return await self._each(
+            "describing topics", names_of(topics), self._at_any, ask, timeout_ms, retriable=ONLY_NETWORK
+        )
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Gives topics more partitions: `counts` are the new totals, `assignments` the replicas of each new one."""
+        placed = assignments or {}
+
+        async def ask(node: int | None, names: list[str]) -> dict[str, KafkaError | None]:
+            request = CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsTopic(
+                        name=name,
+                        count=counts[name],
+                        assignments=[
+                            CreatePartitionsAssignment(broker_ids=list(each)) for each in placed[name]
+                        ]
+                        if name in placed
+                        else None,
+                    )
+                    for name in names
+                ],
+                timeout_ms=int(self._timeout_ms(timeout_ms)),
+                validate_only=validate_only,
+            )
+            answer = await self._request(node, request)
+            return {
+                each.name: outcome_of(each.error_code, each.error_message, f"topic {each.name}", None)
+                for each in answer.results
+            }
+
+        await self._each(
+            "creating partitions", counts, self._at_controller, ask, timeout_ms, retriable=_MAY_PASS
+        )
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes the records before an offset (HIGH_WATERMARK for all); the new first offset of each partition."""
+        wanted = _typed(before)
+
+        async def ask(
+            node: int | None, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, int | KafkaError]:
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=name,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=index, offset=wanted[TopicPartition(name, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for name, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=int(self._timeout_ms(timeout_ms)),
+            )
+            answer = await self._request(node, request)
+            return {
+                (partition := TopicPartition(topic.name, each.partition_index)): outcome_of(
+                    each.error_code, None, partition, each.low_watermark
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        return await self._each("deleting records", wanted, self._at_leaders, ask, timeout_ms)
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Offsets by timestamp or OffsetSpec; the latest for partitions that come without."""
+        wanted = _typed(
+            partitions
+            if isinstance(partitions, Mapping)
+            else dict.fromkeys(partitions, int(OffsetSpec.LATEST))
+        )
+
+        async def ask(
+            node: int | None, asked: list[TopicPartition]
+        ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(isolation),
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=index, timestamp=int(wanted[TopicPartition(name, index)])
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for name, indexes in by_topic(asked).items()
+                ],
+                timeout_ms=int(self._timeout_ms(timeout_ms)),
+            )
+            answer = await self._request(node, request)
+            return {
+                (partition := TopicPartition(topic.name, each.partition_index)): outcome_of(
+                    each.error_code,
+                    None,
+                    partition,
+                    ListedOffset(
+                        offset=none_if_negative(each.offset),
+                        timestamp_ms=none_if_negative(each.timestamp),
+                        leader_epoch=none_if_negative(each.leader_epoch),
+                    ),
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        return await self._each("listing offsets", wanted, self._at_leaders, ask, timeout_ms)
+
+
+def names_of(names: str | Iterable[str]) -> list[str]:
+    """One name or several: a text is an iterable of texts too, and nobody means its letters."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _typed(values: Mapping[Any, int]) -> dict[TopicPartition, int]:
+    """Plain (topic, partition) pairs are as good as TopicPartitions."""
+    return {TopicPartition(*partition): int(value) for partition, value in values.items()}
+
+
+def _new_topics(
+    topics: Topics, partitions: int, replication_factor: int, configs: Mapping[str, str | None]
+) -> Iterable[NewTopic]:
+    if isinstance(topics, str | NewTopic):
+        topics = [topics]
+    counts = dict(topics) if isinstance(topics, Mapping) else {}
+    for topic in topics:
+        if isinstance(topic, NewTopic):
+            yield topic
+        else:
+            yield NewTopic(
+                name=topic,
+                partitions=counts.get(topic, partitions),
+                replication_factor=replication_factor,
+                configs=configs,
+            )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT if topic.assignment else topic.partitions,
+        replication_factor=BROKER_DEFAULT if topic.assignment else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignment.items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _created(topic: CreatableTopicResult) -> CreatedTopic:
+    configs = None
+    if topic.configs is not None and topic.topic_config_error_code == NONE:
+        configs = {
+            each.name: ConfigEntry(
+                name=each.name,
+                value=each.value,
+                source=ConfigSource(max(each.config_source, 0)),
+                is_read_only=each.read_only,
+                is_sensitive=each.is_sensitive,
+            )
+            for each in topic.configs
+        }
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id_text(topic.topic_id),
+        partitions=none_if_negative(topic.num_partitions),
+        replication_factor=none_if_negative(topic.replication_factor),
+        configs=configs,
+    )
+
+
+def _described(topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
+    if topic.error_code != NONE:
+        return error_of(topic.error_code, None, f"topic {topic.name or repr('')}")
+    partitions = [
+        PartitionDescription(
+            partition=each.partition_index,
+            leader=none_if_negative(each.leader_id),
+            leader_epoch=none_if_negative(each.leader_epoch),
+            replicas=tuple(each.replica_nodes),
+            isr=tuple(each.isr_nodes),
+            offline_replicas=tuple(each.offline_replicas),
+        )
+        for each in topic.partitions
+    ]
+    return TopicDescription(
+        name=topic.name or "",
+        topic_id=topic_id_text(topic.topic_id),
+        is_internal=topic.is_internal,
+        partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
+    )

@@ -1,0 +1,1 @@
+"""Connections to brokers, the metadata of the cluster, and coordinators."""

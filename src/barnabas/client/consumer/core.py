@@ -1,0 +1,264 @@
+"""What a consumer does on the loop, whichever loop that is: it puts the parts together and carries calls out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from barnabas.client.connections.brokers import Brokers, retrying
+from barnabas.client.connections.cluster import Cluster, PartitionInfo, TopicInfo
+from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
+from barnabas.client.consumer.fetched import Fetched
+from barnabas.client.consumer.fetcher import Fetcher
+from barnabas.client.consumer.offsets import Lookup, Positions
+from barnabas.client.groups.classic import ClassicMember
+from barnabas.client.groups.consumer import ConsumerMember
+from barnabas.client.groups.handover import Handover
+from barnabas.client.groups.member import GroupMember
+from barnabas.client.groups.offsets import GroupOffsets
+from barnabas.client.partition_state import PartitionState
+from barnabas.client.settings import ConsumerSettings
+from barnabas.client.subscription import (
+    ConsumerError,
+    ConsumerGroupMetadata,
+    NoOffsetForPartition,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Subscription,
+)
+from barnabas.clock import Clock, SystemClock
+from barnabas.errors import KafkaError, RequestTimedOut
+from barnabas.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_MEMBERS: Final[dict[str, type[GroupMember]]] = {"classic": ClassicMember, "consumer": ConsumerMember}
+
+
+class ConsumerCore:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        subscription: Subscription,
+        notify: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        """To be made on the loop. `notify` is called when there is something for whoever polls."""
+        self._settings = settings
+        self._subscription = subscription
+        self._notify = notify
+        self._brokers = Brokers(settings)
+        self._cluster = Cluster(
+            settings,
+            self._brokers,
+            allow_auto_topic_creation=settings.allow_auto_create_topics,
+            needed=self._needed_topics,
+            max_idle_ms=0,
+        )
+        self.handover = Handover(notify)
+        self._lookup = Lookup(settings, self._brokers, self._cluster)
+        self._member: GroupMember | None = None
+        self._offsets: GroupOffsets | None = None
+        # A request to the coordinator must not wait behind a fetch, nor a fetch behind a join.
+        self._group_brokers: Brokers | None = None
+        if settings.group_id is not None:
+            self._group_brokers = Brokers(settings)
+            coordinator = Coordinator(self._group_brokers, CoordinatorType.GROUP, settings.group_id)
+            self._member = _MEMBERS[settings.group_protocol](
+                settings, self._group_brokers, self._cluster, coordinator, subscription, self.handover
+            )
+            self._offsets = GroupOffsets(
+                settings, self._group_brokers, coordinator, self._member.identity, self._member.has_overtaken
+            )
+        self._positions = Positions(
+            settings,
+            self._lookup,
+            self._cluster,
+            subscription,
+            clock or SystemClock(),
+            fetch_committed=None if self._offsets is None else self._fetch_committed,
+            on_found=self._on_found,
+            on_failed=self._on_failed,
+        )
+        self._fetcher = Fetcher(
+            settings,
+            self._brokers,
+            self._cluster,
+            subscription,
+            on_fetched=notify,
+            needs_validation=self._positions.needs_validation,
+        )
+        self.queue = self._fetcher.queue
+        # Commits take turns: an older one that is tried again must not undo a newer one.
+        self._commits = asyncio.Lock()
+        self._auto_commit: asyncio.Task[None] | None = None
+
+    @property
+    def reset_timestamp(self) -> int | None:
+        return self._positions.reset_timestamp()
+
+    @property
+    def resets(self) -> bool:
+        """Whether auto.offset.reset says where to begin."""
+        policy = self._positions.policy
+        return policy.timestamp is not None or policy.duration_ms is not None
+
+    def changed(self) -> None:
+        """What is assigned, or a position, is not what it was."""
+        for topic in {partition.topic for partition in self._subscription.partitions}:
+            self._cluster.track(topic)
+        self._cluster.start()
+        self._positions.wake()
+        self._fetcher.wake()
+
+    def _needed_topics(self) -> set[str]:
+        topics = {partition.topic for partition in self._subscription.partitions}
+        topics |= self._subscription.topics
+        if self._member is not None:
+            topics |= self._member.watched_topics
+        return topics
+
+    def subscribed(self) -> None:
+        """What is subscribed to is not what it was: the next poll, or the running membership, follows."""
+        subscription = self._subscription
+        self._cluster.tracks_all = subscription.pattern is not None
+        for topic in subscription.topics:
+            self._cluster.track(topic)
+        self._cluster.start()
+        if subscription.pattern is not None:
+            self._cluster.want_refresh()
+        if self._member is not None and self._member.is_started:
+            self._member.subscription_changed()
+
+    def join(self) -> None:
+        """Begins to be a member of the group."""
+        if self._member is not None and self._subscription.is_subscribed:
+            self._member.start()
+
+    async def leave(self, *, is_closing: bool = False) -> None:
+        """Ends the membership; a static member that closes will be back and says nothing."""
+        if self._member is not None and self._member.is_started:
+            is_static = self._settings.group_instance_id is not None
+            is_told = not (is_closing and is_static and self._settings.group_protocol == "classic")
+            await self._member.leave(is_told=is_told)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        if self._member is None:
+            raise ConsumerError("a consumer without group.id is no member of a group")
+        return self._member.identity()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
+        store = self._group_offsets()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._commits.acquire()
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"committing offsets of group {self._settings.group_id} was not done within {timeout_ms:g} ms: an"
+                " earlier commit is still under way"
+            ) from None
+        try:
+            await store.commit(offsets, max(0, round((deadline_s - loop.time()) * 1000)))
+        finally:
+            self._commits.release()
+
+    async def finish_commits(self) -> None:
+        """Waits until all commits that were begun are over."""
+        async with self._commits:
+            pass
+
+    def commit_soon(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None],
+    ) -> None:
+        """Commits behind the caller's back, unless the last such commit is still under way."""
+        if self._auto_commit is None or self._auto_commit.done():
+            self._auto_commit = asyncio.get_running_loop().create_task(self._commit_quietly(offsets, on_done))
+
+    async def _commit_quietly(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None],
+    ) -> None:
+        try:
+            await self.commit(offsets, self._settings.default_api_timeout_ms)
+        except KafkaError as error:
+            log.warning("offsets of group %s were not committed: %s", self._settings.group_id, error)
+            on_done(offsets, error)
+        else:
+            on_done(offsets, None)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self._group_offsets().committed(partitions, timeout_ms)
+
+    async def position(self, state: PartitionState, timeout_ms: float) -> int:
+        """The offset of the next record, found out if need be."""
+        if state.position is None:
+            partition = state.partition
+            self._cluster.track(partition.topic)
+            await retrying(
+                lambda: self._positions.find([state]),
+                settings=self._settings,
+                timeout_ms=timeout_ms,
+                what=f"finding the position of {partition}",
+            )
+            if state.position is None:
+                raise NoOffsetForPartition(
+                    f"{partition} has no committed offset and auto.offset.reset=none: seek() to where reading is to"
+                    " begin"
+                )
+        return state.position
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return await self._lookup.offsets_for_times(timestamps, timeout_ms)
+
+    async def partitions_for(self, topic: str, timeout_ms: float) -> tuple[PartitionInfo, ...]:
+        info = await self._cluster.wait_for_topic(topic, timeout_ms)
+        return info.partitions
+
+    async def topics(self, timeout_ms: float) -> dict[str, TopicInfo]:
+        """All topics of the cluster, asked for now."""
+        cluster = Cluster(self._settings, self._brokers)
+        cluster.tracks_all = True
+        await retrying(cluster.refresh, settings=self._settings, timeout_ms=timeout_ms, what="listing topics")
+        return cluster.topics
+
+    async def close(self) -> None:
+        if self._auto_commit is not None:
+            self._auto_commit.cancel()
+            await asyncio.gather(self._auto_commit, return_exceptions=True)
+        await self._fetcher.close()
+        await self._positions.close()
+        await self._cluster.close()
+        await self._brokers.close()
+        if self._group_brokers is not None:
+            await self._group_brokers.close()
+
+    def _group_offsets(self) -> GroupOffsets:
+        if self._offsets is None:
+            raise ConsumerError("offsets are committed for a group: set group.id")
+        return self._offsets
+
+    async def _fetch_committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self._group_offsets().committed(partitions, self._settings.default_api_timeout_ms)
+
+    def _on_found(self) -> None:
+        self._fetcher.wake()
+
+    def _on_failed(self, state: PartitionState, error: KafkaError) -> None:
+        state.retry_s = math.inf
+        self.queue.append(Fetched(state, b"", error=error))
+        self._notify()

@@ -1,0 +1,1 @@
+"""The producers, blocking and for asyncio."""

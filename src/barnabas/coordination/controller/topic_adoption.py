@@ -1,0 +1,83 @@
+"""Topics of partition directories that the store knows nothing of, as when data was brought from another cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.log_config import DELETION_HOLD
+from barnabas.coordination.controller.topic_creation import (
+    PARTITIONS_MAX,
+    PlannedTopic,
+    automatic_topic,
+    new_partition,
+    random_id,
+)
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
+from barnabas.coordination.metadata.topic_names import is_legal_topic_name
+from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class FoundPartition(NamedTuple):
+    """What the directory of a partition tells: the topic's id, if it was written, and the log's last leader epoch."""
+
+    topic_id: Uuid | None
+    leader_epoch: LeaderEpoch
+
+
+def plan_adoption(
+    image: MetadataImage,
+    broker_id: BrokerId,
+    config: BrokerConfig,
+    found: Mapping[TopicPartition, FoundPartition],
+    rng: Random,
+) -> list[PlannedTopic]:
+    """Topics for those directories that no topic of the image claims; directories that contradict are left alone.
+
+    The settings are lost, except those that a topic of the broker's own has to have: nothing is deleted from such a
+    topic until somebody has confirmed them (barnabas.deletion.hold). Leader epochs go on from where the logs are.
+    """
+    by_topic: dict[str, dict[int, FoundPartition]] = {}
+    for at, partition in sorted(found.items()):
+        if at.topic not in image.topics:
+            by_topic.setdefault(at.topic, {})[at.partition] = partition
+    planned = []
+    for name, partitions in by_topic.items():
+        ids = {each.topic_id for each in partitions.values() if each.topic_id is not None}
+        count = max(partitions) + 1
+        problem = _problem(image, name, ids, count)
+        if problem:
+            log.error("the directories of topic %r are left alone: %s", name, problem)
+            continue
+        topic = TopicImage(
+            name=name,
+            id=ids.pop() if ids else random_id(rng),
+            partitions=tuple(
+                new_partition([broker_id], leader_epoch=_epoch_after(partitions.get(index)))
+                for index in range(count)
+            ),
+        )
+        automatic = automatic_topic(name, config, broker_count=1).configs
+        configs = {key: text for key, text in automatic.items() if text is not None} | {DELETION_HOLD: "true"}
+        planned.append(PlannedTopic(topic=topic, configs=configs))
+    return planned
+
+
+def _problem(image: MetadataImage, name: str, ids: set[Uuid], count: int) -> str:
+    if not is_legal_topic_name(name):
+        return "no topic can have this name"
+    if len(ids) > 1:
+        return "they have different topic ids"
+    if count > PARTITIONS_MAX:
+        return f"there is one for partition {count - 1}"
+    owner = next((image.topic_names[each] for each in ids if each in image.topic_names), None)
+    return "" if owner is None else f"topic {owner!r} has the id that is in them"
+
+
+def _epoch_after(partition: FoundPartition | None) -> LeaderEpoch:
+    return LeaderEpoch(0 if partition is None else partition.leader_epoch + 1)

@@ -1,0 +1,1 @@
+"""The metadata image, and how its nodes are named and encoded in the store."""

@@ -1,0 +1,148 @@
+"""What the cluster looks like at one moment: brokers, topics, partitions, settings.
+
+An image never changes. The controller makes the next one and publishes it; whoever answers a request takes the current
+one once and sees a consistent world. Making an image costs a copy of the map that changed and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from barnabas.config.listeners import Endpoint
+from barnabas.coordination.metadata.scram_credentials import ScramCredential
+from barnabas.model import BrokerId, LeaderEpoch
+
+Uuid = bytes
+K = TypeVar("K")
+V = TypeVar("V")
+# User, client id and address, as far as a quota is for them; `<default>` stands for all that have none of their own.
+QuotaEntity = tuple[str | None, str | None, str | None]
+
+NO_LEADER: Final = BrokerId(-1)
+ZERO_UUID: Final = bytes(16)
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    id: BrokerId
+    epoch: int
+    rack: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((found for found in self.endpoints if found.listener_name == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int = 0
+    """The version of the partition's node in the store: a change that was made for an older one is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    name: str
+    id: Uuid
+    partitions: tuple[PartitionImage, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    cluster_id: str
+    controller_id: BrokerId
+    controller_epoch: int = 0
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[Uuid, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By broker id as text; the empty text is the default for all brokers."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Subscriptions to metrics of clients, by their name."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    """By user and mechanism."""
+    _partition_count: int = field(default=-1, init=False, repr=False, compare=False)
+
+    @property
+    def partition_count(self) -> int:
+        """Of all topics; counted when somebody first wants to know."""
+        if self._partition_count < 0:
+            count = sum(len(topic.partitions) for topic in self.topics.values())
+            object.__setattr__(self, "_partition_count", count)
+        return self._partition_count
+
+    def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs.get(name, _EMPTY)
+
+    def broker_config(self, broker: str) -> Mapping[str, str]:
+        return self.broker_configs.get(broker, _EMPTY)
+
+    def with_topics(self, changed: Iterable[TopicImage]) -> MetadataImage:
+        topics = dict(self.topics)
+        names = dict(self.topic_names)
+        for topic in changed:
+            topics[topic.name] = topic
+            names[topic.id] = topic.name
+        return replace(self, topics=topics, topic_names=names)
+
+    def without_topics(self, gone: Iterable[str]) -> MetadataImage:
+        topics = dict(self.topics)
+        names = dict(self.topic_names)
+        configs = dict(self.topic_configs)
+        for name in gone:
+            topic = topics.pop(name, None)
+            configs.pop(name, None)
+            if topic is not None:
+                names.pop(topic.id, None)
+        return replace(self, topics=topics, topic_names=names, topic_configs=configs)
+
+    def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, topic_configs=_merged(self.topic_configs, changed))
+
+    def with_broker_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, broker_configs=_merged(self.broker_configs, changed))
+
+    def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, group_configs=_merged(self.group_configs, changed))
+
+    def with_client_metrics(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
+        return replace(self, client_metrics=_merged(self.client_metrics, changed))
+
+    def with_scram_credentials(self, changed: Mapping[str, Mapping[str, ScramCredential]]) -> MetadataImage:
+        return replace(self, scram_credentials=_merged(self.scram_credentials, changed))
+
+    def with_client_quotas(self, changed: Mapping[QuotaEntity, Mapping[str, float]]) -> MetadataImage:
+        return replace(self, client_quotas=_merged(self.client_quotas, changed))
+
+
+def _merged(
+    before: Mapping[K, Mapping[str, V]], changed: Mapping[K, Mapping[str, V]]
+) -> Mapping[K, Mapping[str, V]]:
+    """Settings that are all gone leave nothing behind."""
+    after = dict(before)
+    for key, settings in changed.items():
+        if settings:
+            after[key] = settings
+        else:
+            after.pop(key, None)
+    return after

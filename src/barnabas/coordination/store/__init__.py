@@ -1,0 +1,1 @@
+"""The store contract, which is ZooKeeper's, and its engines."""

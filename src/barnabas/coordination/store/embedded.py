@@ -1,0 +1,398 @@
+"""The store inside a single node: the contract of `store` on a journal.
+
+The whole tree is in memory, twice: `head` has every change that was accepted, and new operations are judged by it;
+`committed` has what is on disk, and only that is read and watched. The two share their nodes, which never change.
+Operations run on the event loop; a thread commits them in order and reports back to the loop, where they become
+visible, then their watches fire, then their callers go on.
+
+When a commit fails, `head` is ahead of the disk and nobody knows by how much: the store takes no further operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from barnabas.clock import Clock
+from barnabas.coordination.store.contract import (
+    ANY_VERSION,
+    OPERATIONS_MAX,
+    BadArguments,
+    Create,
+    CreateMode,
+    Delete,
+    EventType,
+    MultiFailed,
+    NoNode,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    SetData,
+    Stat,
+    StoreError,
+    StoreUnavailable,
+    Watcher,
+    WatchEvent,
+    name_of,
+    parent_of,
+    validate_path,
+)
+from barnabas.coordination.store.journal import EPOCH_SHIFT, Journal
+from barnabas.coordination.store.transaction import Node, Transaction
+from barnabas.coordination.store.watches import WatchKind, WatchTable
+from barnabas.log.file_system import DiskFileSystem, FileSystem
+
+T = TypeVar("T")
+
+PENDING_MAX: Final = 1000
+BATCH_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    transaction: Transaction
+    done: asyncio.Future[None]
+
+
+class EmbeddedStore:
+    """The tree and its disk. Sessions come from `connect`."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._head: dict[str, Node] = {}
+        self._committed: dict[str, Node] = {}
+        self._children: dict[str, set[str]] = {}
+        self._ephemerals: dict[int, set[str]] = {}
+        self._sessions: dict[int, EmbeddedSession] = {}
+        self._last_session_id = 0
+        self._zxid = 0
+        self._failure: StoreUnavailable | None = None
+        self._slots = asyncio.Semaphore(PENDING_MAX)
+        self._pending: deque[_Pending] = deque()
+        # Bounded by the slots; None asks the thread to end.
+        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._opened: asyncio.Future[tuple[dict[str, Node], int]] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._write, name="store-commit", daemon=True)
+
+    @classmethod
+    async def open(
+        cls,
+        directories: Sequence[str],
+        *,
+        clock: Clock,
+        fs: FileSystem | None = None,
+        accepted_losses: Collection[str] = (),
+    ) -> EmbeddedStore:
+        """Opens or makes the store. Raises StoreUnavailable when it is in use, damaged or out of reach."""
+        journal = Journal(directories, fs or DiskFileSystem(), accepted_losses=accepted_losses)
+        store = cls(journal, clock)
+        store._thread.start()
+        try:
+            nodes, zxid = await store._opened
+        except StoreUnavailable:
+            await store._ended
+            raise
+        store._head = nodes
+        store._committed = dict(nodes)
+        store._children = {path: set() for path in nodes}
+        for each in nodes:
+            if each != "/":
+                store._children[parent_of(each)].add(name_of(each))
+        store._zxid = zxid
+        store._last_session_id = zxid
+        return store
+
+    async def connect(self) -> EmbeddedSession:
+        self._last_session_id += 1
+        assert self._last_session_id >> EPOCH_SHIFT == self._zxid >> EPOCH_SHIFT
+        session = EmbeddedSession(self, self._last_session_id)
+        self._sessions[session.session_id] = session
+        return session
+
+    async def close(self) -> None:
+        """Ends every session, waits for what is under way, and closes the file."""
+        if self._failure is None:
+            for session in list(self._sessions.values()):
+                await session.close()
+            self._failure = StoreUnavailable("the store is closed")
+        self._queue.put(None)
+        await self._ended
+        self._thread.join()
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether changes that were reported as stored may be missing."""
+        return self._journal.may_have_lost
+
+    def find(self, path: str) -> Node | None:
+        return self._committed.get(path)
+
+    def child_names(self, path: str) -> list[str]:
+        return sorted(self._children[path])
+
+    async def submit(self, owner: int, operations: Sequence[Operation]) -> list[OperationResult]:
+        """Runs operations at one zxid and waits until they are on disk. Raises MultiFailed when one is refused."""
+        async with self._slots:
+            if self._failure is not None:
+                raise StoreUnavailable(str(self._failure))
+            return await self._accept(owner, operations)
+
+    async def end_session(self, session: EmbeddedSession) -> None:
+        """Removes what the session owns; it must take no more operations by now."""
+        async with self._slots:
+            if self._failure is None:
+                owned = sorted(self._ephemerals.get(session.session_id, ()))
+                await self._accept(session.session_id, [Delete(path) for path in owned])
+        self._sessions.pop(session.session_id, None)
+
+    async def _accept(self, owner: int, operations: Sequence[Operation]) -> list[OperationResult]:
+        # From here to the queue nothing waits, so the order of zxids is the order of commits.
+        transaction = Transaction(self._head, zxid=self._zxid + 1, now_ms=self._clock.now_ms(), owner=owner)
+        results = []
+        for index, operation in enumerate(operations):
+            try:
+                results.append(transaction.run(operation))
+            except StoreError as error:
+                await self._catch_up()
+                raise MultiFailed(index, error) from error
+        if not transaction.changes:
+            await self._catch_up()
+            return results
+        self._zxid += 1
+        for path, node in transaction.changes.items():
+            self._apply_to_head(path, node)
+        pending = _Pending(transaction, self._loop.create_future())
+        self._pending.append(pending)
+        self._queue.put(pending)
+        # A caller that is cancelled does not take its operation back.
+        await asyncio.shield(pending.done)
+        return results
+
+    async def _catch_up(self) -> None:
+        """Waits until all that was accepted can be read.
+
+        Whoever was refused because of a change must find that change: to read the old version, try, and be refused
+        at once would go on forever, without the loop ever learning of the commit.
+        """
+        if self._pending:
+            await asyncio.shield(self._pending[-1].done)
+
+    def _apply_to_head(self, path: str, node: Node | None) -> None:
+        before = self._head.get(path)
+        if before is not None and before.ephemeral_owner:
+            owned = self._ephemerals[before.ephemeral_owner]
+            owned.discard(path)
+            if not owned:
+                del self._ephemerals[before.ephemeral_owner]
+        if node is None:
+            self._head.pop(path, None)
+            return
+        self._head[path] = node
+        if node.ephemeral_owner:
+            self._ephemerals.setdefault(node.ephemeral_owner, set()).add(path)
+
+    def _publish(self, count: int) -> None:
+        """The oldest `count` transactions are on disk."""
+        for _ in range(count):
+            pending = self._pending.popleft()
+            for path, node in pending.transaction.changes.items():
+                self._apply_to_committed(path, node)
+            if any(session.watches for session in self._sessions.values()):
+                for event, path in pending.transaction.events:
+                    self._notify(event, path)
+            if not pending.done.done():
+                pending.done.set_result(None)
+
+    def _apply_to_committed(self, path: str, node: Node | None) -> None:
+        if node is not None:
+            if path not in self._committed:
+                self._children[path] = set()
+                self._children[parent_of(path)].add(name_of(path))
+            self._committed[path] = node
+        # What one transaction both made and removed was never here; a parent may be removed before its children.
+        elif self._committed.pop(path, None) is not None:
+            del self._children[path]
+            siblings = self._children.get(parent_of(path))
+            if siblings is not None:
+                siblings.discard(name_of(path))
+
+    def _notify(self, event: EventType, path: str) -> None:
+        for session in list(self._sessions.values()):
+            for watcher in session.watches.take(event, path):
+                self.call_out(watcher, WatchEvent(type=event, path=path), f"a watcher of {path}")
+
+    def call_out(self, callback: Callable[[T], None], argument: T, name: str) -> None:
+        """Calls code from outside, whose failure must not disturb the store or its other listeners."""
+        try:
+            callback(argument)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
+
+    def _fail(self, failure: StoreUnavailable) -> None:
+        self._failure = failure
+        while self._pending:
+            done = self._pending.popleft().done
+            if not done.done():
+                done.set_exception(failure)
+                # The caller may have been cancelled meanwhile; then nobody asks for the exception.
+                done.exception()
+        for session in list(self._sessions.values()):
+            session.tell(SessionState.SUSPENDED)
+
+    def _write(self) -> None:
+        """The thread: opens the file, commits what comes, closes it."""
+        journal = self._journal
+        try:
+            state = journal.open(now_ms=self._clock.now_ms())
+        except StoreUnavailable as error:
+            self._tell_loop(self._opened.set_exception, error)
+        else:
+            self._tell_loop(self._opened.set_result, state)
+            self._commit_until_told(journal)
+        journal.close()
+        self._tell_loop(self._ended.set_result, None)
+
+    def _commit_until_told(self, journal: Journal) -> None:
+        while True:
+            batch = []
+            item = self._queue.get()
+            while item is not None:
+                batch.append(item.transaction)
+                if len(batch) == BATCH_MAX or self._queue.empty():
+                    break
+                item = self._queue.get()
+            if batch:
+                try:
+                    journal.commit(batch)
+                except Exception as error:
+                    # Whatever it was: callers must hear of it, since nobody will commit for them.
+                    self._tell_loop(self._fail, journal.unavailable(error))
+                    return
+                self._tell_loop(self._publish, len(batch))
+            if item is None:
+                return
+
+    def _tell_loop(self, callback: Callable[[T], object], argument: T) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, argument)
+        except RuntimeError:
+            # The loop is closed: whoever opened the store has left without closing it.
+            return
+
+
+class EmbeddedSession:
+    """A `Store` on an embedded store. It lasts until it is closed: within one process nothing gets out of touch."""
+
+    __slots__ = ("_listeners", "_session_id", "_state", "_store", "watches")
+
+    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._state = SessionState.CONNECTED
+        self._listeners: list[SessionListener] = []
+        self.watches = WatchTable()
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        result = await self._run(Create(path, data, mode))
+        assert isinstance(result, str)
+        return result
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        node = self._find(path)
+        if watcher is not None:
+            self.watches.add(WatchKind.EXISTS, path, watcher)
+        return None if node is None else node.stat()
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
+        node = self._find(path)
+        if node is None:
+            raise NoNode(path)
+        if watcher is not None:
+            self.watches.add(WatchKind.DATA, path, watcher)
+        return node.data, node.stat()
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
+        node = self._find(path)
+        if node is None:
+            raise NoNode(path)
+        if watcher is not None:
+            self.watches.add(WatchKind.CHILDREN, path, watcher)
+        return self._store.child_names(path), node.stat()
+
+    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
+        result = await self._run(SetData(path, data, version))
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
+        await self._run(Delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        self._check_connected()
+        if len(operations) > OPERATIONS_MAX:
+            raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+        return await self._store.submit(self._session_id, operations)
+
+    async def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> None:
+        self._check_connected()
+        validate_path(path)
+        self.watches.add(WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT, path, watcher)
+
+    async def remove_watcher(self, path: str, watcher: Watcher) -> None:
+        self._check_connected()
+        self.watches.remove(path, watcher)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        await self._end(SessionState.CLOSED)
+
+    async def expire(self) -> None:
+        """Ends the session as ZooKeeper would after its timeout."""
+        await self._end(SessionState.EXPIRED)
+
+    def tell(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            self._store.call_out(listener, state, "a session listener")
+
+    async def _end(self, state: SessionState) -> None:
+        if self._state is not SessionState.CONNECTED:
+            return
+        self._state = state
+        self.watches.clear()
+        try:
+            await self._store.end_session(self)
+        finally:
+            self.tell(state)
+
+    async def _run(self, operation: Operation) -> OperationResult:
+        self._check_connected()
+        try:
+            (result,) = await self._store.submit(self._session_id, [operation])
+        except MultiFailed as failed:
+            raise failed.error from None
+        return result
+
+    def _find(self, path: str) -> Node | None:
+        self._check_connected()
+        validate_path(path)
+        return self._store.find(path)
+
+    def _check_connected(self) -> None:
+        if self._state is not SessionState.CONNECTED:
+            raise SessionExpired(f"session {self._session_id:#x} is {self._state.name.lower()}")

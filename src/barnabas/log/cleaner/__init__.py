@@ -1,0 +1,1 @@
+"""Compaction: which records are superseded, and segments written without them."""

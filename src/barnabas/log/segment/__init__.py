@@ -1,0 +1,1 @@
+"""Segments: the file of batches, its offset, time and transaction indexes, and their recovery."""

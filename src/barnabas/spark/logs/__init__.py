@@ -1,0 +1,1 @@
+"""Log directories as a source, without a broker."""

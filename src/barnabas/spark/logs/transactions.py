@@ -1,0 +1,198 @@
+"""Which records of a partition's files were committed: without a broker, as a broker finds it out when it starts.
+
+Up to the newest producer snapshot before the recovery point the files are as the broker has synced them: the snapshot
+names the transactions that are open there, and transaction indexes those that were aborted before. From there on
+transactions are followed by the headers of batches and by markers.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.errors import KafkaError, KafkaStorageError
+from barnabas.log import names
+from barnabas.log.file_system import DiskFileSystem, File
+from barnabas.log.producers.snapshot import decode_snapshot
+from barnabas.log.segment.sparse_index import CorruptIndex
+from barnabas.log.segment.transaction_index import TransactionIndex
+from barnabas.records.control import control_record_type
+from barnabas.records.header import BatchHeader, CorruptRecord
+from barnabas.records.layout import ControlRecordType
+from barnabas.records.reader import decode_batch
+from barnabas.spark.logs.files import (
+    OffsetIndexReader,
+    PartitionFiles,
+    SegmentFile,
+    open_segment,
+    scan_headers,
+)
+
+ENDS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+class Aborted(NamedTuple):
+    """A transaction from its first record to its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """What was aborted, by the offsets of the markers; `last_stable_offset` is None if no transaction is open."""
+
+    aborted: tuple[Aborted, ...]
+    last_stable_offset: int | None
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> tuple[Aborted, ...]:
+        return tuple(
+            each
+            for each in self.aborted
+            if each.first_offset < end_offset and each.last_offset >= start_offset
+        )
+
+
+class AbortedBatches:
+    """Tells batches of aborted transactions from others."""
+
+    def __init__(self, aborted: Iterable[Aborted]) -> None:
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}
+        for each in sorted(aborted, key=lambda transaction: transaction.first_offset):
+            self._by_producer.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+
+    def has(self, header: BatchHeader) -> bool:
+        transactions = self._by_producer.get(header.producer_id)
+        if transactions is None or not header.is_transactional or header.is_control:
+            return False
+        slot = bisect_right(transactions, (header.base_offset, 1 << 63)) - 1
+        return slot >= 0 and header.base_offset <= transactions[slot][1]
+
+
+class TransactionReader:
+    """Follows the transactions of a partition: what was read once is not read again when the log has grown.
+
+    Raises CorruptRecord where a batch cannot be read behind which a marker may be, unless that is allowed.
+    """
+
+    def __init__(self, *, fails_on_corruption: bool) -> None:
+        self._fails_on_corruption = fails_on_corruption
+        # Up to where transactions have been followed; -1 before the beginning.
+        self._next_offset = -1
+        self._open: dict[int, int] = {}
+        self._aborted: list[Aborted] = []
+
+    def read(self, files: PartitionFiles) -> Transactions:
+        """Those in the files as they are now."""
+        if self._next_offset < files.segments[0].base_offset:
+            self._begin(files)
+        for header, data in _headers_from(files, self._next_offset, self._fails_on_corruption):
+            self._next_offset = header.next_offset
+            if header.is_control:
+                self._end(header, data)
+            elif header.is_transactional:
+                self._open.setdefault(header.producer_id, header.base_offset)
+        return Transactions(
+            aborted=tuple(self._aborted), last_stable_offset=min(self._open.values(), default=None)
+        )
+
+    def forget_before(self, offset: int) -> None:
+        """Lets go of transactions that ended before the offset: a stream has read beyond them."""
+        self._aborted = [each for each in self._aborted if each.last_offset >= offset]
+
+    def _begin(self, files: PartitionFiles) -> None:
+        self._next_offset, self._open = _newest_snapshot(files)
+        self._aborted = []
+        try:
+            for segment in files.segments:
+                if segment.base_offset < self._next_offset:
+                    self._aborted += [
+                        each for each in _indexed(segment) if each.last_offset < self._next_offset
+                    ]
+        except CorruptIndex:
+            # An index is made of the log, so the log can tell.
+            self._next_offset, self._open, self._aborted = files.segments[0].base_offset, {}, []
+
+    def _end(self, header: BatchHeader, data: bytes) -> None:
+        kind = _marker(header, data)
+        if kind in ENDS:
+            first_offset = self._open.pop(header.producer_id, None)
+            if first_offset is not None and kind is ControlRecordType.ABORT:
+                self._aborted.append(Aborted(header.producer_id, first_offset, header.base_offset))
+
+
+def _newest_snapshot(files: PartitionFiles) -> tuple[int, dict[int, int]]:
+    """The offset of the newest snapshot that can be believed, and the first offsets of transactions open there."""
+    for offset in files.snapshots():
+        if offset > files.recovery_point:
+            continue
+        path = os.path.join(files.directory, names.segment_file(offset, names.PRODUCER_SNAPSHOT_SUFFIX))
+        try:
+            entries = decode_snapshot(DiskFileSystem().read_file(path), path)
+        except KafkaStorageError:
+            continue
+        return offset, {
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in entries
+            if entry.current_txn_first_offset >= 0
+        }
+    return files.segments[0].base_offset, {}
+
+
+def _indexed(segment: SegmentFile) -> Iterator[Aborted]:
+    path = segment.sibling(names.TRANSACTION_INDEX_SUFFIX)
+    index = TransactionIndex(DiskFileSystem(), path, segment.base_offset, exists=True)
+    for each in index.entries():
+        yield Aborted(each.producer_id, each.first_offset, each.last_offset)
+
+
+def _headers_from(
+    files: PartitionFiles, offset: int, fails_on_corruption: bool
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The headers of batches from an offset on, and the whole bytes of control batches."""
+    for segment in files.segments:
+        if segment.end_base_offset is not None and segment.end_base_offset <= offset:
+            continue
+        file = open_segment(segment.path, segment.inode)
+        index = OffsetIndexReader(segment, file)
+        position = index.start_position(max(offset, segment.base_offset))
+        while position < segment.size_bytes:
+            try:
+                for at, header, _, _ in scan_headers(segment, file, position):
+                    position = at + header.size_bytes
+                    if header.base_offset >= offset:
+                        yield header, file.pread(header.size_bytes, at) if header.is_control else b""
+                break
+            except CorruptRecord:
+                after = index.position_after(position)
+                if after == segment.size_bytes and segment.is_last and is_blank(file, position, after):
+                    break
+                if fails_on_corruption:
+                    raise
+                position = after
+
+
+def is_blank(file: File, position: int, end_position: int) -> bool:
+    """Whether there are only zeros: a preallocated file, or what a crash has left of a write."""
+    chunk_bytes = 1 << 20
+    while position < end_position:
+        chunk = file.pread(min(chunk_bytes, end_position - position), position)
+        if chunk.strip(b"\0"):
+            return False
+        if not chunk:
+            return True
+        position += len(chunk)
+    return True
+
+
+def _marker(header: BatchHeader, data: bytes) -> ControlRecordType:
+    """What a control batch is; one that the cleaner has emptied, or that is damaged, says nothing."""
+    try:
+        records = decode_batch(data, 0, header=header)
+        return control_record_type(records[0].key) if records else ControlRecordType.UNKNOWN
+    except KafkaError:
+        return ControlRecordType.UNKNOWN

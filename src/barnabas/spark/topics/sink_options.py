@@ -1,0 +1,101 @@
+"""The options of a query that writes to topics: those of Spark's kafka format, by their names and their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.client.settings import PRODUCER, ProducerSettings
+from barnabas.config.definition import InvalidSetting, UnknownSetting
+from barnabas.errors import InvalidConfig
+from barnabas.spark.topics.offsets import KAFKA_PREFIX
+
+CLIENT_ID: Final = "barnabas-spark"
+OPTIONS: Final = ("topic", "includeHeaders", "checkpointLocation")
+_BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
+
+# Settings of a producer that have no meaning here, and what to do instead.
+FORBIDDEN: Final[Mapping[str, str]] = {
+    "transactional.id": "this sink writes at least once; barnabas.spark.exactly_once writes in transactions",
+    "key.serializer": "keys are string or binary columns",
+    "value.serializer": "values are string or binary columns; encode them by functions of Spark, such as to_json",
+    "interceptor.classes": "an interceptor could change what is written",
+}
+# What people write who mean something else.
+HINTS: Final[Mapping[str, str]] = {
+    "subscribe": "subscribe is for reading, and the topic to write to is named by topic",
+    "topics": "the topic to write to is named by topic; rows may name others in a column 'topic'",
+    "path": "a topic has no path: call save() or start() without one, and name it by topic",
+    "bootstrap.servers": "settings of the client begin with kafka.: kafka.bootstrap.servers",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    producer: Mapping[str, str]
+    topic: str | None
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Whatever is wrong is found here, before a broker is asked; InvalidConfig tells the option and the remedy."""
+    kafka: dict[str, str] = {}
+    topic: str | None = None
+    for spelled, value in given.items():
+        lower = spelled.lower()
+        if lower.startswith(KAFKA_PREFIX):
+            kafka[lower] = value
+        elif lower not in _BY_LOWER:
+            raise _unknown(spelled)
+        elif lower == "topic":
+            topic = value.strip()
+            if not topic:
+                raise InvalidConfig("topic is empty: name the topic to write to")
+    return SinkOptions(producer=producer_settings(kafka), topic=topic)
+
+
+def producer_settings(kafka_options: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a producer, given with or without the prefix `kafka.`, checked."""
+    settings = {name.removeprefix(KAFKA_PREFIX): str(value) for name, value in kafka_options.items()}
+    for name, why in FORBIDDEN.items():
+        if name in settings:
+            raise InvalidConfig(f"kafka.{name} cannot be set here: {why}")
+    if "bootstrap.servers" not in settings:
+        raise InvalidConfig(
+            "kafka.bootstrap.servers is missing: name at least one broker, such as localhost:9092"
+        )
+    settings.setdefault("client.id", CLIENT_ID)
+    try:
+        if ProducerSettings(settings).acks_number == 0:
+            raise InvalidConfig(
+                "acks=0: what is written must be acknowledged before a batch is done; leave it out"
+            )
+    except UnknownSetting:
+        raise _unknown_setting(settings) from None
+    except InvalidSetting as error:
+        raise error.under("kafka.") from None
+    except InvalidConfig as error:
+        raise InvalidConfig(f"kafka.{error}") from None
+    return settings
+
+
+def _unknown(spelled: str) -> InvalidConfig:
+    from difflib import get_close_matches
+
+    hint = HINTS.get(spelled.lower())
+    if hint is None:
+        near = get_close_matches(spelled.lower(), _BY_LOWER, n=1, cutoff=0.6)
+        hint = (
+            f"did you mean {_BY_LOWER[near[0]]}?" if near else "there are topic, includeHeaders and kafka.*"
+        )
+    return InvalidConfig(f"a query that writes to topics has no option {spelled!r}; {hint}")
+
+
+def _unknown_setting(settings: Mapping[str, str]) -> InvalidConfig:
+    from difflib import get_close_matches
+
+    known = {setting.name for setting in PRODUCER}
+    name = next(each for each in settings if each not in known)
+    near = get_close_matches(name, known - FORBIDDEN.keys(), n=1, cutoff=0.6)
+    hint = f"did you mean kafka.{near[0]}?" if near else "see the documentation of the producer"
+    return InvalidConfig(f"a producer has no setting {name!r}, which kafka.{name} gives; {hint}")

@@ -1,0 +1,640 @@
+"""What the source does with a broker, without Spark: plans on the driver, reads in tasks, offsets of triggers."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartition, LessThan
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+import barnabas.spark.topics.fetch
+import barnabas.spark.topics.source
+from barnabas.clock import ManualClock
+from barnabas.errors import InvalidConfig
+from barnabas.model import TopicPartition
+from barnabas.spark.topics.arrow import spark_schema
+from barnabas.spark.topics.directory import BrokerUnreachable, DataLost
+from barnabas.spark.topics.fetch import TopicClient, client_of
+from barnabas.spark.topics.options import check_batch, parse_options
+from barnabas.spark.topics.plan import OffsetRange
+from barnabas.spark.topics.source import FilteringTopicReader, TopicReader, read_range
+from barnabas.spark.topics.stream import TopicStreamReader
+from barnabas.testing import Broker, free_port
+
+Row = dict[str, Any]
+BASE_MS = 1_704_067_200_000
+
+
+@pytest.fixture(autouse=True)
+def connections_of_a_task() -> Iterator[None]:
+    """Connections stay open for the next task of the process; here the process is that of many tests."""
+    yield
+    while barnabas.spark.topics.fetch._clients:
+        barnabas.spark.topics.fetch._clients.popitem()[1].close()
+
+
+def given(broker: Broker, topic: str, **options: object) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "fetchOffset.retryIntervalMs": "1",
+        **{name.replace("__", "."): str(value) for name, value in options.items()},
+    }
+
+
+def reader(broker: Broker, topic: str, **options: object) -> FilteringTopicReader:
+    parsed = parse_options(given(broker, topic, **options))
+    check_batch(parsed)
+    return FilteringTopicReader(parsed, spark_schema(include_headers=parsed.include_headers))
+
+
+def rows(made: TopicReader) -> list[Row]:
+    """Plans and reads as Spark does: the reader and its partitions go to tasks."""
+    partitions = made.partitions()
+    copy = pickle.loads(pickle.dumps(made))
+    return [
+        row
+        for partition in pickle.loads(pickle.dumps(partitions))
+        for batch in copy.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def places(found: list[Row]) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in found]
+
+
+def fill(broker: Broker, topic: str, counts: list[int], **settings: Any) -> None:
+    """Records of partition p have the values p-0, p-1 and so on, a second apart."""
+    with broker.producer(**settings) as producer:
+        for partition, count in enumerate(counts):
+            for number in range(count):
+                producer.send(
+                    topic,
+                    value=b"%d-%d" % (partition, number),
+                    partition=partition,
+                    timestamp_ms=BASE_MS + number * 1_000,
+                )
+        producer.flush()
+
+
+def test_a_batch_reads_all_there_is(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 3})
+    fill(broker, topic, [20, 0, 5])
+    found = rows(reader(broker, topic))
+    assert places(found) == [(0, number) for number in range(20)] + [(2, number) for number in range(5)]
+    assert [row["value"] for row in found[:3]] == [b"0-0", b"0-1", b"0-2"]
+    assert found[1]["timestamp"] == datetime.fromtimestamp(BASE_MS / 1_000 + 1, UTC)
+    assert {row["topic"] for row in found} == {topic}
+    assert "headers" not in found[0]
+
+
+def test_an_empty_topic_has_no_tasks(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 2})
+    made = reader(broker, topic)
+    assert made.partitions() == []
+    assert rows(made) == []
+
+
+def test_topics_by_name_pattern_and_partition(broker: Broker, topic: str) -> None:
+    first, second = f"{topic}-x", f"{topic}-y"
+    broker.create_topics({first: 2, second: 1})
+    fill(broker, first, [2, 2])
+    fill(broker, second, [1])
+    assert len(rows(reader(broker, f"{first},{second}"))) == 5
+    pattern = {**given(broker, ""), "subscribePattern": f"{topic}-[xz]"}
+    del pattern["subscribe"]
+    schema = spark_schema(include_headers=False)
+    assert len(rows(TopicReader(parse_options(pattern), schema))) == 4
+    pattern["subscribePattern"] = topic
+    assert rows(TopicReader(parse_options(pattern), schema)) == []
+    assigned = {**pattern, "assign": f'{{"{first}":[1]}}'}
+    del assigned["subscribePattern"]
+    assert places(rows(TopicReader(parse_options(assigned), schema))) == [(1, 0), (1, 1)]
+    assigned["assign"] = f'{{"{first}":[7]}}'
+    with pytest.raises(InvalidConfig, match=f"assign: topic '{first}' has no partition 7"):
+        TopicReader(parse_options(assigned), schema).partitions()
+
+
+def test_a_missing_topic_is_told_of_on_the_driver(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    with pytest.raises(
+        InvalidConfig, match="subscribe: there is no topic 'nowhere'; create it, or correct the name"
+    ):
+        reader(broker, f"{topic},nowhere").partitions()
+
+
+def test_an_unreachable_broker_is_told_of_on_the_driver(broker: Broker, topic: str) -> None:
+    port = free_port()
+    options = {
+        "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+        "subscribe": topic,
+        "kafka.default.api.timeout.ms": "300",
+    }
+    made = TopicReader(parse_options(options), spark_schema(include_headers=False))
+    with pytest.raises(
+        BrokerUnreachable, match=f"kafka.bootstrap.servers=127.0.0.1:{port}: .*correct the address"
+    ):
+        made.partitions()
+
+
+def test_offsets_of_beginning_and_end(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 2})
+    fill(broker, topic, [10, 10])
+    found = rows(
+        reader(
+            broker,
+            topic,
+            startingOffsets=f'{{"{topic}":{{"0":3,"1":-2}}}}',
+            endingOffsets=f'{{"{topic}":{{"0":-1,"1":4}}}}',
+        )
+    )
+    assert places(found) == [(0, number) for number in range(3, 10)] + [(1, number) for number in range(4)]
+    with pytest.raises(
+        InvalidConfig, match=f"must name all partitions that are read, and no others; {topic}-1"
+    ):
+        reader(broker, topic, startingOffsets=f'{{"{topic}":{{"0":3}}}}').partitions()
+
+
+def test_times_of_beginning_and_end(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    made = reader(broker, topic, startingTimestamp=BASE_MS + 2_500, endingTimestamp=BASE_MS + 5_000)
+    assert places(rows(made)) == [(0, 3), (0, 4)]
+    made = reader(broker, topic, startingOffsetsByTimestamp=f'{{"{topic}":{{"0":{BASE_MS + 9_000}}}}}')
+    assert places(rows(made)) == [(0, 9)]
+    late = BASE_MS + 60_000
+    assert places(rows(reader(broker, topic, endingTimestamp=late))) == [(0, number) for number in range(10)]
+    with pytest.raises(InvalidConfig, match=f"no record at or after {late}; choose an earlier time"):
+        reader(broker, topic, startingTimestamp=late).partitions()
+    made = reader(broker, topic, startingTimestamp=late, startingOffsetsByTimestampStrategy="latest")
+    assert rows(made) == []
+
+
+def test_large_ranges_are_split(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [100])
+    assert len(reader(broker, topic, minPartitions=4).partitions()) == 4
+    assert len(reader(broker, topic, maxRecordsPerPartition=30).partitions()) == 4
+    assert len(reader(broker, topic).partitions()) == 1
+    made = reader(broker, topic, minPartitions=7)
+    assert places(rows(made)) == [(0, number) for number in range(100)]
+
+
+def test_filters_reach_the_plan(broker: Broker, topic: str) -> None:
+    other = f"{topic}-other"
+    broker.create_topics({topic: 2, other: 1})
+    fill(broker, topic, [10, 10])
+    fill(broker, other, [10])
+    made = reader(broker, f"{topic},{other}")
+    left = made.pushFilters(
+        [
+            EqualTo(("topic",), topic),
+            In(("partition",), (1, 5)),
+            GreaterThanOrEqual(("offset",), 2),
+            LessThan(("offset",), 8),
+            GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp(BASE_MS / 1_000 + 4, UTC)),
+            LessThan(("timestamp",), datetime.fromtimestamp(BASE_MS / 1_000 + 7, UTC)),
+            value := EqualTo(("value",), b"1-5"),
+        ]
+    )
+    assert left == [value]
+    assert bounds(made.partitions()) == [(1, 4, 8)]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows(made)] == [
+        (topic, 1, 4),
+        (topic, 1, 5),
+        (topic, 1, 6),
+    ]
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_a_range_spans_fetches_and_ends_within_a_batch(
+    broker: Broker, topic: str, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topics({topic: 1})
+    with broker.producer(compression_type=compression) as producer:
+        for start in range(0, 1_000, 50):
+            producer.send_many(
+                topic, [b"%0100d" % number for number in range(start, start + 50)], partition=0
+            )
+            producer.flush()
+    # Small columns, small fetches: many of each.
+    monkeypatch.setattr(barnabas.spark.topics.source, "COLUMNS_BYTES", 10_000)
+    made = reader(
+        broker,
+        topic,
+        startingOffsets=f'{{"{topic}":{{"0":13}}}}',
+        endingOffsets=f'{{"{topic}":{{"0":987}}}}',
+        kafka__max__partition__fetch__bytes=2_000,
+        kafka__fetch__max__bytes=2_000,
+    )
+    (partition,) = made.partitions()
+    batches = list(made.read(partition))
+    assert len(batches) > 5
+    table = pa.Table.from_batches(batches)
+    assert table.column("offset").to_pylist() == list(range(13, 987))
+    assert table.column("value")[0].as_py() == b"%0100d" % 13
+
+
+def test_committed_records_alone_if_asked_for(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    with broker.producer(transactional_id=topic) as producer:
+        producer.init_transactions()
+        for number, is_good in enumerate([True, False, True, False]):
+            producer.begin_transaction()
+            producer.send(topic, value=b"%d" % number, partition=0)
+            producer.flush()
+            if is_good:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        committed = reader(broker, topic, kafka__isolation__level="read_committed")
+        assert [row["value"] for row in rows(committed)] == [b"0", b"2"]
+        assert [row["value"] for row in rows(reader(broker, topic))] == [b"0", b"1", b"2", b"3"]
+        # What a transaction has not decided is not there yet: the end is the last stable offset.
+        producer.begin_transaction()
+        producer.send(topic, value=b"open", partition=0)
+        producer.flush()
+        assert [row["value"] for row in rows(committed)] == [b"0", b"2"]
+        assert bounds(committed.partitions()) == [(0, 0, 8)]
+        producer.abort_transaction()
+
+
+@pytest.mark.slow
+def test_offsets_that_a_cleaner_has_removed_are_no_loss(topic: str) -> None:
+    with Broker(log_cleaner_backoff_ms=20) as own, own.admin() as admin:
+        configs = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
+        admin.create_topics({topic: 1}, configs=configs)
+        with own.producer() as producer:
+            for number in range(300):
+                producer.send(topic, value=b"%d" % number, key=b"%d" % (number % 7), partition=0)
+                producer.flush()
+        deadline_s = time.monotonic() + 120
+        while len(whole := rows(reader(own, topic))) > 100:
+            assert time.monotonic() < deadline_s, f"the cleaner has left {len(whole)} records"
+            time.sleep(0.05)
+        parts = rows(reader(own, topic, maxRecordsPerPartition=3))
+        # The cleaner may have gone on meanwhile, and never removes the last record of a key.
+        assert set(places(parts)) <= set(places(whole))
+        assert {row["key"]: row["value"] for row in parts} == {
+            b"%d" % (n % 7): b"%d" % n for n in range(293, 300)
+        }
+
+
+def expire(broker: Broker, topic: str, offset: int) -> None:
+    with broker.admin() as admin:
+        admin.delete_records({TopicPartition(topic, 0): offset})
+
+
+def test_offsets_that_have_expired(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    options = {"startingOffsets": f'{{"{topic}":{{"0":2}}}}', "endingOffsets": f'{{"{topic}":{{"0":8}}}}'}
+    strict, lenient = (reader(broker, topic, failOnDataLoss=value, **options) for value in ("true", "false"))
+    planned = strict.partitions()
+    expire(broker, topic, 5)
+    with pytest.raises(
+        DataLost, match=r"startingOffsets: offset 2 of .* has expired.* set failOnDataLoss=false"
+    ):
+        strict.partitions()
+    assert places(rows(lenient)) == [(0, 5), (0, 6), (0, 7)]
+    # They may also expire after the plan.
+    with pytest.raises(DataLost, match=r"offsets 2 to 4 of .* have expired; its log begins at 5"):
+        list(strict.read(planned[0]))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        (batch,) = lenient.read(planned[0])
+    assert batch.column("offset").to_pylist() == [5, 6, 7]
+    assert "offsets 2 to 4" in caplog.text
+    expire(broker, topic, 10)
+    assert list(lenient.read(planned[0])) == []
+
+
+def test_offsets_that_do_not_exist(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    options = {"endingOffsets": f'{{"{topic}":{{"0":15}}}}'}
+    with pytest.raises(DataLost, match=r"endingOffsets: offset 15 of .* does not exist; its log ends at 10"):
+        reader(broker, topic, **options).partitions()
+    assert len(rows(reader(broker, topic, failOnDataLoss="false", **options))) == 10
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brokers say is so after a moment, on one that has no other leader."""
+    monkeypatch.setattr(barnabas.spark.topics.fetch, "SETTLING_S", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_log_that_is_shorter_than_planned(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    options = parse_options(given(broker, topic, kafka__fetch__max__wait__ms=20))
+    lenient = parse_options(given(broker, topic, kafka__fetch__max__wait__ms=20, failOnDataLoss="false"))
+    schema = spark_schema(include_headers=False)
+    for start in (5, 10, 12):
+        beyond = OffsetRange(TopicPartition(topic, 0), start, 15)
+        with pytest.raises(DataLost, match="ends at offset 10, before"):
+            list(read_range(options, schema, beyond))
+        found = [row for batch in read_range(lenient, schema, beyond) for row in batch.to_pylist()]
+        assert [row["offset"] for row in found] == list(range(start, 10))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_topic_that_is_deleted_or_made_anew_after_the_plan(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    strict, lenient = reader(broker, topic), reader(broker, topic, failOnDataLoss="false")
+    (planned,) = strict.partitions()
+    assert len(list(strict.read(planned))) == 1
+    with broker.admin() as admin:
+        admin.delete_topics(topic)
+        for is_anew in (False, True):
+            if is_anew:
+                admin.create_topics({topic: 1})
+                fill(broker, topic, [20])
+            with pytest.raises(DataLost, match="was deleted"):
+                list(strict.read(planned))
+            assert list(lenient.read(planned)) == []
+    assert len(rows(strict)) == 20
+
+
+def test_tasks_of_a_process_share_connections(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 2})
+    fill(broker, topic, [10, 10])
+    made = reader(broker, topic)
+    first, second = made.partitions()
+    client = client_of(made._options.kafka)
+    # A task that stops in the middle, as that of a query with a limit, leaves its connection in order.
+    stopped = made.read(first)
+    next(stopped)
+    stopped.close()  # type: ignore[attr-defined]
+    assert [len(batch) for batch in made.read(second)] == [10]
+    assert client_of(made._options.kafka) is client
+    assert len(barnabas.spark.topics.fetch._clients) == 1
+
+
+def test_clients_of_a_process_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barnabas.spark.topics.fetch, "CLIENTS_MAX", 2)
+    settings = [{"bootstrap.servers": broker.bootstrap, "client.id": name} for name in "abc"]
+    first = client_of(settings[0])
+    client_of(settings[1])
+    assert client_of(settings[0]) is first
+    client_of(settings[2])
+    assert client_of(settings[0]) is first
+    assert len(barnabas.spark.topics.fetch._clients) == 2
+
+
+@pytest.mark.slow
+def test_a_broker_that_comes_back_is_gone_on_with(topic: str) -> None:
+    with Broker(topics={topic: 1}) as own:
+        fill(own, topic, [1_000])
+        made = reader(own, topic, kafka__max__partition__fetch__bytes=1_000, kafka__fetch__max__bytes=1_000)
+        (planned,) = made.partitions()
+        reading = made.read(planned)
+        found = next(reading).column("offset").to_pylist()
+        own.restart()
+        for batch in reading:
+            found += batch.column("offset").to_pylist()
+        assert found == list(range(1_000))
+
+
+@pytest.mark.slow
+def test_what_does_not_get_on_fails_in_time(topic: str) -> None:
+    with Broker(topics={topic: 1}) as own:
+        fill(own, topic, [10])
+        made = reader(own, topic, kafkaConsumer__pollTimeoutMs=200, kafka__request__timeout__ms=200)
+        (planned,) = made.partitions()
+        own.kill()
+        with pytest.raises(
+            Exception, match=r"came within 200 ms \(kafkaConsumer.pollTimeoutMs\): NETWORK_EXCEPTION"
+        ):
+            list(made.read(planned))
+
+
+def test_a_client_knows_where_a_log_begins_and_ends(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    expire(broker, topic, 4)
+    client = TopicClient({"bootstrap.servers": broker.bootstrap})
+    try:
+        assert client.bounds(TopicPartition(topic, 0)) == (4, 10)
+    finally:
+        client.close()
+
+
+def bounds(planned: Sequence[InputPartition]) -> list[tuple[int, int, int]]:
+    ranges = [each for each in planned if isinstance(each, OffsetRange)]
+    assert len(ranges) == len(planned)
+    return [(each.partition.partition, each.start_offset, each.end_offset) for each in ranges]
+
+
+def stream(broker: Broker, topic: str, **options: object) -> TopicStreamReader:
+    parsed = parse_options(given(broker, topic, **options))
+    return TopicStreamReader(parsed, spark_schema(include_headers=False))
+
+
+def test_a_stream_begins_where_it_is_told(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 2})
+    fill(broker, topic, [10, 5])
+    cases: list[tuple[dict[str, object], dict[str, int]]] = [
+        ({}, {"0": 10, "1": 5}),
+        ({"startingOffsets": "earliest"}, {"0": 0, "1": 0}),
+        ({"startingOffsets": f'{{"{topic}":{{"0":3,"1":-1}}}}'}, {"0": 3, "1": 5}),
+        ({"startingTimestamp": BASE_MS + 3_000}, {"0": 3, "1": 3}),
+    ]
+    for options, expected in cases:
+        made = stream(broker, topic, **options)
+        assert made.initialOffset() == {topic: expected}
+        made.stop()
+
+
+def test_a_stream_begins_once(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    made = stream(broker, topic)
+    start = made.initialOffset()
+    fill(broker, topic, [5])
+    assert made.initialOffset() == start == {topic: {"0": 10}}
+    made.stop()
+
+
+def test_a_first_batch_that_is_repeated_after_a_restart(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    group = f"group-of-{topic}"
+    first = stream(broker, topic, kafka__group__id=group)
+    start = first.initialOffset()
+    fill(broker, topic, [5])
+    end = first.latestOffset(start, ReadAllAvailable())
+    assert bounds(first.partitions(start, end)) == [(0, 10, 15)]
+    first.stop()
+    for more in (0, 3):
+        fill(broker, topic, [more])
+        # Spark asks for the beginning again, and the latest offset is another one now.
+        restarted = stream(broker, topic, kafka__group__id=group)
+        assert bounds(restarted.partitions(restarted.initialOffset(), end)) == [(0, 10, 15)]
+        restarted.stop()
+        unknown = stream(broker, topic)
+        with pytest.raises(
+            DataLost, match=r"the first batch .* With a kafka.group.id the beginning is known"
+        ):
+            unknown.partitions(unknown.initialOffset(), end)
+        unknown.stop()
+        lenient = stream(broker, topic, failOnDataLoss="false")
+        assert lenient.partitions(lenient.initialOffset(), end) == []
+        lenient.stop()
+    named = stream(broker, topic, startingOffsets=f'{{"{topic}":{{"0":10}}}}')
+    assert bounds(named.partitions(named.initialOffset(), end)) == [(0, 10, 15)]
+    named.stop()
+
+
+def test_a_trigger_reads_what_there_is_or_its_share(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 2})
+    fill(broker, topic, [20, 10])
+    made = stream(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=6)
+    assert made.getDefaultReadLimit() == ReadMaxRows(6)
+    start = made.initialOffset()
+    assert made.reportLatestOffset() is None
+    assert made.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 20, "1": 10}}
+    middle = made.latestOffset(start, made.getDefaultReadLimit())
+    assert middle == {topic: {"0": 4, "1": 2}}
+    assert made.reportLatestOffset() == {topic: {"0": 20, "1": 10}}
+    copy = pickle.loads(pickle.dumps(stream(broker, topic)))
+    found = [
+        row
+        for partition in made.partitions(start, middle)
+        for batch in copy.read(partition)
+        for row in batch.to_pylist()
+    ]
+    assert places(found) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert made.partitions(middle, middle) == []
+    made.stop()
+
+
+def test_a_trigger_waits_for_enough(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    made = stream(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="30s")
+    clock = made._clock = ManualClock()
+    limit = made.getDefaultReadLimit()
+    assert limit == ReadMinRows(5)
+    start = made.initialOffset()
+    made.latestOffset(start, limit)
+    fill(broker, topic, [3])
+    assert made.latestOffset(start, limit) == start
+    clock.advance_ms(30_000)
+    assert made.latestOffset(start, limit) == {topic: {"0": 3}}
+    fill(broker, topic, [5])
+    assert made.latestOffset({topic: {"0": 3}}, limit) == {topic: {"0": 8}}
+    # A query that ends with what is there now does not wait for more.
+    made.prepareForTriggerAvailableNow()
+    assert made.latestOffset({topic: {"0": 7}}, limit) == {topic: {"0": 8}}
+    made.stop()
+
+
+def test_what_is_available_now_stays_so(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    made = stream(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=8)
+    made.prepareForTriggerAvailableNow()
+    limit = made.getDefaultReadLimit()
+    ends = []
+    offset = made.initialOffset()
+    for _ in range(3):
+        offset = made.latestOffset(offset, limit)
+        ends.append(offset[topic]["0"])
+        fill(broker, topic, [10])
+    assert ends == [8, 10, 10]
+    made.stop()
+
+
+def test_new_partitions_are_picked_up(broker: Broker, topic: str) -> None:
+    broker.create_topics({topic: 1})
+    made = stream(broker, topic, maxOffsetsPerTrigger=100)
+    start = made.initialOffset()
+    with broker.admin() as admin:
+        admin.create_partitions({topic: 2})
+    fill(broker, topic, [1, 3])
+    end = made.latestOffset(start, made.getDefaultReadLimit())
+    assert end == {topic: {"0": 1, "1": 3}}
+    assert bounds(made.partitions(start, end)) == [(0, 0, 1), (1, 0, 3)]
+    expire_of_new = {TopicPartition(topic, 1): 2}
+    with broker.admin() as admin:
+        admin.delete_records(expire_of_new)
+    with pytest.raises(DataLost, match=f"{topic}-1 is new and begins at offset 2"):
+        made.partitions(start, end)
+    made.stop()
+
+
+def test_losses_between_triggers(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    strict, lenient = stream(broker, topic), stream(broker, topic, failOnDataLoss="false")
+    start, end = {topic: {"0": 2}}, {topic: {"0": 10}}
+    for made in (strict, lenient):
+        made.initialOffset()
+    expire(broker, topic, 6)
+    with pytest.raises(DataLost, match=r"offsets 2 to 5 of .* have expired; its log begins at 6"):
+        strict.partitions(start, end)
+    assert bounds(lenient.partitions(start, end)) == [(0, 6, 10)]
+    with broker.admin() as admin:
+        admin.delete_topics(topic)
+        with pytest.raises(DataLost, match="cannot be read any more"):
+            strict.latestOffset(end, ReadAllAvailable())
+        assert lenient.latestOffset(end, ReadAllAvailable()) == {}
+        assert lenient.partitions(end, {}) == []
+        admin.create_topics({topic: 1})
+    fill(broker, topic, [4])
+    with pytest.raises(DataLost, match="were deleted and made anew"):
+        strict.latestOffset(end, ReadAllAvailable())
+    assert lenient.latestOffset(end, ReadAllAvailable()) == {topic: {"0": 4}}
+    with pytest.raises(DataLost, match="was read up to offset 10 and ends at 4 now"):
+        strict.partitions(end, {topic: {"0": 4}})
+    # All of the new topic is read, however often that is planned.
+    for _ in range(2):
+        assert bounds(lenient.partitions(end, {topic: {"0": 4}})) == [(0, 0, 4)]
+    fill(broker, topic, [6])
+    assert lenient.latestOffset({topic: {"0": 4}}, ReadAllAvailable()) == end
+    assert bounds(lenient.partitions({topic: {"0": 4}}, end)) == [(0, 4, 10)]
+    # A query that does not know that the topic was another one goes on where the new one ends, as after a lost tail.
+    restarted = stream(broker, topic, failOnDataLoss="false")
+    assert restarted.partitions({topic: {"0": 99}}, end) == []
+    restarted.stop()
+    strict.stop()
+    lenient.stop()
+
+
+def test_progress_is_committed_to_the_group(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [10])
+    group = f"group-of-{topic}"
+    made = stream(broker, topic, startingOffsets="earliest", kafka__group__id=group)
+    with broker.admin() as admin:
+
+        def committed() -> int:
+            return admin.list_group_offsets(group)[TopicPartition(topic, 0)].offset
+
+        made.latestOffset(made.initialOffset(), ReadAllAvailable())
+        assert committed() == 0
+        made.commit({topic: {"0": 7}})
+        assert committed() == 7
+        # The last batch of a query that ends by itself: Spark asks once more, and does not commit.
+        made.latestOffset({topic: {"0": 10}}, ReadAllAvailable())
+        assert committed() == 10
+    # A group with members cannot be told; the query goes on.
+    fill(broker, topic, [1])
+    with broker.consumer(topic, group_id=group) as member:
+        assert member.poll(60_000)
+        with caplog.at_level(logging.WARNING):
+            made.commit({topic: {"0": 8}})
+    assert f"progress was not committed to kafka.group.id={group}" in caplog.text
+    made.stop()
