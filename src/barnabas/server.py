@@ -26,7 +26,7 @@ from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
 from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
-from barnabas.broker.metrics.broker_metrics import FlushTimes, register_figures
+from barnabas.broker.metrics.broker_metrics import FlushTimes, register_metrics
 from barnabas.broker.quotas.connections import ConnectionQuota
 from barnabas.broker.quotas.quotas import Quotas
 from barnabas.broker.replication.log_dir_mover import LogDirMover
@@ -268,7 +268,7 @@ class Server:
             cleaner = CleanerThread(manager, self._clock)
             cleaner.start()
             self._open.callback(cleaner.stop)
-        register_figures(broker, connections, loop)
+        register_metrics(broker, connections, loop)
         if metrics_endpoint is not None:
             await metrics_endpoint.start_serving()
 

@@ -9,7 +9,7 @@ from types import CoroutineType
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import ApiFigures, ClientSession, Exchange
+from barnabas.broker.requests.exchange import ApiMetrics, ClientSession, Exchange
 from barnabas.broker.requests.routes import ROUTES, Route
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
@@ -44,16 +44,16 @@ async def _respond_later(exchange: Exchange, coming: Coroutine[Any, Any, Any]) -
 
 
 class Endpoint:
-    """What dispatch keeps for each API: its versions, its handler once loaded, its figures."""
+    """What dispatch keeps for each API: its versions, its handler once loaded, its metrics."""
 
-    __slots__ = ("api", "figures", "first_version", "handle", "last_version", "request_class", "route")
+    __slots__ = ("api", "first_version", "handle", "last_version", "metrics", "request_class", "route")
 
-    def __init__(self, route: Route, figures: ApiFigures) -> None:
+    def __init__(self, route: Route, metrics: ApiMetrics) -> None:
         self.route = route
         self.api: Api = route.api
         self.first_version = route.first_version
         self.last_version = route.last_version
-        self.figures = figures
+        self.metrics = metrics
         self.handle: Callable[..., Any] | None = None
         self.request_class: type[Any] | None = None
 
@@ -85,12 +85,12 @@ class Dispatcher:
             version,
             header.correlation_id,
             header.client_id or "",
-            endpoint.figures,
+            endpoint.metrics,
             self._broker.clock,
             self._broker.quotas,
         )
-        endpoint.figures.requests.value += 1
-        endpoint.figures.request_bytes.observe(len(frame))
+        endpoint.metrics.requests.value += 1
+        endpoint.metrics.request_bytes.observe(len(frame))
         if len(frame) > LARGE_BYTES and (api.key != PRODUCE_KEY or len(frame) > LARGE_PRODUCE_BYTES):
             self._broker.turns.begin(partial(self._answer_in_turn, endpoint, exchange, frame, position))
             return
@@ -98,7 +98,7 @@ class Dispatcher:
             self._answer(endpoint, exchange, frame, position)
         except Exception:
             # Whatever it is, the connection ends by it.
-            endpoint.figures.errors.value += 1
+            endpoint.metrics.errors.value += 1
             raise
 
     def _answer_in_turn(self, endpoint: Endpoint, exchange: Exchange, frame: bytes, position: int) -> None:
@@ -118,7 +118,7 @@ class Dispatcher:
         if handle is None:
             handle = endpoint.handle = endpoint.route.load()
             endpoint.request_class = endpoint.api.request_class()
-            endpoint.figures.tells_error = "error_code" in field_names(endpoint.api.response_class()())
+            endpoint.metrics.tells_error = "error_code" in field_names(endpoint.api.response_class()())
         assert endpoint.request_class is not None
         # Bytes behind a request are left alone, as in Apache Kafka: librdkafka's Metadata for all topics has three.
         request, _ = decode_prefix(
@@ -148,31 +148,31 @@ class Dispatcher:
         from barnabas.broker.handlers.cluster.api_versions import unsupported_version
 
         exchange.version = 0
-        exchange.figures.errors.value += 1
+        exchange.metrics.errors.value += 1
         exchange.respond(unsupported_version())
 
 
 def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
     """By API key, shared by all listeners."""
-    metrics = broker.metrics
+    registry = broker.metrics
     name = "kafka_network_requestmetrics_"
-    requests = metrics.counter(name + "requests_total", "Requests received.", "request")
-    errors = metrics.counter(
+    requests = registry.counter(name + "requests_total", "Requests received.", "request")
+    errors = registry.counter(
         name + "errors_total",
         "Requests that failed as a whole: with an error of their own, or the end of the connection.",
         "request",
     )
-    request_bytes = metrics.histogram(
+    request_bytes = registry.histogram(
         name + "requestbytes", "Sizes of requests.", "request", bounds=SIZE_BOUNDS_BYTES
     )
-    response_bytes = metrics.counter(name + "responsebytes_total", "Bytes of responses.", "request")
-    times = metrics.histogram(
+    response_bytes = registry.counter(name + "responsebytes_total", "Bytes of responses.", "request")
+    times = registry.histogram(
         name + "totaltime_seconds", "Time from the arrival of a request to its response.", "request"
     )
     slow_ns = broker.config.barnabas_slow_request_ms * 1_000_000
     endpoints = {}
     for route in ROUTES:
-        figures = ApiFigures(
+        metrics = ApiMetrics(
             requests.labels(route.name),
             errors.labels(route.name),
             request_bytes.labels(route.name),
@@ -180,5 +180,5 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
             times.labels(route.name),
             slow_ns,
         )
-        endpoints[route.api.key] = Endpoint(route, figures)
+        endpoints[route.api.key] = Endpoint(route, metrics)
     return endpoints

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Counter:
-    """A figure that only grows. Whoever counts adds to `value`."""
+    """A number that only grows. Callers add to `value`."""
 
     __slots__ = ("value",)
 
@@ -15,7 +15,7 @@ class Counter:
 
 
 class Histogram:
-    """How often a figure fell below each of its bounds."""
+    """How many observations fell below each bound."""
 
     __slots__ = ("_bounds", "_counts", "total")
 
@@ -25,7 +25,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        # Most figures are small, and so are the indexes of their buckets.
+        # Most observations are small, and so are the indexes of their buckets.
         index = 0
         for bound in self._bounds:
             if value <= bound:
@@ -39,7 +39,7 @@ class Histogram:
         return sum(self._counts)
 
     def quantile(self, fraction: float) -> float:
-        """The upper bound of the bucket in which that fraction of all figures is reached; 0 if there are none."""
+        """The upper bound of the bucket in which that fraction of all observations is reached; 0 if there are none."""
         wanted = fraction * self.count
         seen = 0
         for bound, count in zip((*self._bounds, self._bounds[-1]), self._counts, strict=True):
@@ -49,7 +49,7 @@ class Histogram:
         return 0.0
 
     def samples(self) -> Iterable[tuple[str, str, float]]:
-        """Suffix, extra label and figure of each line."""
+        """Suffix, extra label and value of each line."""
         cumulative = 0
         for bound, count in zip(self._bounds, self._counts, strict=False):
             cumulative += count

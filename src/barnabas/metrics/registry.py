@@ -1,7 +1,7 @@
 """Figures that a running broker keeps, in the text form that Prometheus reads.
 
 On the hot path a counter is an attribute to which an integer is added, and a histogram a list in which one is. Whatever
-costs more (names, labels, sums, figures that are asked for rather than counted) is done when somebody reads them.
+costs more (names, labels, sums, gauges) is done when they are read.
 
 Names are those of Kafka's own metrics as Prometheus users know them: `kafka_server_brokertopicmetrics_bytesin_total`.
 """
@@ -93,12 +93,12 @@ class HistogramFamily:
     def lines(self) -> Iterable[str]:
         for values, histogram in list(self._series.items()):
             # The lines of one histogram agree with each other.
-            for suffix, extra, figure in list(histogram.samples()):
-                yield f"{self.name}{suffix}{_label_text(self._label_names, values, extra)} {_number(figure)}"
+            for suffix, extra, value in list(histogram.samples()):
+                yield f"{self.name}{suffix}{_label_text(self._label_names, values, extra)} {_number(value)}"
 
 
 class Gauge:
-    """A figure that is looked up when somebody asks: one number, or one for each set of labels."""
+    """A value that is looked up when metrics are read: one number, or one for each set of labels."""
 
     def __init__(self, name: str, help_text: str, reading: Reading) -> None:
         self.name = name
@@ -110,12 +110,12 @@ class Gauge:
         if isinstance(found, (int, float)):
             yield f"{self.name} {_number(found)}"
             return
-        for labels, figure in found:
-            yield f"{self.name}{_label_text(tuple(labels), tuple(labels.values()))} {_number(figure)}"
+        for labels, value in found:
+            yield f"{self.name}{_label_text(tuple(labels), tuple(labels.values()))} {_number(value)}"
 
 
 class Total(Gauge):
-    """A figure that only grows and is counted elsewhere: looked up like a gauge, and a counter for who reads it."""
+    """A counter that is kept elsewhere and looked up when metrics are read."""
 
 
 FamilyT = TypeVar("FamilyT", CounterFamily, HistogramFamily, Gauge, Total)
@@ -164,10 +164,10 @@ _TYPE_NAMES: Final = {
 }
 
 
-def _number(figure: float) -> str:
-    if not math.isfinite(figure):
-        return "NaN" if math.isnan(figure) else "+Inf" if figure > 0 else "-Inf"
-    return str(int(figure)) if figure == int(figure) else repr(float(figure))
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 def _label_text(names: tuple[str, ...], values: tuple[str, ...], extra: str = "") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import errors
-from barnabas.broker.replication.topic_metrics import FIGURES, BrokerTopicFigures
+from barnabas.broker.replication.topic_metrics import FIGURES, BrokerTopicMetrics
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from tests.broker.group_requests import commit, wait_for_coordinator, wait_until
@@ -27,20 +27,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield running
 
 
-def figures(broker: RunningBroker) -> dict[str, float]:
-    """All figures as Prometheus gets them, by name and labels."""
+def metrics(broker: RunningBroker) -> dict[str, float]:
+    """All metrics as Prometheus gets them, by name and labels."""
     with urllib.request.urlopen(
         f"http://127.0.0.1:{broker.server.metrics_port}/metrics", timeout=60
     ) as answer:
         lines = answer.read().decode().splitlines()
     return {
-        name: float(figure)
-        for name, figure in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        name: float(value)
+        for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     }
 
 
 def of_topic(broker: RunningBroker, topic: str) -> dict[str, float]:
-    found = figures(broker)
+    found = metrics(broker)
     return {
         name: found[key]
         for name in FIGURES
@@ -113,9 +113,9 @@ def test_only_failures_that_are_not_in_the_order_of_things_are_failures(
     assert (found["total_produce_requests"], found["failed_produce_requests"]) == (3, 1)
 
 
-def test_a_topic_takes_its_figures_along_and_leaves_the_sum(broker: RunningBroker, client: RawClient) -> None:
+def test_a_topic_takes_its_metrics_along_and_leaves_the_sum(broker: RunningBroker, client: RawClient) -> None:
     total = TOPICS + "bytesin_total"
-    before = figures(broker)[total]
+    before = metrics(broker)[total]
     create_topic(client, "gone")
     assert of_topic(broker, "gone") == {}, "nobody has used it yet"
     records = batch(b"a")
@@ -123,16 +123,16 @@ def test_a_topic_takes_its_figures_along_and_leaves_the_sum(broker: RunningBroke
     assert of_topic(broker, "gone")["bytes_in"] == len(records)
     client.ask("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["gone"], timeout_ms=60_000))
     assert of_topic(broker, "gone") == {}
-    assert figures(broker)[total] == before + len(records)
+    assert metrics(broker)[total] == before + len(records)
     create_topic(client, "gone")
     produce(client, "gone", records)
     produce(client, "gone", records)
     assert of_topic(broker, "gone")["bytes_in"] == 2 * len(records)
-    assert figures(broker)[total] == before + 3 * len(records)
+    assert metrics(broker)[total] == before + 3 * len(records)
 
 
-def test_figures_of_topics_are_kept_by_their_name() -> None:
-    books = BrokerTopicFigures()
+def test_metrics_of_topics_are_kept_by_their_name() -> None:
+    books = BrokerTopicMetrics()
     books.of("a").bytes_in += 5
     books.of("a").total_produce_requests += 1
     books.of("b").bytes_in += 7
@@ -148,19 +148,19 @@ def test_flushes_are_timed(tmp_path: Path) -> None:
     with RunningBroker(tmp_path, {"barnabas.metrics.port": "0"}) as running, running.client() as client:
         create_topic(client, "unflushed")
         produce(client, "unflushed", batch(b"a"))
-        before = figures(running)[flushes]
+        before = metrics(running)[flushes]
         create_topic(client, "flushed", flush_messages="1")
         for _ in range(3):
             produce(client, "flushed", batch(b"a"))
-        assert figures(running)[flushes] == before + 3
+        assert metrics(running)[flushes] == before + 3
 
 
 def test_requests_are_counted_and_measured_by_api(broker: RunningBroker, client: RawClient) -> None:
     key = '{request="InitProducerId"}'
-    before = figures(broker)
+    before = metrics(broker)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
     client.ask("InitProducerId", 4, request)
-    after = figures(broker)
+    after = metrics(broker)
     for name in ("requests_total", "requestbytes_count", "totaltime_seconds_count"):
         assert after[REQUESTS + name + key] == before[REQUESTS + name + key] + 1, name
     # A header, no transactional id, the time-out, and ids of which there are none.
@@ -171,12 +171,12 @@ def test_requests_are_counted_and_measured_by_api(broker: RunningBroker, client:
 def test_requests_that_end_in_an_error_of_their_own_are_counted(
     broker: RunningBroker, client: RawClient
 ) -> None:
-    before = figures(broker)
+    before = metrics(broker)
     # No session has this epoch.
     answer = client.ask("Fetch", 12, fetch_request("any", 0, session_epoch=5))
     assert answer.error_code != 0
     errors_of = REQUESTS + 'errors_total{request="%s"}'
-    after = figures(broker)
+    after = metrics(broker)
     assert after[errors_of % "Fetch"] == before[errors_of % "Fetch"] + 1
 
 
@@ -189,10 +189,10 @@ def test_requests_of_clients_that_have_gone_do_not_wait(broker: RunningBroker, c
     for _ in range(20):
         with broker.client() as gone:
             gone.send("Fetch", 12, fetch_request("awaited", 1, max_wait_ms=600_000))
-            wait_until(lambda: figures(broker)[count] == 1)
-            assert figures(broker)[size] == 1
-        wait_until(lambda: figures(broker)[count] == 0)
-    assert figures(broker)[size] == 0
+            wait_until(lambda: metrics(broker)[count] == 1)
+            assert metrics(broker)[size] == 1
+        wait_until(lambda: metrics(broker)[count] == 0)
+    assert metrics(broker)[size] == 0
 
 
 def test_how_far_groups_are_behind(broker: RunningBroker, client: RawClient) -> None:
@@ -201,23 +201,23 @@ def test_how_far_groups_are_behind(broker: RunningBroker, client: RawClient) -> 
         produce(client, "behind", batch(b"a", b"b", b"c"), partition=partition)
     wait_for_coordinator(client, "late")
     assert set(commit(client, "late", {("behind", 0): 1, ("behind", 1): 3}).values()) == {0}
-    found = figures(broker)
+    found = metrics(broker)
     lag = 'kafka_consumergroup_lag{{consumergroup="late",topic="behind",partition="{}"}}'
     assert found[lag.format(0)] == 2
     assert found[lag.format(1)] == 0
     assert found['kafka_consumergroup_lag_sum{consumergroup="late"}'] == 2
     produce(client, "behind", batch(b"d"), partition=1)
-    assert figures(broker)[lag.format(1)] == 1
+    assert metrics(broker)[lag.format(1)] == 1
     client.ask("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["behind"]))
-    assert not [name for name in figures(broker) if '"late"' in name]
+    assert not [name for name in metrics(broker) if '"late"' in name]
 
 
 def test_the_process_is_told_of_as_prometheus_clients_do(broker: RunningBroker) -> None:
-    found = figures(broker)
+    found = metrics(broker)
     assert found["process_start_time_seconds"] == pytest.approx(process_start_s(), abs=1.0)
     assert found["process_resident_memory_bytes"] < found["process_virtual_memory_bytes"]
     assert 3 < found["process_open_fds"] <= found["process_max_fds"]
-    assert 0 < found["process_cpu_seconds_total"] <= figures(broker)["process_cpu_seconds_total"]
+    assert 0 < found["process_cpu_seconds_total"] <= metrics(broker)["process_cpu_seconds_total"]
 
 
 def process_start_s() -> float:

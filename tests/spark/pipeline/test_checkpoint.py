@@ -1,4 +1,4 @@
-"""Checkpoints as Spark 4.2 writes them, and the figures of its progress."""
+"""Checkpoints as Spark 4.2 writes them, and the metrics of its progress."""
 
 from __future__ import annotations
 

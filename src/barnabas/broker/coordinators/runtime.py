@@ -26,7 +26,7 @@ from barnabas.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# As long as Kafka's own figures look back, and as many partitions as a topic of coordinators has.
+# As long as Kafka's own metrics look back, and as many partitions as a topic of coordinators has.
 _LOADS_SHOWN_NS: Final = 30_000_000_000
 _LOADS_KEPT: Final = 50
 

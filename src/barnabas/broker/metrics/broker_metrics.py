@@ -9,10 +9,10 @@ from functools import partial
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.metrics.coordinator_metrics import register_coordinators
-from barnabas.broker.metrics.group_metrics import register_group_figures
+from barnabas.broker.metrics.group_metrics import register_group_metrics
 from barnabas.broker.metrics.lag_metrics import register_lag
-from barnabas.broker.metrics.loop_metrics import LoopFigures
-from barnabas.broker.replication import topic_metrics as topic_figures
+from barnabas.broker.metrics.loop_metrics import LoopMetrics
+from barnabas.broker.replication import topic_metrics as topic_metrics
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.waiting.purgatory import Purgatory
 from barnabas.errors import KafkaError
@@ -36,7 +36,7 @@ class FlushTimes:
             self._times_s.observe(duration_ns / 1e9)
 
 
-def register_figures(broker: Broker, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+def register_metrics(broker: Broker, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
     metrics = broker.metrics
     replicas = broker.replicas
     metrics.gauge(
@@ -109,15 +109,15 @@ def register_figures(broker: Broker, connections: Connections, loop: asyncio.Abs
     )
     for name, help_text, read in readings:
         metrics.gauge(f"kafka_log_log_{name}", help_text, partial(_of_each_log, broker, read))
-    for name, help_text in topic_figures.FIGURES.items():
+    for name, help_text in topic_metrics.FIGURES.items():
         metrics.total(
             f"kafka_server_brokertopicmetrics_{name.replace('_', '')}_total",
             help_text,
-            partial(replicas.topic_figures.readings, name),
+            partial(replicas.topic_metrics.readings, name),
         )
-    register_group_figures(metrics, broker.groups)
+    register_group_metrics(metrics, broker.groups)
     register_lag(metrics, broker.groups, replicas)
-    LoopFigures(loop, metrics)
+    LoopMetrics(loop, metrics)
     register_process(metrics)
 
 

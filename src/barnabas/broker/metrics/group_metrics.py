@@ -22,7 +22,7 @@ _TOTALS: Final = (
 )
 
 
-def register_group_figures(metrics: Registry, groups: GroupRuntime) -> None:
+def register_group_metrics(metrics: Registry, groups: GroupRuntime) -> None:
     for attribute, name, help_text in _TOTALS:
         metrics.total(f"{_COORDINATOR}_{name}_total", help_text, partial(getattr, groups.counts, attribute))
     metrics.gauge(

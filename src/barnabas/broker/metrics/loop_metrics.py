@@ -14,7 +14,7 @@ INTERVAL_S: Final = 1.0
 WINDOW: Final = 60
 
 
-class LoopFigures:
+class LoopMetrics:
     """Looks at the loop once a second, for as long as the loop runs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Registry) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.coordination.metadata.image import PartitionImage
 from barnabas.errors import (
     FencedLeaderEpoch,
@@ -35,13 +35,13 @@ class Partition:
     __slots__ = (
         "_broker_id",
         "_on_change",
-        "figures",
         "in_sync",
         "is_leader",
         "is_offline",
         "leader",
         "leader_epoch",
         "log",
+        "metrics",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -53,14 +53,14 @@ class Partition:
         topic_id: bytes,
         broker_id: BrokerId,
         on_change: Callable[[Partition], None],
-        figures: TopicFigures,
+        metrics: TopicMetrics,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self._broker_id = broker_id
         # Called when a waiting produce, fetch or deletion may have got what it waits for.
         self._on_change = on_change
-        self.figures = figures
+        self.metrics = metrics
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
         self.is_offline = False
@@ -123,8 +123,8 @@ class Partition:
         only_briefly: bool = False,
     ) -> AppendInfo:
         """Appends as leader. Raises RecordsTakeLong if only what is done briefly is to be done: see `append_later`."""
-        figures = self.figures
-        figures.total_produce_requests += 1
+        metrics = self.metrics
+        metrics.total_produce_requests += 1
         try:
             log = self._log_for_append(acks)
             info = log.append_as_leader(
@@ -137,7 +137,7 @@ class Partition:
                 only_briefly=only_briefly,
             )
         except KafkaError as error:
-            figures.count_failed_produce(error, len(records))
+            metrics.count_failed_produce(error, len(records))
             raise
         self._count_append(info, len(records))
         return info
@@ -174,11 +174,11 @@ class Partition:
         return log
 
     def _count_append(self, info: AppendInfo, size_bytes: int) -> None:
-        figures = self.figures
-        figures.bytes_in += size_bytes
-        figures.messages_in += info.last_offset - info.first_offset + 1
+        metrics = self.metrics
+        metrics.bytes_in += size_bytes
+        metrics.messages_in += info.last_offset - info.first_offset + 1
         if info.converted_count:
-            figures.produce_message_conversions += info.converted_count
+            metrics.produce_message_conversions += info.converted_count
         self._on_change(self)
 
     def delete_records(self, before_offset: int) -> int:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.topic_metrics import BrokerTopicFigures
+from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
 from barnabas.broker.waiting.purgatory import Purgatory
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
@@ -52,7 +52,7 @@ class ReplicaManager:
         self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
         # How many partitions the fetches have that wait for any of them to change.
         self.wide_waiting = 0
-        self.topic_figures = BrokerTopicFigures()
+        self.topic_metrics = BrokerTopicMetrics()
         self._loop = loop
         self._open_log = open_log
         self._make_log = make_log
@@ -93,8 +93,8 @@ class ReplicaManager:
                 partition = self._partitions.get(key)
                 is_new = partition is None or partition.topic_id != topic.id
                 if partition is None or is_new:
-                    figures = self.topic_figures.of(topic.name)
-                    partition = Partition(key, topic.id, self.broker_id, self._note_change, figures)
+                    metrics = self.topic_metrics.of(topic.name)
+                    partition = Partition(key, topic.id, self.broker_id, self._note_change, metrics)
                     self._partitions[key] = partition
                 partition.apply(image)
                 if partition.log is None and key not in self._opening:
@@ -148,7 +148,7 @@ class ReplicaManager:
         """Forgets topics that are gone; whoever waits for one of their partitions finds out now."""
         removed = []
         for topic in topics:
-            self.topic_figures.remove(topic.name)
+            self.topic_metrics.remove(topic.name)
             for index in range(len(topic.partitions)):
                 key = TopicPartition(topic.name, index)
                 partition = self._partitions.get(key)

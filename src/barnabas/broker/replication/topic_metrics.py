@@ -1,6 +1,6 @@
 """What is counted for each topic: requests, records and bytes, in and out.
 
-Partitions of a topic share its figures, so that counting is an integer added to an attribute. The broker's own figures
+Partitions of a topic share its metrics, so that counting is an integer added to an attribute. The broker's own metrics
 are the sum over all topics, those that have been deleted included: they only grow.
 """
 
@@ -41,7 +41,7 @@ _EXPECTED_OF_FETCH: Final = (
 )
 
 
-class TopicFigures:
+class TopicMetrics:
     __slots__ = (
         "bytes_in",
         "bytes_out",
@@ -78,7 +78,7 @@ class TopicFigures:
             self.failed_fetch_requests += 1
 
 
-# Kafka's names of the figures, which Prometheus has in lower case, and what they tell.
+# Kafka's names of the metrics, which Prometheus has in lower case, and what they tell.
 FIGURES: Final[Mapping[str, str]] = {
     "messages_in": "Records appended.",
     "bytes_in": "Bytes of records appended.",
@@ -93,17 +93,17 @@ FIGURES: Final[Mapping[str, str]] = {
 }
 
 
-class BrokerTopicFigures:
-    """The figures of all topics that have partitions here."""
+class BrokerTopicMetrics:
+    """The metrics of all topics that have partitions here."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, TopicFigures] = {}
-        # What deleted topics have left to the broker's own figures.
-        self._deleted = TopicFigures()
+        self._by_topic: dict[str, TopicMetrics] = {}
+        # What deleted topics have left to the broker's own metrics.
+        self._deleted = TopicMetrics()
 
-    def of(self, topic: str) -> TopicFigures:
-        """The topic's figures, for its partitions to keep."""
-        return self._by_topic.setdefault(topic, TopicFigures())
+    def of(self, topic: str) -> TopicMetrics:
+        """The topic's metrics, for its partitions to keep."""
+        return self._by_topic.setdefault(topic, TopicMetrics())
 
     def remove(self, topic: str) -> None:
         gone = self._by_topic.pop(topic, None)
@@ -112,9 +112,9 @@ class BrokerTopicFigures:
                 setattr(self._deleted, name, getattr(self._deleted, name) + getattr(gone, name))
 
     def readings(self, name: str) -> Iterator[tuple[Mapping[str, str], int]]:
-        """The broker's own figure, without labels, and that of each topic which anybody has used."""
+        """The broker's own value, without labels, and that of each topic in use."""
         topics = list(self._by_topic.items())
-        yield {}, getattr(self._deleted, name) + sum(getattr(figures, name) for _, figures in topics)
-        for topic, figures in topics:
-            if figures.total_produce_requests or figures.total_fetch_requests:
-                yield {"topic": topic}, getattr(figures, name)
+        yield {}, getattr(self._deleted, name) + sum(getattr(metrics, name) for _, metrics in topics)
+        for topic, metrics in topics:
+            if metrics.total_produce_requests or metrics.total_fetch_requests:
+                yield {"topic": topic}, getattr(metrics, name)

@@ -66,7 +66,7 @@ class ClientSession:
         self.last_job_ns = duration_ns
 
 
-class ApiFigures:
+class ApiMetrics:
     """What is counted for each API."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Exchange:
         "clock",
         "connection",
         "correlation_id",
-        "figures",
+        "metrics",
         "quotas",
         "session",
         "started_ns",
@@ -126,7 +126,7 @@ class Exchange:
         version: int,
         correlation_id: int,
         client_id: str,
-        figures: ApiFigures,
+        metrics: ApiMetrics,
         clock: Clock,
         quotas: Quotas,
     ) -> None:
@@ -136,7 +136,7 @@ class Exchange:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.figures = figures
+        self.metrics = metrics
         self.clock = clock
         self.quotas = quotas
         self.started_ns = clock.monotonic_ns()
@@ -177,8 +177,8 @@ class Exchange:
             )
 
     def respond(self, body: Message) -> None:
-        if self.figures.tells_error and getattr(body, "error_code", NONE) != NONE:
-            self.figures.errors.value += 1
+        if self.metrics.tells_error and getattr(body, "error_code", NONE) != NONE:
+            self.metrics.errors.value += 1
         self.throttle_for_time()
         if self.throttle_ms and hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = self.throttle_ms
@@ -190,9 +190,9 @@ class Exchange:
         self.respond_parts([self._header(sum(map(len, parts))), *parts])
 
     def respond_parts(self, parts: Sequence[Part]) -> None:
-        figures = self.figures
+        metrics = self.metrics
         for part in parts:
-            figures.response_bytes.value += len(part)
+            metrics.response_bytes.value += len(part)
         self._finish()
         self.connection.reply(parts, self.throttle_ms / 1_000)
 
@@ -203,7 +203,7 @@ class Exchange:
 
     def fail(self, error: Exception) -> None:
         """Ends the connection of a request that failed as a whole, after the requests before it were answered."""
-        self.figures.errors.value += 1
+        self.metrics.errors.value += 1
         if isinstance(error, KafkaError):
             self.connection.fail(f"{self.api.name}: {error.name}: {error}")
             return
@@ -212,13 +212,13 @@ class Exchange:
 
     def _finish(self) -> None:
         elapsed_ns = self.clock.monotonic_ns() - self.started_ns
-        self.figures.times_s.observe(elapsed_ns / 1e9)
-        if elapsed_ns > self.figures.slow_ns:
+        self.metrics.times_s.observe(elapsed_ns / 1e9)
+        if elapsed_ns > self.metrics.slow_ns:
             self._log_if_slow(elapsed_ns)
 
     def _log_if_slow(self, elapsed_ns: int) -> None:
         busy_ns = self.busy_ns or elapsed_ns
-        if self.waits_on_purpose and busy_ns <= self.figures.slow_ns:
+        if self.waits_on_purpose and busy_ns <= self.metrics.slow_ns:
             return
         elapsed_ms, busy_ms = elapsed_ns // 1_000_000, busy_ns // 1_000_000
         log.warning(

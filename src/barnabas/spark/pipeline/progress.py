@@ -1,4 +1,4 @@
-"""What a running query tells of its batches, as Spark's progress has it, in few figures."""
+"""What a running query tells of its batches, as Spark's progress has it, in few metrics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def report_of(
 
 
 class PipelineMetrics:
-    """The figures for Prometheus."""
+    """The metrics for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = Registry()

@@ -106,8 +106,8 @@ def delete(client: RawClient, topic: str) -> int:
     return error_code
 
 
-def figures_of(broker: RunningBroker) -> list[str]:
-    """The names of the figures, with their labels."""
+def metrics_of(broker: RunningBroker) -> list[str]:
+    """The names of the metrics, with their labels."""
 
     async def render() -> str:
         return broker.server.broker.metrics.render()
@@ -284,10 +284,10 @@ def test_a_slow_move_is_seen_stopped_and_cut_short_by_deletion(
     assert future.is_future_key
     assert future.offset_lag in (1, 2)
     assert found(client, slow)[source].offset_lag == 0
-    # Each log has figures of its own.
-    figures = figures_of(broker)
+    # Each log has metrics of its own.
+    metrics = metrics_of(broker)
     for labels in ('topic="slow",partition="0"', 'topic="slow",partition="0",is_future="true"'):
-        assert figures.count(f"kafka_log_log_size{{{labels}}}") == 1
+        assert metrics.count(f"kafka_log_log_size{{{labels}}}") == 1
     # The settings of a topic hold for its copy too.
     incremental(client, TOPIC, "slow", ("segment.bytes", SET, "3000000"))
     copy = broker.server.broker.log_manager.log(slow, is_future=True)
@@ -380,9 +380,9 @@ def test_a_directory_whose_files_cannot_be_looked_at(tmp_path: Path) -> None:
         results = describe(client)
         assert results[path].error_code == errors.KafkaStorageError.code
         assert results[other(directories, path)].error_code == 0
-        figures = figures_of(broker)
-        assert 'kafka_log_log_logendoffset{topic="t",partition="0"}' in figures
-        assert not [name for name in figures if name.startswith("kafka_log_log_size{")]
+        metrics = metrics_of(broker)
+        assert 'kafka_log_log_logendoffset{topic="t",partition="0"}' in metrics
+        assert not [name for name in metrics if name.startswith("kafka_log_log_size{")]
 
 
 def test_a_directory_that_fails_while_a_topic_is_made(

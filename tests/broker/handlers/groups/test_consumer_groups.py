@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol on a running broker: each API in each version, restarts, settings, figures."""
+"""Consumer groups of the new protocol on a running broker: each API in each version, restarts, settings, metrics."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tests.broker.group_requests import (
     wait_for_coordinator,
     wait_until,
 )
-from tests.broker.metrics.test_broker_metrics import figures
+from tests.broker.metrics.test_broker_metrics import metrics
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.running import RunningBroker
@@ -238,11 +238,11 @@ def test_features(client: RawClient) -> None:
         assert ranges.get("group.version") == ((0, 1) if version >= 4 else None)
 
 
-def test_figures_of_groups(broker: RunningBroker, client: RawClient) -> None:
-    before = figures(broker)
+def test_metrics_of_groups(broker: RunningBroker, client: RawClient) -> None:
+    before = metrics(broker)
     beat(client, "counted", "a")
     assert commit(client, "counted", "a", 2) == NONE
-    after = figures(broker)
+    after = metrics(broker)
     coordinator = "kafka_server_group_coordinator_metrics_"
 
     def grown(name: str) -> float:

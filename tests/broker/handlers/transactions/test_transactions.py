@@ -500,7 +500,7 @@ def test_producer_ids_of_a_directory_from_elsewhere_are_not_given_again(tmp_path
         assert init(client, "id") == Producer(used.id, 1)
 
 
-def test_figures_of_transactions(broker: RunningBroker, client: RawClient, name: str) -> None:
+def test_metrics_of_transactions(broker: RunningBroker, client: RawClient, name: str) -> None:
     producer = init(client, name)
     add_partitions(client, name, producer, {"topic": [0]})
     text = broker.server.broker.metrics.render()

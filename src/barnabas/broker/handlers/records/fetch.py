@@ -20,7 +20,7 @@ from barnabas.broker.handlers.records.fetch_waiting import WIDE_WAITING_MAX, Del
 from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ANY_PARTITION
-from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.broker.requests.exchange import Exchange
 from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget
 from barnabas.broker.waiting.purgatory import DelayedOperation
@@ -97,8 +97,8 @@ class Fetch:
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._context = context
         self.size_bytes = 0
-        # Whose figures count the bytes once they are sent.
-        self._found: list[tuple[TopicFigures, PartitionData]] = []
+        # Whose metrics count the bytes once they are sent.
+        self._found: list[tuple[TopicMetrics, PartitionData]] = []
         # What a client of an old version gets in another format than it lies here.
         self._unconverted: list[Unconverted] = []
         self._answered: Answered = []
@@ -232,16 +232,16 @@ class Fetch:
     ) -> int:
         """How many bytes of records there are for the answer."""
         partition = self._partition(target)
-        figures = partition.figures
-        figures.total_fetch_requests += 1
+        metrics = partition.metrics
+        metrics.total_fetch_requests += 1
         try:
             self._read_log(partition, target.asked, answer, max_bytes, sends_first_whole)
         except KafkaError as error:
-            figures.count_failed_fetch(error)
+            metrics.count_failed_fetch(error)
             raise
         found_bytes = len(answer.records) if answer.records is not None else 0
         if found_bytes:
-            self._found.append((figures, answer))
+            self._found.append((metrics, answer))
         return found_bytes
 
     def _read_log(
@@ -269,10 +269,10 @@ class Fetch:
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in result.aborted_transactions
             ]
-        answer.records = self._records(result, answer, asked.fetch_offset, partition.figures)
+        answer.records = self._records(result, answer, asked.fetch_offset, partition.metrics)
 
     def _records(
-        self, result: LogReadResult, answer: PartitionData, fetch_offset: int, figures: TopicFigures
+        self, result: LogReadResult, answer: PartitionData, fetch_offset: int, metrics: TopicMetrics
     ) -> Records:
         if result.records is None:
             return b""
@@ -287,9 +287,9 @@ class Fetch:
         converted = convert_small(result.records, to_magic, fetch_offset)
         if converted is None:
             # The slice stands for what it becomes when everything has been read.
-            self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, figures))
+            self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, metrics))
             return result.records
-        figures.fetch_message_conversions += converted.converted_count
+        metrics.fetch_message_conversions += converted.converted_count
         return converted.data
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
@@ -398,8 +398,8 @@ class Fetch:
                 )
             )
             return
-        for figures, answer in self._found:
-            figures.bytes_out += len(answer.records or b"")
+        for metrics, answer in self._found:
+            metrics.bytes_out += len(answer.records or b"")
         exchange.throttle_for_time()
         session_id = self._context.session_id(answered, now_ms)
         response = FetchResponse(

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.replication.topic_metrics import TopicFigures
+from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.broker.requests.conversions import RequestShare
 from barnabas.broker.requests.exchange import Exchange
 from barnabas.errors import KafkaError, RequestTimedOut
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Unconverted:
     """Records that are to be converted before the answer is sent."""
 
-    __slots__ = ("answer", "fetch_offset", "figures", "records", "to_magic")
+    __slots__ = ("answer", "fetch_offset", "metrics", "records", "to_magic")
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Unconverted:
         records: FileSlice,
         to_magic: int,
         fetch_offset: int,
-        figures: TopicFigures,
+        metrics: TopicMetrics,
     ) -> None:
         self.answer = answer
         self.records = records
         self.to_magic = to_magic
         self.fetch_offset = fetch_offset
-        self.figures = figures
+        self.metrics = metrics
 
 
 def convert_small(records: FileSlice, to_magic: int, fetch_offset: int) -> ConvertedRecords | None:
@@ -82,7 +82,7 @@ async def convert_fetched(
             each.answer.error_code = error.code
         else:
             each.answer.records = converted.data
-            each.figures.fetch_message_conversions += converted.converted_count
+            each.metrics.fetch_message_conversions += converted.converted_count
     done()
 
 

@@ -290,7 +290,7 @@ class Appending:
         if request.acks == 0:
             failure = self._failure
             if failure is not None:
-                exchange.figures.errors.value += 1
+                exchange.metrics.errors.value += 1
                 exchange.connection.close(
                     f"Produce without acknowledgement failed: {failure.name}: {failure}"
                 )

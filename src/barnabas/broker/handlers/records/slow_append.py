@@ -36,7 +36,7 @@ async def append_with_worker(
     except KafkaError as error:
         partition = broker.replicas.find(target)
         if partition is not None:
-            partition.figures.count_failed_produce(error, len(records))
+            partition.metrics.count_failed_produce(error, len(records))
         outcome = error
     except Exception:
         log.exception("records for %s cannot be converted", target)
