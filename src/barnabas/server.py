@@ -29,6 +29,7 @@ from barnabas.broker.dispatch import Dispatcher, build_endpoints
 from barnabas.broker.metrics.broker_metrics import FlushTimes, register_metrics
 from barnabas.broker.quotas.connections import ConnectionQuota
 from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.log_dir_mover import LogDirMover
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.conversions import (
@@ -181,13 +182,16 @@ class Server:
         replicas = self._replicas = ReplicaManager(
             broker_id,
             loop,
-            timer,
+            DelayedOperations(
+                loop,
+                timer,
+                fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
+                produce_purge_interval=config.producer_purgatory_purge_interval_requests,
+                delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
+            ),
             partial(_open_log, manager),
             partial(_open_log, manager, is_new=True),
             background.executor,
-            fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
-            produce_purge_interval=config.producer_purgatory_purge_interval_requests,
-            delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
         )
         await loop.run_in_executor(None, manager.open, RecoveryReport(self._clock))
         self._open.push_async_callback(self._close_logs, manager)

@@ -11,14 +11,20 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from barnabas.broker.coordinators.loading import read_batches
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
-from barnabas.broker.waiting.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.replication.replicated import await_replicated
 from barnabas.broker.waiting.timing_wheel import Timer, TimerTask
 from barnabas.clock import Clock
-from barnabas.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator, RequestTimedOut
+from barnabas.errors import (
+    CoordinatorLoadInProgress,
+    KafkaError,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+)
 from barnabas.log.partition.append import AppendInfo
 from barnabas.log.producers.state import NO_GUARD
 from barnabas.model import (
@@ -57,13 +63,11 @@ class CoordinatorShell(ABC, Generic[DecisionT]):
         partition: Partition,
         *,
         timer: Timer,
-        waiting: Purgatory,
         clock: Clock,
         compression: CompressionType = CompressionType.NONE,
     ) -> None:
         self.partition = partition
         self._timer = timer
-        self._waiting = waiting
         self._clock = clock
         self._compression = compression
         self._is_loading = True
@@ -177,12 +181,10 @@ class CoordinatorShell(ABC, Generic[DecisionT]):
             self._act(then(error, self._clock.now_ms()))
             return
         end_offset = info.last_offset + 1
-        if self.partition.leader_log().high_watermark >= end_offset:
+        if self.partition.has_replicated(end_offset):
             self._act(then(None, self._clock.now_ms()))
         else:
-            self._waiting.try_complete_else_watch(
-                _AwaitedCommit(self, then, end_offset, timeout_ms), [self.partition.topic_partition]
-            )
+            await_replicated(self.partition, end_offset, timeout_ms, partial(self._commit_awaited, then))
 
     def _append(
         self,
@@ -203,9 +205,12 @@ class CoordinatorShell(ABC, Generic[DecisionT]):
             builder.append(now_ms, record.key_bytes(), record.value_bytes())
         return self.partition.append(builder.build(), ACKS_ALL, AppendOrigin.COORDINATOR, verification_guard)
 
-    def commit_awaited(
+    def _commit_awaited(
         self, then: Callable[[KafkaError | None, int], DecisionT], error: KafkaError | None
     ) -> None:
+        if isinstance(error, NotEnoughReplicasAfterAppend):
+            # The records are committed, and the next coordinator will read them.
+            error = None
         if self._is_active:
             self.carry_out(then(error, self._clock.now_ms()))
             return
@@ -229,32 +234,3 @@ class _CoordinatorTimer(TimerTask):
         except Exception:
             # The wheel has other tasks to run, for the whole broker.
             log.exception("a timer of a coordinator failed: %s", self._key)
-
-
-class _AwaitedCommit(DelayedOperation, Generic[DecisionT]):
-    """Records that are written here and not yet by all replicas in sync."""
-
-    def __init__(
-        self,
-        shell: CoordinatorShell[DecisionT],
-        then: Callable[[KafkaError | None, int], DecisionT],
-        end_offset: int,
-        timeout_ms: int,
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._shell = shell
-        self._then = then
-        self._end_offset = end_offset
-        self._error: KafkaError | None = RequestTimedOut("the replicas in sync did not all write the records")
-
-    def try_complete(self) -> bool:
-        try:
-            if self._shell.partition.leader_log().high_watermark < self._end_offset:
-                return False
-            self._error = None
-        except KafkaError as error:
-            self._error = error
-        return self.force_complete()
-
-    def on_complete(self) -> None:
-        self._shell.commit_awaited(self._then, self._error)

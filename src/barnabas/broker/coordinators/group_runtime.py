@@ -112,7 +112,6 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
             partition,
             coordinator,
             timer=self._timer,
-            waiting=self._replicas.waiting_produces,
             clock=self._clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
             compression=CompressionType(config.offsets_topic_compression_codec),

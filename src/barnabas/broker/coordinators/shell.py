@@ -13,7 +13,6 @@ from typing import Final
 
 from barnabas.broker.coordinators.base import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.waiting.purgatory import Purgatory
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.errors import KafkaError
@@ -39,12 +38,11 @@ class GroupShell(CoordinatorShell[Decision]):
         coordinator: GroupCoordinator,
         *,
         timer: Timer,
-        waiting: Purgatory,
         clock: Clock,
         commit_timeout_ms: int,
         compression: CompressionType,
     ) -> None:
-        super().__init__(partition, timer=timer, waiting=waiting, clock=clock, compression=compression)
+        super().__init__(partition, timer=timer, clock=clock, compression=compression)
         self.coordinator = coordinator
         self._commit_timeout_ms = commit_timeout_ms
         # Partitions that were deleted before the offsets of groups were known.

@@ -6,11 +6,12 @@ A marker on a partition of `__consumer_offsets` also decides the offsets that gr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC, GroupRuntime
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.waiting.purgatory import DelayedOperation
+from barnabas.broker.replication.replicated import await_replicated
 from barnabas.clock import Clock
 from barnabas.errors import (
     CoordinatorLoadInProgress,
@@ -18,7 +19,6 @@ from barnabas.errors import (
     KafkaError,
     NotCoordinator,
     NotLeaderOrFollower,
-    RequestTimedOut,
 )
 from barnabas.log.partition.append import AppendInfo
 from barnabas.model import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
@@ -62,8 +62,7 @@ class TransactionMarkers:
             producer_epoch=ProducerEpoch(producer_epoch),
             coordinator_epoch=coordinator_epoch,
         )
-        results: dict[TopicPartition, KafkaError | None] = {}
-        waiting: list[tuple[Partition, int]] = []
+        written = _Written(then)
         for key in partitions:
             try:
                 partition = self._replicas.partition(key.topic, key.partition)
@@ -73,18 +72,12 @@ class TransactionMarkers:
                     )
                 else:
                     info = _append(partition, marker, transaction_version)
-                results[key] = None
-                if partition.leader_log().high_watermark <= info.last_offset:
-                    waiting.append((partition, info.last_offset + 1))
+                written.note(key, None)
+                if not partition.has_replicated(info.last_offset + 1):
+                    written.await_replicated(partition, info.last_offset + 1, self._timeout_ms)
             except KafkaError as error:
-                results[key] = error
-        if not waiting:
-            then(results)
-            return
-        self._replicas.waiting_produces.try_complete_else_watch(
-            _AwaitedMarkers(self._timeout_ms, waiting, results, then),
-            [partition.topic_partition for partition, _ in waiting],
-        )
+                written.note(key, error)
+        written.complete()
 
     def _end_offset_commits(
         self, index: int, marker: bytes, producer_id: ProducerId, commit: bool, transaction_version: int
@@ -99,38 +92,39 @@ class TransactionMarkers:
         return info
 
 
-class _AwaitedMarkers(DelayedOperation):
-    """Markers that are written here and not yet by all replicas in sync."""
+class _Written:
+    """How the markers of one call fared. `then` gets it when the last of them is replicated, or cannot be."""
 
-    def __init__(
-        self,
-        timeout_ms: int,
-        waiting: list[tuple[Partition, int]],
-        results: dict[TopicPartition, KafkaError | None],
-        then: MarkersWritten,
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._waiting = waiting
-        self._results = results
+    __slots__ = ("_is_complete", "_results", "_then", "_unreplicated")
+
+    def __init__(self, then: MarkersWritten) -> None:
         self._then = then
+        self._results: dict[TopicPartition, KafkaError | None] = {}
+        self._unreplicated = 0
+        self._is_complete = False
 
-    def try_complete(self) -> bool:
-        self._waiting = [each for each in self._waiting if not self._is_done(*each)]
-        return not self._waiting and self.force_complete()
+    def note(self, key: TopicPartition, error: KafkaError | None) -> None:
+        self._results[key] = error
 
-    def _is_done(self, partition: Partition, end_offset: int) -> bool:
-        try:
-            return partition.leader_log().high_watermark >= end_offset
-        except KafkaError as error:
-            self._results[partition.topic_partition] = error
-            return True
+    def await_replicated(self, partition: Partition, end_offset: int, timeout_ms: int) -> None:
+        self._unreplicated += 1
+        await_replicated(
+            partition, end_offset, timeout_ms, partial(self._note_replicated, partition.topic_partition)
+        )
 
-    def on_complete(self) -> None:
-        for partition, _ in self._waiting:
-            self._results[partition.topic_partition] = RequestTimedOut(
-                "the replicas in sync did not all write the marker in time"
-            )
-        self._then(self._results)
+    def _note_replicated(self, key: TopicPartition, error: KafkaError | None) -> None:
+        self._results[key] = error
+        self._unreplicated -= 1
+        self._end()
+
+    def complete(self) -> None:
+        """No marker is added any more."""
+        self._is_complete = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._is_complete and not self._unreplicated:
+            self._then(self._results)
 
 
 def _append(partition: Partition, marker: bytes, transaction_version: int) -> AppendInfo:

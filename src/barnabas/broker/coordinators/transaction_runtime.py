@@ -89,7 +89,6 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
             TransactionCoordinator(self._settings, self._new_producer_id),
             self._send_markers,
             timer=self._timer,
-            waiting=self._replicas.waiting_produces,
             clock=self._clock,
         )
 

@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 from barnabas.broker.coordinators.base import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.waiting.purgatory import Purgatory
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.errors import KafkaError
@@ -36,10 +35,9 @@ class TransactionShell(CoordinatorShell[Decision]):
         send_markers: SendMarkers,
         *,
         timer: Timer,
-        waiting: Purgatory,
         clock: Clock,
     ) -> None:
-        super().__init__(partition, timer=timer, waiting=waiting, clock=clock)
+        super().__init__(partition, timer=timer, clock=clock)
         self.coordinator = coordinator
         self._send_markers = send_markers
 

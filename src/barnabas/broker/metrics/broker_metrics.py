@@ -53,9 +53,9 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
         lambda: connections.refused,
     )
     purgatories = {
-        "Produce": replicas.waiting_produces,
-        "Fetch": replicas.waiting_fetches,
-        "DeleteRecords": replicas.waiting_deletions,
+        "Produce": replicas.delayed.produces,
+        "Fetch": replicas.delayed.fetches,
+        "DeleteRecords": replicas.delayed.deletions,
     }
     counts: tuple[tuple[str, str, Callable[[Purgatory], int]], ...] = (
         ("numdelayedoperations", "Requests that wait for something to happen.", lambda each: each.waiting),

@@ -6,9 +6,9 @@ What replication needs (epochs, the in-sync set, the bound it puts on the high w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.coordination.metadata.image import PartitionImage
 from barnabas.errors import (
@@ -16,6 +16,7 @@ from barnabas.errors import (
     KafkaError,
     KafkaStorageError,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
 )
@@ -34,7 +35,7 @@ ANY_EPOCH: Final = -1
 class Partition:
     __slots__ = (
         "_broker_id",
-        "_on_change",
+        "delayed",
         "in_sync",
         "is_leader",
         "is_offline",
@@ -52,14 +53,13 @@ class Partition:
         topic_partition: TopicPartition,
         topic_id: bytes,
         broker_id: BrokerId,
-        on_change: Callable[[Partition], None],
+        delayed: DelayedOperations,
         metrics: TopicMetrics,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self._broker_id = broker_id
-        # Called when a waiting produce, fetch or deletion may have got what it waits for.
-        self._on_change = on_change
+        self.delayed = delayed
         self.metrics = metrics
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
@@ -165,13 +165,28 @@ class Partition:
 
     def _log_for_append(self, acks: int) -> PartitionLog:
         log = self.leader_log()
-        # A topic with fewer replicas than min.insync.replicas asks for all that it has.
-        if acks == ACKS_ALL and len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas)):
-            raise NotEnoughReplicas(
-                f"{self.topic_partition} has {len(self.in_sync)} replicas in sync, and min.insync.replicas is"
-                f" {log.config.min_insync_replicas}"
-            )
+        if acks == ACKS_ALL and self._is_under_min_isr(log):
+            raise NotEnoughReplicas(self._few_in_sync(log))
         return log
+
+    def has_replicated(self, end_offset: int) -> bool:
+        """Whether all in-sync replicas have the records before the offset. Raises if that will never be known here."""
+        log = self.leader_log()
+        if log.high_watermark < end_offset:
+            return False
+        if self._is_under_min_isr(log):
+            raise NotEnoughReplicasAfterAppend(self._few_in_sync(log))
+        return True
+
+    def _is_under_min_isr(self, log: PartitionLog) -> bool:
+        """A topic with fewer replicas than min.insync.replicas needs all that it has."""
+        return len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas))
+
+    def _few_in_sync(self, log: PartitionLog) -> str:
+        return (
+            f"{self.topic_partition} has {len(self.in_sync)} in-sync replicas, and min.insync.replicas is"
+            f" {log.config.min_insync_replicas}."
+        )
 
     def _count_append(self, info: AppendInfo, size_bytes: int) -> None:
         metrics = self.metrics
@@ -179,13 +194,13 @@ class Partition:
         metrics.messages_in += info.last_offset - info.first_offset + 1
         if info.converted_count:
             metrics.produce_message_conversions += info.converted_count
-        self._on_change(self)
+        self.delayed.note_change(self.topic_partition)
 
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""
         log = self.leader_log()
         start_offset = log.delete_records(before_offset)
-        self._on_change(self)
+        self.delayed.note_change(self.topic_partition)
         return start_offset
 
     def low_watermark(self) -> int:

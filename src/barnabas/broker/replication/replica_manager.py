@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import Final
 
+from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
-from barnabas.broker.waiting.purgatory import Purgatory
-from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.log.partition.partition_log import PartitionLog
@@ -28,30 +27,19 @@ OpenLog = Callable[[TopicPartition, bytes, int], PartitionLog]
 
 LOGS_OPENED_AT_ONCE: Final = 32
 
-# What a fetch waits for that has too many partitions to be watched one by one: a change of any.
-ANY_PARTITION: Final = TopicPartition("", -1)
-
 
 class ReplicaManager:
     def __init__(
         self,
         broker_id: BrokerId,
         loop: asyncio.AbstractEventLoop,
-        timer: Timer,
+        delayed: DelayedOperations,
         open_log: OpenLog,
         make_log: OpenLog,
         executor: Executor,
-        *,
-        fetch_purge_interval: int = 1_000,
-        produce_purge_interval: int = 1_000,
-        delete_records_purge_interval: int = 1,
     ) -> None:
         self.broker_id = broker_id
-        self.waiting_fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
-        self.waiting_produces = Purgatory(timer, purge_interval=produce_purge_interval)
-        self.waiting_deletions = Purgatory(timer, purge_interval=max(delete_records_purge_interval, 100))
-        # How many partitions the fetches have that wait for any of them to change.
-        self.wide_waiting = 0
+        self.delayed = delayed
         self.topic_metrics = BrokerTopicMetrics()
         self._loop = loop
         self._open_log = open_log
@@ -60,7 +48,6 @@ class ReplicaManager:
         self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._changed: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -94,7 +81,7 @@ class ReplicaManager:
                 is_new = partition is None or partition.topic_id != topic.id
                 if partition is None or is_new:
                     metrics = self.topic_metrics.of(topic.name)
-                    partition = Partition(key, topic.id, self.broker_id, self._note_change, metrics)
+                    partition = Partition(key, topic.id, self.broker_id, self.delayed, metrics)
                     self._partitions[key] = partition
                 partition.apply(image)
                 if partition.log is None and key not in self._opening:
@@ -156,7 +143,7 @@ class ReplicaManager:
                     del self._partitions[key]
                     partition.is_leader = False
                     removed.append(key)
-                    self._note_change(partition)
+                    self.delayed.note_change(key)
         return removed
 
     def take_offline(self, directory: str, partitions: Iterable[TopicPartition]) -> None:
@@ -165,34 +152,8 @@ class ReplicaManager:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.take_offline()
-                self._note_change(partition)
+                self.delayed.note_change(key)
         log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
-
-    def _note_change(self, partition: Partition) -> None:
-        key = partition.topic_partition
-        if self.waiting_fetches.watches(ANY_PARTITION):
-            self._note_changed(ANY_PARTITION)
-        if not (
-            self.waiting_fetches.watches(key)
-            or self.waiting_produces.watches(key)
-            or self.waiting_deletions.watches(key)
-        ):
-            return
-        self._note_changed(key)
-
-    def _note_changed(self, key: TopicPartition) -> None:
-        # Those who wait are answered after the request that made the change, and once for many changes.
-        if not self._changed:
-            self._loop.call_soon(self._complete_waiting)
-        self._changed.add(key)
-
-    def _complete_waiting(self) -> None:
-        changed = self._changed
-        self._changed = set()
-        for key in changed:
-            self.waiting_produces.check_and_complete(key)
-            self.waiting_fetches.check_and_complete(key)
-            self.waiting_deletions.check_and_complete(key)
 
 
 def _open_logs(partitions: list[Partition], open_log: OpenLog) -> list[PartitionLog | None]:

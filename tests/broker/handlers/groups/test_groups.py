@@ -513,7 +513,7 @@ def test_a_commit_waits_for_the_replicas(tmp_path: Path, is_in_time: bool) -> No
             assert partition.log is not None
             partition.in_sync = in_sync
             partition.log.advance_high_watermark(partition.log.log_end_offset)
-            broker.server.broker.replicas._note_change(partition)
+            broker.server.broker.replicas.delayed.note_change(partition.topic_partition)
 
         broker.call(add_a_replica_that_lags)
         with broker.client() as other:

@@ -126,7 +126,7 @@ def test_a_fetch_that_gets_nothing_answers_after_its_time(client: RawClient) -> 
 
 def test_a_fetch_does_not_wait_on_for_a_peer_that_is_gone(broker: RunningBroker, client: RawClient) -> None:
     create_topic(client, "abandoned")
-    purgatory = broker.server.broker.replicas.waiting_fetches
+    purgatory = broker.server.broker.replicas.delayed.fetches
     key = TopicPartition("abandoned", 0)
     with broker.client() as consumer:
         consumer.send("Fetch", 12, fetch_request("abandoned", 0, max_wait_ms=2**31 - 1))

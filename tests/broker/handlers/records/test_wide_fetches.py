@@ -106,19 +106,19 @@ def test_an_error_is_told_at_once(client: RawClient, other: RawClient, broker: R
 
 def test_more_than_may_wait_are_answered_at_once(client: RawClient, broker: RunningBroker) -> None:
     create_topic(client, "crowd", PARTITIONS)
-    waiting = broker.server.broker.replicas
-    before = waiting.wide_waiting
-    waiting.wide_waiting += 1 << 30
+    waiting = broker.server.broker.replicas.delayed
+    before = waiting.wide_fetch_partitions
+    waiting.wide_fetch_partitions += 1 << 30
     try:
         client.send("Fetch", 12, wide_fetch("crowd", max_wait_ms=LONG_MS))
         assert found(received(client)) == {}
     finally:
-        waiting.wide_waiting -= 1 << 30
-    assert waiting.wide_waiting == before
+        waiting.wide_fetch_partitions -= 1 << 30
+    assert waiting.wide_fetch_partitions == before
 
 
 def wait_until_it_waits(broker: RunningBroker) -> None:
     deadline_s = time.monotonic() + WAIT_S
-    while broker.server.broker.replicas.wide_waiting == 0:
+    while broker.server.broker.replicas.delayed.wide_fetch_partitions == 0:
         assert time.monotonic() < deadline_s
         time.sleep(0.005)

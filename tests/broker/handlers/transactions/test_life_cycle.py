@@ -85,7 +85,7 @@ def set_in_sync(broker: RunningBroker, *in_sync: BrokerId) -> None:
         if in_sync == (replicas.broker_id,):
             log = partition.leader_log()
             log.advance_high_watermark(log.log_end_offset)
-        replicas._note_change(partition)
+        replicas.delayed.note_change(partition.topic_partition)
 
     broker.call(change)
 

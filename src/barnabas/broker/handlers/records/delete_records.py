@@ -66,7 +66,7 @@ def handle(broker: Broker, exchange: Exchange, request: DeleteRecordsRequest) ->
                 answer.error_code = error.code
                 continue
             waiting.append((partition, answer))
-    broker.replicas.waiting_deletions.try_complete_else_watch(
+    broker.replicas.delayed.deletions.try_complete_else_watch(
         DelayedDeletion(request.timeout_ms, exchange, response, waiting),
         [partition.topic_partition for partition, _ in waiting],
     )

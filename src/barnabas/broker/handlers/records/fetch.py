@@ -18,8 +18,8 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.records.fetch_conversion import Unconverted, convert_fetched, convert_small
 from barnabas.broker.handlers.records.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
 from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE
+from barnabas.broker.replication.delayed import ANY_PARTITION
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import ANY_PARTITION
 from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.broker.requests.exchange import Exchange
 from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget
@@ -165,12 +165,15 @@ class Fetch:
             or self.is_urgent
             or self.size_bytes >= self.min_bytes
             or count == 0
-            or (self.is_wide and count + self._broker.replicas.wide_waiting > WIDE_WAITING_MAX)
+            or (
+                self.is_wide
+                and count + self._broker.replicas.delayed.wide_fetch_partitions > WIDE_WAITING_MAX
+            )
         ):
             self._answer()
             return
         self._answered = []
-        waiting = self._broker.replicas.waiting_fetches
+        waiting = self._broker.replicas.delayed.fetches
         delayed: DelayedOperation
         if self.is_wide:
             delayed = WideDelayedFetch(wait_ms, self, self._broker)

@@ -41,7 +41,7 @@ class WideDelayedFetch(DelayedOperation):
 
     def __init__(self, timeout_ms: int, fetch: Fetch, broker: Broker) -> None:
         super().__init__(timeout_ms)
-        broker.replicas.wide_waiting += fetch.target_count
+        broker.replicas.delayed.wide_fetch_partitions += fetch.target_count
         self._fetch: Fetch | None = fetch
         self._broker = broker
         self._is_looking = False
@@ -62,7 +62,7 @@ class WideDelayedFetch(DelayedOperation):
         fetch = self._fetch
         assert fetch is not None
         self._fetch = None
-        self._broker.replicas.wide_waiting -= fetch.target_count
+        self._broker.replicas.delayed.wide_fetch_partitions -= fetch.target_count
         if not fetch.exchange.connection.is_closed:
             fetch.read()
 

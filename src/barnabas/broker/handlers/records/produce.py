@@ -19,9 +19,9 @@ from barnabas.broker.handlers.records.slow_append import append_with_worker
 from barnabas.broker.handlers.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
 from barnabas.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.replicated import await_replicated
 from barnabas.broker.requests.conversions import RequestShare
 from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS
 from barnabas.errors import (
@@ -29,9 +29,7 @@ from barnabas.errors import (
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
-    RequestTimedOut,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
     UnsupportedCompressionType,
@@ -72,52 +70,6 @@ _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADER: Final = 10
 
 
-class WaitingPartition:
-    """A partition whose records are written here and not yet by all replicas in sync."""
-
-    __slots__ = ("answer", "partition", "required_offset")
-
-    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
-        self.partition = partition
-        self.required_offset = required_offset
-        self.answer = answer
-
-    def is_done(self) -> bool:
-        """Whether there is nothing more to wait for; the answer then says how it ended."""
-        try:
-            log = self.partition.leader_log()
-        except KafkaError as error:
-            _fail(self.answer, error)
-            return True
-        if log.high_watermark < self.required_offset:
-            return False
-        if len(self.partition.in_sync) < min(log.config.min_insync_replicas, len(self.partition.replicas)):
-            _fail(
-                self.answer,
-                NotEnoughReplicasAfterAppend("replicas fell out of sync while the records were copied"),
-            )
-        return True
-
-
-class DelayedProduce(DelayedOperation):
-    def __init__(
-        self, timeout_ms: int, exchange: Exchange, response: ProduceResponse, waiting: list[WaitingPartition]
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._exchange = exchange
-        self._response = response
-        self._waiting = waiting
-
-    def try_complete(self) -> bool:
-        self._waiting = [each for each in self._waiting if not each.is_done()]
-        return not self._waiting and self.force_complete()
-
-    def on_complete(self) -> None:
-        for each in self._waiting:
-            _fail(each.answer, RequestTimedOut("the replicas in sync did not all write the records in time"))
-        self._exchange.respond(self._response)
-
-
 class Appending:
     """A Produce request that is being written: all at once if it is small, else in turns.
 
@@ -129,14 +81,15 @@ class Appending:
         "_broker",
         "_exchange",
         "_failure",
+        "_has_ended",
         "_next",
         "_pieces",
         "_request",
         "_response",
         "_share",
         "_size_bytes",
+        "_unreplicated",
         "_verified",
-        "_waiting",
     )
 
     def __init__(
@@ -147,7 +100,9 @@ class Appending:
         self._request = request
         self._verified = verified
         self._response = ProduceResponse()
-        self._waiting: list[WaitingPartition] = []
+        # The number of partitions whose records the in-sync replicas have not all written.
+        self._unreplicated = 0
+        self._has_ended = False
         self._failure: KafkaError | None = None
         self._size_bytes = 0
         self._next = 0
@@ -237,10 +192,21 @@ class Appending:
         answer.base_offset = info.first_offset
         answer.log_append_time_ms = info.log_append_time
         answer.log_start_offset = info.log_start_offset
-        if self._request.acks == ACKS_ALL:
-            pending = WaitingPartition(partition, info.last_offset + 1, answer)
-            if not pending.is_done():
-                self._waiting.append(pending)
+        if self._request.acks == ACKS_ALL and not partition.has_replicated(info.last_offset + 1):
+            self._unreplicated += 1
+            await_replicated(
+                partition,
+                info.last_offset + 1,
+                self._request.timeout_ms,
+                partial(self._note_replicated, answer),
+            )
+
+    def _note_replicated(self, answer: PartitionProduceResponse, error: KafkaError | None) -> None:
+        if error is not None:
+            _fail(answer, error)
+        self._unreplicated -= 1
+        if self._has_ended and not self._unreplicated:
+            self._exchange.respond(self._response)
 
     def _note_failure(self, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
         self._failure = error
@@ -297,13 +263,8 @@ class Appending:
             else:
                 exchange.respond_nothing()
             return None
-        if not self._waiting:
-            return self._response
-        broker.replicas.waiting_produces.try_complete_else_watch(
-            DelayedProduce(request.timeout_ms, exchange, self._response, self._waiting),
-            [each.partition.topic_partition for each in self._waiting],
-        )
-        return None
+        self._has_ended = True
+        return None if self._unreplicated else self._response
 
 
 def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> ProduceResponse | None:
