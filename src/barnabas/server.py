@@ -397,14 +397,10 @@ def _open_log(
     manager: LogManager,
     partition: TopicPartition,
     topic_id: bytes,
-    leader_epoch: int,
     *,
     is_new: bool = False,
 ) -> PartitionLog:
-    opened = manager.get_or_create(partition, topic_id, is_new=is_new)
-    # The file of leader epochs is written here, where waiting for the disk does no harm.
-    opened.assign_epoch(leader_epoch, opened.log_end_offset)
-    return opened
+    return manager.get_or_create(partition, topic_id, is_new=is_new)
 
 
 def _check_security(config: BrokerConfig) -> None:

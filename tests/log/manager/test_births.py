@@ -24,7 +24,7 @@ PARTITIONS = [TopicPartition("a", index) for index in range(8)]
 def make_all(logs: ManagedLogs) -> None:
     for partition in PARTITIONS:
         log = logs.manager.get_or_create(partition, TOPIC_ID, is_new=True)
-        log.assign_epoch(0, log.log_end_offset)
+        log.assign_epoch_start(0)
 
 
 class Syncs:

@@ -173,7 +173,7 @@ def test_a_follower_takes_gaps_but_no_repetition() -> None:
 
 def test_old_formats_have_no_epochs() -> None:
     log = Disk(message_format_version="0.10.0").open()
-    log.assign_epoch(1, 0)
+    log.assign_epoch_start(1)
     info = append(log, b"a", b"b", magic=1)
     assert (info.first_offset, info.last_offset) == (0, 1)
     assert log.leader_epochs == []

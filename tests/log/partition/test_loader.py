@@ -238,7 +238,7 @@ def test_a_log_that_ends_before_its_start_begins_anew() -> None:
 
 def test_epochs_outside_the_log_are_forgotten() -> None:
     disk, log = filled()
-    log.assign_epoch(9, 8)
+    log.assign_epoch_start(9)
     log.close()
     log = disk.open(clean_shutdown=True, log_start_offset=5)
     assert log.leader_epochs == [(2, 5), (3, 6)]

@@ -221,7 +221,7 @@ def test_truncating_to_an_offset(offset: int) -> None:
 
 def test_truncating_behind_the_end_removes_an_epoch_that_wrote_nothing() -> None:
     log = filled(Disk(), 3)
-    log.assign_epoch(7, 3)
+    assert log.assign_epoch_start(7) == 3
     assert log.latest_epoch == 7
     assert not log.truncate_to(5)
     assert log.latest_epoch == 0

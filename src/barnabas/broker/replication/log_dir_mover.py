@@ -174,7 +174,7 @@ class LogDirMover:
             raise KafkaStorageError(f"nothing can be read at offset {before_offset}")
         return max(future.size_bytes - before_bytes, 0), has_all
 
-    def _swap(self, at: TopicPartition, topic_id: bytes, leader_epoch: int) -> PartitionLog:
+    def _swap(self, at: TopicPartition, topic_id: bytes) -> PartitionLog:
         """Nobody appends to the partition now. A log that cannot be replaced goes on."""
         current, future = self._manager.log(at), self._manager.log(at, is_future=True)
         if current is None or future is None:
@@ -187,7 +187,6 @@ class LogDirMover:
             future.advance_log_start_offset(current.log_start_offset)
             moved = self._manager.replace_with_future(at)
             log.info("%s has moved to %s", at, moved.directory)
-            moved.assign_epoch(leader_epoch, moved.log_end_offset)
             return moved
         except KafkaError as error:
             usable = self._manager.log(at)

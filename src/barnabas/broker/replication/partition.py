@@ -81,6 +81,11 @@ class Partition:
         if begins_epoch and self.log is not None:
             self._begin_epoch(self.log)
 
+    @property
+    def leads_in_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch if this broker leads the partition; else None, because a follower assigns no epochs."""
+        return self.leader_epoch if self.is_leader else None
+
     def open(self, log: PartitionLog) -> None:
         self.log = log
         if self.is_leader:
@@ -91,7 +96,7 @@ class Partition:
         self.is_offline = True
 
     def _begin_epoch(self, log: PartitionLog) -> None:
-        log.assign_epoch(self.leader_epoch, log.log_end_offset)
+        log.assign_epoch_start(self.leader_epoch)
         if self._is_alone:
             log.advance_high_watermark(log.log_end_offset)
 

@@ -18,12 +18,12 @@ from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.log.partition.partition_log import PartitionLog
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 
 log = logging.getLogger(__name__)
 
-# Makes or opens the log of a partition with a topic id, for a leader of an epoch. It may wait for the disk.
-OpenLog = Callable[[TopicPartition, bytes, int], PartitionLog]
+# Creates or opens the log of a partition with a topic id. It may wait for the disk.
+OpenLog = Callable[[TopicPartition, bytes], PartitionLog]
 
 LOGS_OPENED_AT_ONCE: Final = 32
 
@@ -112,7 +112,8 @@ class ReplicaManager:
             await asyncio.wait(pending, timeout=timeout_s)
 
     def _begin_opening(self, partitions: list[Partition], open_log: OpenLog) -> asyncio.Future[None]:
-        opening = self._loop.run_in_executor(self._executor, _open_logs, partitions, open_log)
+        roles = [(partition, partition.leads_in_epoch) for partition in partitions]
+        opening = self._loop.run_in_executor(self._executor, _open_logs, roles, open_log)
 
         def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
             logs = [None] * len(partitions) if finished.cancelled() else finished.result()
@@ -156,11 +157,18 @@ class ReplicaManager:
         log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
 
 
-def _open_logs(partitions: list[Partition], open_log: OpenLog) -> list[PartitionLog | None]:
+def _open_logs(
+    roles: list[tuple[Partition, LeaderEpoch | None]], open_log: OpenLog
+) -> list[PartitionLog | None]:
+    """Opens the logs of partitions. A partition that this broker leads comes with its leader epoch."""
     logs: list[PartitionLog | None] = []
-    for partition in partitions:
+    for partition, leader_epoch in roles:
         try:
-            logs.append(open_log(partition.topic_partition, partition.topic_id, partition.leader_epoch))
+            opened = open_log(partition.topic_partition, partition.topic_id)
+            if leader_epoch is not None:
+                # Done here because it writes a file, and this thread may wait for the disk.
+                opened.assign_epoch_start(leader_epoch)
+            logs.append(opened)
         except KafkaError as error:
             log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
             logs.append(None)

@@ -410,10 +410,15 @@ class PartitionLog(LogUpkeep):
             return log_end_offset
         return first.base_offset if first.magic >= MAGIC_V2 else last.last_offset - INT32_MAX
 
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Notes that the leader of the epoch writes from the offset on, before it has written anything."""
+    def assign_epoch_start(self, leader_epoch: int) -> Offset:
+        """The leader of the epoch begins to write at the end of the log. The offset is on the disk on return.
+
+        Only a leader calls this, once for each epoch, before it appends: a follower gets its epochs from the batches.
+        """
         with self._guard:
-            self._epochs.assign(epoch, start_offset)
+            start_offset = Offset(self._local.end.offset)
+            self._epochs.assign(leader_epoch, start_offset)
+            return start_offset
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         with self._guard:

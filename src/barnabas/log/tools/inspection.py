@@ -127,7 +127,7 @@ class Inspection:
         """Makes known again an epoch that is forgotten at opening because nothing was written in it yet."""
         epochs = read_epochs(self._fs, os.path.join(log.directory, names.LEADER_EPOCH_CHECKPOINT))
         if epochs and (log.latest_epoch is None or log.latest_epoch < epochs[-1][0]):
-            log.assign_epoch(epochs[-1][0], log.log_end_offset)
+            log.assign_epoch_start(epochs[-1][0])
 
 
 def read_from(log: PartitionLog, offset: int, isolation: Isolation) -> Iterator[tuple[BatchHeader, Record]]:
