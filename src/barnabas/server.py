@@ -23,6 +23,7 @@ from barnabas import __version__
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import GroupRuntime
 from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.runtime import Surroundings
 from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
 from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
@@ -52,11 +53,15 @@ from barnabas.broker.waiting.turns import Turns
 from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
+from barnabas.config.live_settings import LiveSettings
 from barnabas.config.log_config import LogConfig
 from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.identity import settle_broker_id
 from barnabas.coordination.store.contract import StoreError
 from barnabas.coordination.store.embedded import EmbeddedStore
+from barnabas.coordination.writing.cluster_writer import ClusterWriter
+from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.errors import InvalidConfig, KafkaStorageError
 from barnabas.log.file_system import DiskFileSystem, StorageFailure
 from barnabas.log.manager.directory_check import emptied, explained, find_directories
@@ -136,11 +141,11 @@ class Server:
             fs=self._fs,
             clock=self._clock,
             scheduler=background,
-            config_of=lambda topic: self._log_config(controller, topic),
+            config_of=lambda topic: self._log_config(cache, settings, topic),
             settings=_manager_settings(config),
             rng=self._rng,
             on_flush=FlushTimes(self._metrics).observe,
-            knows_topic=lambda topic: topic in controller.image.topics,
+            knows_topic=lambda topic: topic in cache.image.topics,
             # A directory may fail in any thread.
             on_offline=lambda directory, partitions: _call(
                 loop, partial(self._take_offline, manager, directory.path, partitions)
@@ -162,10 +167,11 @@ class Server:
             in_directories=found.broker_id,
             reserved_broker_max_id=config.reserved_broker_max_id,
         )
+        settings = LiveSettings(config)
         controller = await Controller.open(
             session,
             broker_id=broker_id,
-            config=config,
+            settings=settings,
             endpoints=advertised,
             clock=self._clock,
             rng=self._rng,
@@ -173,9 +179,12 @@ class Server:
             clean_stop=found.is_clean,
         )
         self._open.push_async_callback(controller.close)
+        cache = controller.cache
+        writer = ClusterWriter(session, cache)
+        self._open.push_async_callback(writer.close)
         if store.may_have_lost:
-            await controller.hold_deletion(controller.image.topics)
-        config = controller.config = effective_config(config, controller.image, broker_id)
+            await writer.hold_deletion(cache.image.topics)
+        config = settings.current = effective_config(config, cache.image, broker_id)
         manager.settings = _manager_settings(config)
         timer = LoopTimer(loop)
         self._open.callback(timer.close)
@@ -196,9 +205,7 @@ class Server:
         await loop.run_in_executor(None, manager.open, RecoveryReport(self._clock))
         self._open.push_async_callback(self._close_logs, manager)
         for directory in manager.live_directories():
-            directory.claim(
-                controller.image.cluster_id, broker_id, [*directories, *manager.unnamed_directories]
-            )
+            directory.claim(cache.image.cluster_id, broker_id, [*directories, *manager.unnamed_directories])
 
         def use(changed: BrokerConfig) -> None:
             connections.change_limits(_limits(changed))
@@ -206,29 +213,33 @@ class Server:
 
         use(config)
         quotas = Quotas()
-        connections.creation_quota = ConnectionQuota(quotas, self._clock, lambda: controller.config)
-        updates = ConfigUpdates(controller, replicas, manager, self._tasks, use)
+        connections.creation_quota = ConnectionQuota(quotas, self._clock, lambda: settings.current)
+        updates = ConfigUpdates(cache, settings, replicas, manager, self._tasks, use)
         mover = LogDirMover(
             manager,
             replicas,
             self._tasks,
-            lambda: controller.config.replica_alter_log_dirs_io_max_bytes_per_second,
+            lambda: settings.current.replica_alter_log_dirs_io_max_bytes_per_second,
         )
         self._open.push_async_callback(self._tasks.stop)
-        follower = ImageFollower(controller, replicas, manager, quotas, updates, mover, self._tasks)
+        follower = ImageFollower(controller, cache, replicas, manager, quotas, updates, mover, self._tasks)
         await follower.begin()
-        groups = GroupRuntime(controller, replicas, self._tasks, timer, self._clock, self._rng)
+        surroundings = Surroundings(
+            cache, settings, controller.auto_create_topics, replicas, self._tasks, timer, self._clock
+        )
+        groups = GroupRuntime(surroundings, self._rng)
         groups.begin()
         markers = TransactionMarkers(replicas, groups, self._clock, timeout_ms=config.request_timeout_ms)
-        producer_ids = ProducerIds(controller.allocate_producer_ids, self._tasks)
-        transactions = TransactionRuntime(
-            controller, replicas, self._tasks, timer, self._clock, markers, producer_ids
-        )
+        blocks = ProducerIdBlocks(session, broker_id)
+        self._open.push_async_callback(blocks.close)
+        blocks.raise_to(follower.next_producer_id)
+        producer_ids = ProducerIds(blocks, self._tasks)
+        transactions = TransactionRuntime(surroundings, markers, producer_ids)
         if transactions.topic in follower.adopted:
             transactions.learn_producer_ids()
         transactions.begin()
 
-        client_metrics = ClientMetrics(controller, self._clock, self._rng, self._metrics)
+        client_metrics = ClientMetrics(cache, settings, self._clock, self._rng, self._metrics)
         client_metrics.begin()
         conversions = Conversions(
             self._clock,
@@ -247,8 +258,11 @@ class Server:
         broker = Broker(
             clock=self._clock,
             metrics=self._metrics,
+            metadata=cache,
+            settings=settings,
             controller=controller,
-            automatic_topics=AutomaticTopics(controller, replicas, self._tasks),
+            writer=writer,
+            automatic_topics=AutomaticTopics(controller.auto_create_topics, replicas, self._tasks),
             client_metrics=client_metrics,
             log_manager=manager,
             log_dir_mover=mover,
@@ -276,10 +290,10 @@ class Server:
         if metrics_endpoint is not None:
             await metrics_endpoint.start_serving()
 
-        log.info("Barnabas %s, broker %d of cluster %s", __version__, broker_id, controller.image.cluster_id)
+        log.info("Barnabas %s, broker %d of cluster %s", __version__, broker_id, cache.image.cluster_id)
         log.info(
             "%d topics, %d partitions in %s",
-            len(controller.image.topics),
+            len(cache.image.topics),
             len(replicas),
             ", ".join(directories),
         )
@@ -328,11 +342,11 @@ class Server:
     async def stop(self) -> None:
         await self._open.aclose()
 
-    def _log_config(self, controller: Controller, topic: str) -> LogConfig:
+    def _log_config(self, cache: MetadataCache, settings: LiveSettings, topic: str) -> LogConfig:
         """Of a directory that is no topic's nothing is deleted."""
-        if topic not in controller.image.topics:
-            return replace(controller.config.log_defaults, barnabas_deletion_hold=True)
-        return controller.config.topic_config(controller.image.topic_config(topic))
+        if topic not in cache.image.topics:
+            return replace(settings.current.log_defaults, barnabas_deletion_hold=True)
+        return settings.current.topic_config(cache.image.topic_config(topic))
 
     async def _open_store(self, directories: list[str]) -> EmbeddedStore:
         store = await EmbeddedStore.open(

@@ -9,10 +9,14 @@ from random import Random
 
 from barnabas.clock import ManualClock
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.controller.controller import Controller
-from barnabas.coordination.controller.topic_creation import NewTopic, PlannedTopic
+from barnabas.coordination.metadata.cache import Stage
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
+from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.coordination.writing.cluster_writer import ClusterWriter
+from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.model import BrokerId
 
 # A wait that lasts this long is a failure, never a slow machine.
@@ -26,6 +30,8 @@ class Cluster:
     store: EmbeddedStore
     session: EmbeddedSession
     controller: Controller
+    writer: ClusterWriter
+    blocks: ProducerIdBlocks
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self._directory = str(directory)
@@ -39,14 +45,18 @@ class Cluster:
         self.store = await EmbeddedStore.open([self._directory], clock=self.clock)
         return await self.store.connect()
 
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.cache.image
+
     async def start(
         self, *, clean_stop: bool = True, cluster_id: str | None = None, broker_id: BrokerId = BROKER
-    ) -> Controller:
+    ) -> Cluster:
         self.session = await self.open_store()
         self.controller = await self.open_controller(
             self.session, clean_stop=clean_stop, cluster_id=cluster_id, broker_id=broker_id
         )
-        return self.controller
+        return self
 
     async def open_controller(
         self,
@@ -59,22 +69,24 @@ class Cluster:
         controller = await Controller.open(
             session,
             broker_id=broker_id,
-            config=self.config,
+            settings=LiveSettings(self.config),
             endpoints=self.config.advertised_endpoints,
             clock=self.clock,
             rng=self.rng,
             cluster_id=cluster_id,
             clean_stop=clean_stop,
         )
-        controller.add_listener(lambda before, after: self.images.append((before, after)))
+        controller.cache.subscribe(Stage.REPLICAS, lambda before, after: self.images.append((before, after)))
         controller.delete_logs = self._delete_logs
+        self.writer = ClusterWriter(session, controller.cache)
+        self.blocks = ProducerIdBlocks(session, broker_id)
         return controller
 
     async def stop(self) -> None:
         await self.controller.close()
         await self.store.close()
 
-    async def restart(self, *, clean_stop: bool = True) -> Controller:
+    async def restart(self, *, clean_stop: bool = True) -> Cluster:
         await self.stop()
         return await self.start(clean_stop=clean_stop)
 

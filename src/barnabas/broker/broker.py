@@ -18,12 +18,15 @@ from barnabas.broker.waiting.tasks import Tasks
 from barnabas.broker.waiting.turns import Turns
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.metrics.registry import Registry
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.log_dir_mover import LogDirMover
     from barnabas.coordination.controller.controller import Controller
+    from barnabas.coordination.writing.cluster_writer import ClusterWriter
     from barnabas.log.manager.manager import LogManager
 
 
@@ -39,13 +42,16 @@ class Broker:
         "log_dir_mover",
         "log_manager",
         "markers",
+        "metadata",
         "metrics",
         "producer_ids",
         "quotas",
         "replicas",
+        "settings",
         "tasks",
         "transactions",
         "turns",
+        "writer",
     )
 
     def __init__(
@@ -53,7 +59,10 @@ class Broker:
         *,
         clock: Clock,
         metrics: Registry,
+        metadata: MetadataCache,
+        settings: LiveSettings,
         controller: Controller,
+        writer: ClusterWriter,
         automatic_topics: AutomaticTopics,
         client_metrics: ClientMetrics,
         log_manager: LogManager,
@@ -71,7 +80,10 @@ class Broker:
     ) -> None:
         self.clock = clock
         self.metrics = metrics
+        self.metadata = metadata
+        self.settings = settings
         self.controller = controller
+        self.writer = writer
         self.automatic_topics = automatic_topics
         self.client_metrics = client_metrics
         self.log_manager = log_manager
@@ -89,12 +101,12 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """Some settings change at run time: take the configuration anew for each request."""
-        return self.controller.config
+        """Some settings change at run time: read them again for each request."""
+        return self.settings.current
 
     @property
     def image(self) -> MetadataImage:
-        return self.controller.image
+        return self.metadata.image
 
     @property
     def now_ms(self) -> int:

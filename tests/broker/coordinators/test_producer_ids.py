@@ -14,11 +14,12 @@ from barnabas.model import ProducerId
 BLOCK = 20
 
 
-class Controller:
+class Blocks:
     """Gives blocks of ids when it is let."""
 
     def __init__(self) -> None:
         self.given = 0
+        self.least = ProducerId(0)
         self.error: KafkaError | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
@@ -31,6 +32,9 @@ class Controller:
         self.given += 1
         return range(first, first + BLOCK)
 
+    def raise_to(self, next_id: ProducerId) -> None:
+        self.least = next_id
+
 
 async def settle() -> None:
     for _ in range(5):
@@ -39,8 +43,8 @@ async def settle() -> None:
 
 def test_ids_come_in_a_row_over_many_blocks() -> None:
     async def run() -> None:
-        controller = Controller()
-        ids = ProducerIds(controller.allocate, Tasks())
+        blocks = Blocks()
+        ids = ProducerIds(blocks, Tasks())
         assert [await ids.next() for _ in range(5 * BLOCK)] == list(range(5 * BLOCK))
 
     asyncio.run(run())
@@ -48,28 +52,28 @@ def test_ids_come_in_a_row_over_many_blocks() -> None:
 
 def test_many_who_wait_share_one_block() -> None:
     async def run() -> None:
-        controller = Controller()
-        controller.is_open.clear()
-        ids = ProducerIds(controller.allocate, Tasks())
+        blocks = Blocks()
+        blocks.is_open.clear()
+        ids = ProducerIds(blocks, Tasks())
         waiting = [asyncio.ensure_future(ids.next()) for _ in range(5)]
         await settle()
-        controller.is_open.set()
+        blocks.is_open.set()
         assert sorted(await asyncio.gather(*waiting)) == list(range(5))
-        assert controller.given == 1
+        assert blocks.given == 1
 
     asyncio.run(run())
 
 
 def test_the_next_block_is_there_before_the_last_ids_are_gone() -> None:
     async def run() -> None:
-        controller = Controller()
-        ids = ProducerIds(controller.allocate, Tasks())
+        blocks = Blocks()
+        ids = ProducerIds(blocks, Tasks())
         await ids.ensure()
         for expected in range(BLOCK - 2):
             assert ids.take() == expected
-        assert controller.given == 1
+        assert blocks.given == 1
         await settle()
-        assert controller.given == 2
+        assert blocks.given == 2
         assert [ids.take() for _ in range(4)] == list(range(BLOCK - 2, BLOCK + 2))
 
     asyncio.run(run())
@@ -77,15 +81,15 @@ def test_the_next_block_is_there_before_the_last_ids_are_gone() -> None:
 
 def test_without_an_id_whoever_cannot_wait_comes_back() -> None:
     async def run() -> None:
-        controller = Controller()
-        controller.error = CoordinatorNotAvailable()
-        ids = ProducerIds(controller.allocate, Tasks())
+        blocks = Blocks()
+        blocks.error = CoordinatorNotAvailable()
+        ids = ProducerIds(blocks, Tasks())
         with pytest.raises(CoordinatorLoadInProgress):
             ids.take()
         await settle()
         with pytest.raises(CoordinatorNotAvailable):
             await ids.next()
-        controller.error = None
+        blocks.error = None
         with pytest.raises(CoordinatorLoadInProgress):
             ids.take()
         await settle()
@@ -96,8 +100,8 @@ def test_without_an_id_whoever_cannot_wait_comes_back() -> None:
 
 def test_ids_that_others_have_are_left_out() -> None:
     async def run() -> None:
-        controller = Controller()
-        ids = ProducerIds(controller.allocate, Tasks())
+        blocks = Blocks()
+        ids = ProducerIds(blocks, Tasks())
         await ids.ensure()
         ids.skip_to(ProducerId(7))
         assert ids.take() == 7

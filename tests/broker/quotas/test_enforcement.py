@@ -35,8 +35,8 @@ HALF_A_SECOND = len(RECORDS) / 10.5
 
 
 def limit(running: RunningBroker, client_id: str, **limits: float) -> None:
-    controller = running.server.broker.controller
-    running.call(lambda: controller.alter_quotas({(None, client_id, None): lambda _: limits}))
+    writer = running.server.broker.writer
+    running.call(lambda: writer.alter_quotas({(None, client_id, None): lambda _: limits}))
 
 
 @pytest.fixture(scope="module")

@@ -274,9 +274,9 @@ def test_those_that_are_left_alone_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 def test_a_broker_keeps_to_both(tmp_path: Path, host: str) -> None:
     clock = ManualClock()
     with RunningBroker(tmp_path, {"max.connection.creation.rate": "1000"}, clock=clock) as running:
-        controller = running.server.broker.controller
+        writer = running.server.broker.writer
         limits = {CONNECTION_CREATION_RATE: 1.0}
-        running.call(lambda: controller.alter_quotas({(None, None, host): lambda _: limits}))
+        running.call(lambda: writer.alter_quotas({(None, None, host): lambda _: limits}))
         books = running.server.broker.quotas
         wait_until(lambda: books.limit_of_ip(CONNECTION_CREATION_RATE, "127.0.0.1") is not None)
         # Ten in ten seconds are allowed, and the broker itself may have tried whether it can be reached.

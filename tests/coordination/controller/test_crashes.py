@@ -11,11 +11,12 @@ from random import Random
 import pytest
 
 from barnabas.coordination.controller import controller as controller_module
-from barnabas.coordination.controller.controller import Controller, Edit
-from barnabas.coordination.controller.topic_creation import NewPartitions, NewTopic
+from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage
+from barnabas.coordination.planning.topic_creation import NewPartitions, NewTopic
 from barnabas.coordination.store.contract import Operation, OperationResult, StoreUnavailable
 from barnabas.coordination.store.embedded import EmbeddedSession
+from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import KafkaStorageError
 from barnabas.model import LeaderEpoch
 from tests.coordination.controllers import PATIENCE_S, Cluster
@@ -104,9 +105,9 @@ def test_a_change_that_was_cut_off_is_done_or_was_never_begun(
         await cluster.start()
         controller = cluster.controller
         for writes in range(100):
-            if "old" not in controller.image.topics:
+            if "old" not in cluster.image.topics:
                 await controller.create_topics([NewTopic("old", 5, configs={"retention.ms": "1"})])
-            before = without_versions(controller.image)
+            before = without_versions(cluster.image)
             power.writes_left = writes
             failed = False
             try:
@@ -115,20 +116,20 @@ def test_a_change_that_was_cut_off_is_done_or_was_never_begun(
                 failed = isinstance(results, dict) and isinstance(results["old"], KafkaStorageError)
             except KafkaStorageError:
                 failed = True
-                assert without_versions(controller.image) == before
+                assert without_versions(cluster.image) == before
             power.writes_left = 1 << 30
             controller = await restarted(cluster)
             await controller.resume_deletions()
-            image = controller.image
+            image = cluster.image
             assert is_whole(image), (writes, image.topics)
             assert "old" in image.topics or kind == "delete"
             # Nothing is left half done: another start has nothing to put right.
-            assert (await restarted(cluster)).image.topics == image.topics
+            assert (await restarted(cluster)).cache.image.topics == image.topics
             controller = cluster.controller
             if not failed:
                 assert writes >= 3, "the change had fewer parts than the test is made for"
                 break
-            await controller.delete_topics(list(controller.image.topics))
+            await controller.delete_topics(list(cluster.image.topics))
             assert await cluster.tree("/brokers/topics") == {}
         else:
             pytest.fail("the change never succeeded")
@@ -159,14 +160,14 @@ def test_any_history_survives_restarts(tmp_path: Path, seed: int) -> None:
                     )
                 case 4:
                     settings = {"retention.ms": str(rng.randrange(9))} if rng.random() < 0.7 else {}
-                    await controller.alter_topic_configs(dict.fromkeys(some, replacing(settings)))
+                    await cluster.writer.alter_topic_configs(dict.fromkeys(some, replacing(settings)))
                 case _:
-                    image = controller.image
+                    image = cluster.image
                     controller = await restarted(cluster)
-                    assert controller.image.topics == image.topics
-                    assert controller.image.topic_names == image.topic_names
-                    assert controller.image.topic_configs == image.topic_configs
-        await controller.delete_topics(list(controller.image.topics))
+                    assert cluster.image.topics == image.topics
+                    assert cluster.image.topic_names == image.topic_names
+                    assert cluster.image.topic_configs == image.topic_configs
+        await controller.delete_topics(list(cluster.image.topics))
         assert await cluster.tree("/brokers/topics") == {}
         assert await cluster.tree("/config/topics") == {}
         await cluster.stop()

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.controller.partition_changes import ElectionType, elected, reassigned
-from barnabas.coordination.controller.placement import place_replicas
-from barnabas.coordination.controller.topic_creation import random_id
 from barnabas.coordination.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -21,6 +18,9 @@ from barnabas.coordination.metadata.image import (
     TopicImage,
 )
 from barnabas.coordination.metadata.tree import encode_uuid
+from barnabas.coordination.planning.partition_changes import ElectionType, elected, reassigned
+from barnabas.coordination.planning.placement import place_replicas
+from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -213,7 +213,7 @@ def test_a_reassignment_that_cannot_be_says_why() -> None:
 def test_one_broker_answers_elections_and_reassignments(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("orders", 2)
-        before, tree = cluster.controller.image, await cluster.tree()
+        before, tree = cluster.image, await cluster.tree()
         unknown = TopicPartition("orders", 2)
         for election in ElectionType:
             elections = await cluster.controller.elect_leaders([ORDERS, unknown, ORDERS], election)
@@ -225,7 +225,7 @@ def test_one_broker_answers_elections_and_reassignments(tmp_path: Path) -> None:
         assert reassignments[ORDERS] is None
         assert isinstance(reassignments[TopicPartition("orders", 1)], InvalidReplicaAssignment)
         assert isinstance(reassignments[unknown], UnknownTopicOrPartition)
-        assert cluster.controller.image is before
+        assert cluster.image is before
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -245,20 +245,20 @@ def test_changes_of_partitions_are_stored(tmp_path: Path) -> None:
             state = b'{"controller_epoch":1,"leader":%s,"version":1,"leader_epoch":3,"isr":[5%s]}'
             path = f"/brokers/topics/orders/partitions/{index}/state"
             await cluster.session.set(path, state % (leader, b",0" if index == 0 else b""))
-        controller = await cluster.restart()
-        led, leaderless = controller.image.topics["orders"].partitions
+        await cluster.restart()
+        led, leaderless = cluster.image.topics["orders"].partitions
         assert (led.leader, led.leader_epoch, leaderless.leader) == (0, 4, -1)
 
         second = TopicPartition("orders", 1)
-        assert await controller.elect_leaders([second], UNCLEAN) == {second: None}
-        assert await controller.alter_reassignments({ORDERS: [0], second: [0]}) == {
+        assert await cluster.controller.elect_leaders([second], UNCLEAN) == {second: None}
+        assert await cluster.controller.alter_reassignments({ORDERS: [0], second: [0]}) == {
             ORDERS: None,
             second: None,
         }
-        led, risen = controller.image.topics["orders"].partitions
+        led, risen = cluster.image.topics["orders"].partitions
         assert (led.replicas, led.isr, led.leader, led.leader_epoch) == ((0,), (0,), 0, 5)
         assert (risen.replicas, risen.isr, risen.leader, risen.leader_epoch) == ((0,), (0,), 0, 4)
-        image = controller.image
+        image = cluster.image
         assert (await cluster.restart()).image.topics == image.topics
 
     run(scenario, tmp_path)

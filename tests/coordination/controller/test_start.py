@@ -11,8 +11,6 @@ from random import Random
 
 import pytest
 
-from barnabas.coordination.controller.topic_adoption import FoundPartition
-from barnabas.coordination.controller.topic_creation import random_id
 from barnabas.coordination.metadata.image import NO_LEADER
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
@@ -22,6 +20,8 @@ from barnabas.coordination.metadata.tree import (
     encode_broker,
     encode_controller,
 )
+from barnabas.coordination.planning.topic_adoption import FoundPartition
+from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.coordination.store.contract import CreateMode, Store
 from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId, NotController
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
@@ -31,7 +31,7 @@ from tests.coordination.controllers import PATIENCE_S, Cluster, run
 def test_a_new_cluster_has_kafkas_nodes(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         tree = await cluster.tree()
-        image = cluster.controller.image
+        image = cluster.image
         assert set(PERSISTENT_PATHS) < tree.keys()
         assert tree["/controller_epoch"] == b"1"
         assert json.loads(tree["/controller"])["brokerid"] == 0
@@ -56,7 +56,7 @@ def test_a_new_cluster_has_kafkas_nodes(tmp_path: Path) -> None:
 
 def test_every_start_is_a_new_controller_epoch_of_the_same_cluster(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        first = cluster.controller.image
+        first = cluster.image
         second = (await cluster.restart()).image
         assert second.cluster_id == first.cluster_id
         assert second.controller_epoch == 2
@@ -161,11 +161,11 @@ def test_partitions_without_a_state_are_made(tmp_path: Path) -> None:
         await store.delete("/brokers/topics/orders/partitions/0/state")
 
     async def check(cluster: Cluster) -> None:
-        topic = cluster.controller.image.topics["orders"]
+        topic = cluster.image.topics["orders"]
         assert [(each.leader, each.leader_epoch, each.partition_epoch) for each in topic.partitions] == [
             (0, 0, 0)
         ] * 2
-        image = cluster.controller.image
+        image = cluster.image
         assert (await cluster.restart()).image.topics == image.topics
 
     restart_after(tmp_path, damage, check)
@@ -177,7 +177,7 @@ def test_a_topic_without_any_partition_node_is_made_whole(tmp_path: Path) -> Non
         await store.create("/brokers/topics/half", node)
 
     async def check(cluster: Cluster) -> None:
-        half = cluster.controller.image.topics["half"]
+        half = cluster.image.topics["half"]
         assert len(half.partitions) == 2
         assert "/brokers/topics/half/partitions/1/state" in await cluster.tree("/brokers/topics/half")
         # A topic of an old release gets an id, and keeps it.
@@ -195,7 +195,7 @@ def test_leaders_that_are_gone_are_replaced_by_a_replica_in_sync(tmp_path: Path)
             await state(leader=5, isr=isr, leader_epoch=3)
 
     async def check(cluster: Cluster) -> None:
-        first, second = cluster.controller.image.topics["orders"].partitions
+        first, second = cluster.image.topics["orders"].partitions
         assert (first.leader, first.leader_epoch, first.isr) == (0, 4, (5, 0))
         assert (second.leader, second.leader_epoch, second.isr) == (NO_LEADER, 4, (5,))
         # Nothing changes for a partition that nobody can lead.
@@ -219,9 +219,9 @@ def test_leaders_on_other_live_brokers_are_left_alone(tmp_path: Path) -> None:
         state = edit_json(session, "/brokers/topics/orders/partitions/0/state")
         await state(leader=5, isr=[5, 0], leader_epoch=3)
         controller = await cluster.open_controller(await cluster.store.connect(), clean_stop=False)
-        assert sorted(controller.image.brokers) == [0, 5]
-        assert controller.image.brokers[BrokerId(5)].rack == "r5"
-        (partition,) = controller.image.topics["orders"].partitions
+        assert sorted(controller.cache.image.brokers) == [0, 5]
+        assert controller.cache.image.brokers[BrokerId(5)].rack == "r5"
+        (partition,) = controller.cache.image.topics["orders"].partitions
         assert (partition.leader, partition.leader_epoch) == (5, 3)
         await cluster.store.close()
 
@@ -245,7 +245,7 @@ def test_settings_of_a_topic_that_is_gone_do_not_come_back(tmp_path: Path) -> No
 
     async def check(cluster: Cluster) -> None:
         await cluster.create("late")
-        assert cluster.controller.image.topic_config("late") == {}
+        assert cluster.image.topic_config("late") == {}
         assert (await cluster.restart()).image.topic_configs == {}
 
     restart_after(tmp_path, damage, check)
@@ -309,7 +309,7 @@ def test_directories_that_the_store_does_not_know_become_topics(tmp_path: Path) 
                 TopicPartition("__consumer_offsets", 0): found(None, 0),
             }
         )
-        image = cluster.controller.image
+        image = cluster.image
         assert sorted(image.topics) == ["__consumer_offsets", "brought", "known", "plain"]
         assert [each.name for each in adopted] == ["__consumer_offsets", "brought", "plain"]
         brought = image.topics["brought"]
@@ -337,7 +337,7 @@ def test_directories_that_contradict_are_left_alone(tmp_path: Path, caplog: pyte
             }
         )
         assert adopted == []
-        assert list(cluster.controller.image.topics) == ["known"]
+        assert list(cluster.image.topics) == ["known"]
 
     caplog.set_level(logging.ERROR)
     run(scenario, tmp_path)

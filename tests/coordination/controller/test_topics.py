@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.controller.topic_creation import NewPartitions, NewTopic, PlannedTopic
+from barnabas.coordination.metadata.cache import Stage
 from barnabas.coordination.metadata.image import TopicImage
 from barnabas.coordination.metadata.tree import encode_uuid
+from barnabas.coordination.planning.topic_creation import NewPartitions, NewTopic, PlannedTopic
 from barnabas.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -60,9 +61,9 @@ def test_a_topic_is_stored_as_kafka_stores_it(tmp_path: Path) -> None:
 
 def test_a_created_topic_is_in_the_next_image_and_after_a_restart(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        before = cluster.controller.image
+        before = cluster.image
         topic = await cluster.create("orders", 3, configs={"cleanup.policy": "compact"})
-        image = cluster.controller.image
+        image = cluster.image
         assert cluster.images == [(before, image)]
         assert before.topics == {}
         assert image.topics == {"orders": topic}
@@ -181,12 +182,12 @@ def test_what_cannot_be_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("there")
         await cluster.create("the_re.is")
-        before, tree = cluster.controller.image, await cluster.tree()
+        before, tree = cluster.image, await cluster.tree()
         for new, error, message in REFUSED:
             (result,) = await cluster.controller.create_topics([new])
             assert isinstance(result, error), new
             assert message in str(result), new
-        assert cluster.controller.image is before
+        assert cluster.image is before
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -204,7 +205,7 @@ def test_each_topic_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
             InvalidTopicException,
         ]
         assert str(results[0]) == "Duplicate topic name."
-        assert list(cluster.controller.image.topics) == ["a.b", "good"]
+        assert list(cluster.image.topics) == ["a.b", "good"]
         assert len(cluster.images) == 1
 
     run(scenario, tmp_path)
@@ -216,7 +217,7 @@ def test_a_request_for_more_than_there_may_be_is_refused_as_a_whole(tmp_path: Pa
             results = await cluster.controller.create_topics(new)
             assert len(results) == len(new)
             assert all(isinstance(each, PolicyViolation) for each in results)
-        assert cluster.controller.image.topics == {}
+        assert cluster.image.topics == {}
 
     run(scenario, tmp_path)
 
@@ -230,7 +231,7 @@ def test_a_topic_that_is_only_checked_is_not_created(tmp_path: Path) -> None:
         assert isinstance(good, PlannedTopic)
         assert len(good.topic.partitions) == 5
         assert isinstance(bad, InvalidPartitions)
-        assert cluster.controller.image.topics == {}
+        assert cluster.image.topics == {}
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -262,7 +263,7 @@ def test_topics_are_created_for_those_who_use_them(tmp_path: Path) -> None:
         failed = await cluster.controller.auto_create_topics(["there", "new", "new", "bad name", "the.re"])
         assert list(failed) == ["bad name"]
         assert isinstance(failed["bad name"], InvalidTopicException)
-        topics = cluster.controller.image.topics
+        topics = cluster.image.topics
         assert list(topics) == ["there", "new", "the.re"]
         assert len(topics["new"].partitions) == 2
 
@@ -274,7 +275,7 @@ def test_topics_of_the_broker_have_settings_of_their_own(tmp_path: Path) -> None
         assert (
             await cluster.controller.auto_create_topics(["__consumer_offsets", "__transaction_state"]) == {}
         )
-        image = cluster.controller.image
+        image = cluster.image
         offsets, transactions = image.topics["__consumer_offsets"], image.topics["__transaction_state"]
         assert (len(offsets.partitions), len(transactions.partitions)) == (7, 50)
         assert offsets.is_internal
@@ -311,7 +312,7 @@ def test_a_deleted_topic_is_gone_from_image_store_and_disk(tmp_path: Path) -> No
         assert results["orders"] is None
         assert isinstance(results["no.such"], UnknownTopicOrPartition)
         assert cluster.deleted == [topic]
-        image = cluster.controller.image
+        image = cluster.image
         assert (image.topics, image.topic_names, image.topic_configs) == ({}, {}, {})
         assert await cluster.tree() == tree
         again = await cluster.create("orders")
@@ -332,7 +333,7 @@ def test_a_topic_that_is_made_again_is_not_the_one_to_delete(tmp_path: Path) -> 
         )
         assert deleted == {"orders": None}
         assert isinstance(late["orders"], UnknownTopicId)
-        assert controller.image.topics == {"orders": new}
+        assert cluster.image.topics == {"orders": new}
         await controller.delete_topics(["orders"])
         late = await controller.delete_topics(["orders"], ids=ids)
         assert isinstance(late["orders"], UnknownTopicId)
@@ -346,7 +347,7 @@ def test_nobody_sees_a_topic_while_its_logs_are_deleted(tmp_path: Path) -> None:
         seen = []
 
         async def delete_logs(topics: Sequence[TopicImage]) -> None:
-            seen.append((list(cluster.controller.image.topics), await cluster.tree("/admin/delete_topics")))
+            seen.append((list(cluster.image.topics), await cluster.tree("/admin/delete_topics")))
 
         cluster.controller.delete_logs = delete_logs
         assert await cluster.controller.delete_topics(["orders"]) == {"orders": None}
@@ -366,7 +367,7 @@ def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> 
         cluster.controller.delete_logs = fail
         results = await cluster.controller.delete_topics(["orders"])
         assert isinstance(results["orders"], KafkaStorageError)
-        assert cluster.controller.image.topics == {}
+        assert cluster.image.topics == {}
         (again,) = await cluster.controller.create_topics([NewTopic("orders")])
         assert isinstance(again, TopicAlreadyExists)
         assert str(again) == "Topic 'orders' is marked for deletion."
@@ -374,14 +375,14 @@ def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> 
         used = await cluster.controller.auto_create_topics(["orders"])
         assert isinstance(used["orders"], LeaderNotAvailable)
 
-        controller = await cluster.restart()
-        assert controller.image.topics == {}
-        await controller.resume_deletions()
+        await cluster.restart()
+        assert cluster.image.topics == {}
+        await cluster.controller.resume_deletions()
         assert [(each.name, each.id, len(each.partitions)) for each in cluster.deleted] == [
             ("orders", topic.id, 2)
         ]
         assert (await cluster.tree()).keys() == tree.keys()
-        await controller.resume_deletions()
+        await cluster.controller.resume_deletions()
         assert len(cluster.deleted) == 1
         await cluster.create("orders")
 
@@ -395,12 +396,12 @@ def test_partitions_are_added(tmp_path: Path) -> None:
         results = await cluster.controller.create_partitions(
             [NewPartitions("orders", 4), NewPartitions("clicks", 2, [[0]])]
         )
-        orders = cluster.controller.image.topics["orders"]
-        assert results == [orders, cluster.controller.image.topics["clicks"]]
+        orders = cluster.image.topics["orders"]
+        assert results == [orders, cluster.image.topics["clicks"]]
         assert orders.id == topic.id
         assert len(orders.partitions) == 4
         assert orders.partitions[:2] == topic.partitions
-        image = cluster.controller.image
+        image = cluster.image
         assert (await cluster.restart()).image.topics == image.topics
 
     run(scenario, tmp_path)
@@ -431,12 +432,12 @@ REFUSED_PARTITIONS: list[tuple[NewPartitions, type[KafkaError], str]] = [
 def test_partitions_that_cannot_be_added(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("orders", 2)
-        before, tree = cluster.controller.image, await cluster.tree()
+        before, tree = cluster.image, await cluster.tree()
         for new, error, message in REFUSED_PARTITIONS:
             (result,) = await cluster.controller.create_partitions([new])
             assert isinstance(result, error), new
             assert message in str(result), new
-        assert cluster.controller.image is before
+        assert cluster.image is before
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -453,7 +454,7 @@ def test_partitions_that_are_only_checked_or_asked_for_twice_are_not_added(tmp_p
             [NewPartitions("orders", 2), NewPartitions("orders", 3)]
         )
         assert [str(each) for each in twice] == ["Duplicate topic name."] * 2
-        assert cluster.controller.image.topics == {"orders": topic}
+        assert cluster.image.topics == {"orders": topic}
 
     run(scenario, tmp_path)
 
@@ -465,7 +466,7 @@ def test_changes_at_once_are_made_one_after_the_other(tmp_path: Path) -> None:
         )
         created = [each for (each,) in results if isinstance(each, PlannedTopic)]
         assert len(created) == 10
-        assert len(cluster.controller.image.topics) == 10
+        assert len(cluster.image.topics) == 10
         assert all(before is not after for before, after in cluster.images)
         assert [after for _, after in cluster.images[:-1]] == [before for before, _ in cluster.images[1:]]
 
@@ -481,7 +482,7 @@ def test_a_change_is_completed_when_the_one_who_asked_is_gone(tmp_path: Path) ->
             await creation
         # The next change has to wait for the one that was begun.
         await cluster.create("later")
-        assert list(cluster.controller.image.topics) == ["orders", "later"]
+        assert list(cluster.image.topics) == ["orders", "later"]
 
     run(scenario, tmp_path)
 
@@ -495,7 +496,7 @@ def test_a_controller_that_was_replaced_changes_nothing(tmp_path: Path) -> None:
             await cluster.controller.create_topics([NewTopic("orders")])
         failed = await cluster.controller.auto_create_topics(["orders"])
         assert isinstance(failed["orders"], NotController)
-        assert cluster.controller.image.topics == {}
+        assert cluster.image.topics == {}
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -520,10 +521,10 @@ def test_a_listener_that_fails_does_not_stop_the_others(
             raise RuntimeError("no")
 
         seen = []
-        cluster.controller.add_listener(fail)
-        cluster.controller.add_listener(lambda before, after: seen.append(after))
+        cluster.controller.cache.subscribe(Stage.REPLICAS, fail)
+        cluster.controller.cache.subscribe(Stage.REPLICAS, lambda before, after: seen.append(after))
         await cluster.create("orders")
-        assert seen == [cluster.controller.image]
+        assert seen == [cluster.image]
 
     run(scenario, tmp_path)
-    assert "a listener for changes of the cluster failed" in caplog.text
+    assert "A subscriber to metadata failed in stage REPLICAS" in caplog.text

@@ -7,16 +7,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import ReplicaManager, changed_topics
+from barnabas.broker.replication.replica_manager import changed_topics
 from barnabas.broker.settings.group_configs import group_overrides
-from barnabas.broker.waiting.tasks import Tasks
-from barnabas.broker.waiting.timing_wheel import Timer
-from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.definition import InvalidSetting
-from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import InvalidConfig, InvalidGroupId
 from barnabas.groups.counts import GroupCounts
@@ -37,25 +33,16 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
     topic = OFFSETS_TOPIC
     purpose = "groups"
 
-    def __init__(
-        self,
-        controller: Controller,
-        replicas: ReplicaManager,
-        tasks: Tasks,
-        timer: Timer,
-        clock: Clock,
-        rng: Random,
-    ) -> None:
-        super().__init__(controller, replicas, tasks, clock)
-        self._timer = timer
+    def __init__(self, surroundings: Surroundings, rng: Random) -> None:
+        super().__init__(surroundings)
         self._rng = rng
-        self._settings = group_settings(controller.config)
+        self._settings = group_settings(surroundings.settings.current)
         self.counts = GroupCounts()
         self._overrides: dict[str, GroupOverrides] = {}
 
     @property
     def _load_buffer_bytes(self) -> int:
-        return self._controller.config.offsets_load_buffer_size
+        return self._live_settings.current.offsets_load_buffer_size
 
     def shell_of_named(self, group_id: str) -> GroupShell:
         """The same for requests of members, whose group has a name; others may be about the group without one."""
@@ -67,14 +54,14 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
         return protocol in self._settings.rebalance_protocols
 
     def begin(self) -> None:
-        self._read_group_configs(self._controller.image)
+        self._read_group_configs(self._cache.image)
         super().begin()
 
     def _read_group_configs(self, image: MetadataImage) -> None:
         self._overrides = {}
         for group_id, properties in image.group_configs.items():
             try:
-                self._overrides[group_id] = group_overrides(self._controller.config, properties)
+                self._overrides[group_id] = group_overrides(self._live_settings.current, properties)
             except InvalidConfig as error:
                 # The broker's bounds may have been moved since.
                 log.warning("settings of group %s are not used: %s", group_id, error)
@@ -104,10 +91,10 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
         from barnabas.broker.coordinators.shell import GroupShell
         from barnabas.groups.coordinator import GroupCoordinator
 
-        config = self._controller.config
+        config = self._live_settings.current
         coordinator = GroupCoordinator(self._settings, self._new_uuid, self.counts)
         coordinator.override_settings(self._overrides)
-        coordinator.topics_changed(self._controller.image, (), has_new=True)
+        coordinator.topics_changed(self._cache.image, (), has_new=True)
         return GroupShell(
             partition,
             coordinator,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.errors import CoordinatorLoadInProgress, KafkaError
@@ -14,11 +13,19 @@ from barnabas.model import ProducerId
 _LOW_SHARE: Final = 10
 
 
+class IdBlocks(Protocol):
+    """Where blocks come from."""
+
+    async def allocate(self) -> range: ...
+
+    def raise_to(self, next_id: ProducerId) -> None: ...
+
+
 class ProducerIds:
     """No id is given twice, in this run or any other."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[range]], tasks: Tasks) -> None:
-        self._allocate = allocate
+    def __init__(self, blocks: IdBlocks, tasks: Tasks) -> None:
+        self._blocks = blocks
         self._tasks = tasks
         self._block = range(0)
         self._next_block = range(0)
@@ -36,7 +43,7 @@ class ProducerIds:
         while not self._block and not self._next_block:
             async with self._allocating:
                 if not self._block:
-                    self._use(self._unused(await self._allocate()))
+                    self._use(self._unused(await self._blocks.allocate()))
 
     def take(self) -> ProducerId:
         """An id, at once. Raises CoordinatorLoadInProgress while the next block is on its way."""
@@ -53,8 +60,9 @@ class ProducerIds:
         return ProducerId(producer_id)
 
     def skip_to(self, next_id: ProducerId) -> None:
-        """Ids below have been given by somebody else. The controller is told by whoever knows it."""
+        """Others have given the ids below this one."""
         self._least = max(self._least, next_id)
+        self._blocks.raise_to(next_id)
         self._block = self._unused(self._block)
         self._next_block = self._unused(self._next_block)
 
@@ -72,7 +80,7 @@ class ProducerIds:
     async def _refill(self) -> None:
         async with self._allocating:
             try:
-                self._next_block = self._next_block or self._unused(await self._allocate())
+                self._next_block = self._next_block or self._unused(await self._blocks.allocate())
             except KafkaError:
                 # Whoever needs an id asks again, and is told if that fails too.
                 return

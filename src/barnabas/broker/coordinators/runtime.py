@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.broker.coordinators.base import CoordinatorShell
@@ -18,8 +18,10 @@ from barnabas.broker.coordinators.keys import partition_of_key
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
-from barnabas.coordination.controller.controller import Controller
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
 from barnabas.model import TopicPartition
@@ -30,7 +32,21 @@ log = logging.getLogger(__name__)
 _LOADS_SHOWN_NS: Final = 30_000_000_000
 _LOADS_KEPT: Final = 50
 
+# Creates topics that the broker needs; returns why some could not be.
+CreateTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, KafkaError]]]
 ShellT = TypeVar("ShellT", bound=CoordinatorShell[Any])
+
+
+class Surroundings(NamedTuple):
+    """What the coordinators of every kind need of the broker."""
+
+    cache: MetadataCache
+    settings: LiveSettings
+    create_topics: CreateTopics
+    replicas: ReplicaManager
+    tasks: Tasks
+    timer: Timer
+    clock: Clock
 
 
 class _Load(NamedTuple):
@@ -43,11 +59,14 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
     # What the topic is for.
     purpose: ClassVar[str]
 
-    def __init__(self, controller: Controller, replicas: ReplicaManager, tasks: Tasks, clock: Clock) -> None:
-        self._controller = controller
-        self._replicas = replicas
-        self._tasks = tasks
-        self._clock = clock
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._cache = surroundings.cache
+        self._live_settings = surroundings.settings
+        self._create_topics = surroundings.create_topics
+        self._replicas = surroundings.replicas
+        self._tasks = surroundings.tasks
+        self._timer = surroundings.timer
+        self._clock = surroundings.clock
         # How long the last partitions took, and when that was.
         self._loads: deque[_Load] = deque(maxlen=_LOADS_KEPT)
         self._shells: dict[int, ShellT] = {}
@@ -67,9 +86,9 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         """A partition has been read, if that was possible."""
 
     def begin(self) -> None:
-        """Follows the controller's images from now on; partitions follow them before."""
-        self._follow(self._controller.image.topics.get(self.topic))
-        self._controller.add_listener(self._on_image)
+        """Follows the metadata from now on."""
+        self._follow(self._cache.image.topics.get(self.topic))
+        self._cache.subscribe(Stage.COORDINATORS, self._on_image)
 
     def end(self) -> None:
         """The broker stops: clients that wait are sent away, and nothing is written any more."""
@@ -82,7 +101,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
 
     @property
     def has_topic(self) -> bool:
-        return self.topic in self._controller.image.topics
+        return self.topic in self._cache.image.topics
 
     def create_topic(self) -> None:
         """Starts to create the topic, in the background."""
@@ -103,7 +122,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         if self.has_topic:
             return
         try:
-            failed = await self._controller.auto_create_topics([self.topic])
+            failed = await self._create_topics([self.topic])
             error = failed.get(self.topic)
         except KafkaError as failure:
             error = failure

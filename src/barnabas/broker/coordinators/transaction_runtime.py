@@ -11,14 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.coordinators.producer_ids import ProducerIds
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.waiting.tasks import Tasks
-from barnabas.broker.waiting.timing_wheel import Timer
-from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.coordination.controller.controller import Controller
 from barnabas.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError, LeaderNotAvailable
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
 from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
@@ -55,19 +50,14 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
 
     def __init__(
         self,
-        controller: Controller,
-        replicas: ReplicaManager,
-        tasks: Tasks,
-        timer: Timer,
-        clock: Clock,
+        surroundings: Surroundings,
         markers: MarkerWriter,
         producer_ids: ProducerIds,
     ) -> None:
-        super().__init__(controller, replicas, tasks, clock)
-        self._timer = timer
+        super().__init__(surroundings)
         self._markers = markers
         self._producer_ids = producer_ids
-        self._settings = transaction_settings(controller.config)
+        self._settings = transaction_settings(surroundings.settings.current)
         self._knows_producer_ids = asyncio.Event()
         self._knows_producer_ids.set()
 
@@ -77,7 +67,7 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
 
     @property
     def _load_buffer_bytes(self) -> int:
-        return self._controller.config.transaction_state_log_load_buffer_size
+        return self._live_settings.current.transaction_state_log_load_buffer_size
 
     def _new_shell(self, partition: Partition) -> TransactionShell:
         # A broker that has no transactions starts sooner, and is smaller, without all that belongs to them.
@@ -119,7 +109,6 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
 
     def _shell_loaded(self, shell: TransactionShell) -> None:
         next_id = ProducerId(1 + shell.coordinator.highest_producer_id())
-        self._controller.raise_producer_ids_to(next_id)
         self._producer_ids.skip_to(next_id)
 
     def shell_of_named(self, transactional_id: str) -> TransactionShell:
@@ -165,7 +154,7 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
 
     def _send_markers(self, markers: Markers, coordinator_epoch: int, then: MarkersWritten) -> None:
         """Results come for all partitions at once, when each has its own."""
-        image = self._controller.image
+        image = self._cache.image
         results: dict[TopicPartition, KafkaError | None] = {}
         local: list[TopicPartition] = []
         for key in markers.partitions:

@@ -17,10 +17,11 @@ from typing import Final
 from barnabas.broker.telemetry.configs import INTERVAL_DEFAULT_MS, Subscription, parse_subscription
 from barnabas.broker.telemetry.otlp import Attributes, parse_samples
 from barnabas.clock import Clock
-from barnabas.coordination.controller.controller import Controller
-from barnabas.coordination.controller.topic_creation import random_id
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.coordination.metadata.tree import encode_uuid
+from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.errors import (
     InvalidConfig,
     InvalidRecord,
@@ -87,8 +88,16 @@ class ClientInstance:
 
 
 class ClientMetrics:
-    def __init__(self, controller: Controller, clock: Clock, rng: Random, metrics: Registry) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        cache: MetadataCache,
+        settings: LiveSettings,
+        clock: Clock,
+        rng: Random,
+        metrics: Registry,
+    ) -> None:
+        self._cache = cache
+        self._settings = settings
         self._clock = clock
         self._rng = rng
         # Counts changes of the subscriptions: those of a client are found again after one.
@@ -109,12 +118,12 @@ class ClientMetrics:
 
     @property
     def telemetry_max_bytes(self) -> int:
-        return self._controller.config.telemetry_max_bytes
+        return self._settings.current.telemetry_max_bytes
 
     def begin(self) -> None:
-        """Follows the controller's images from now on."""
-        self._subscribe(self._controller.image)
-        self._controller.add_listener(self._on_image)
+        """Follows the metadata from now on."""
+        self._subscribe(self._cache.image)
+        self._cache.subscribe(Stage.CLIENTS, self._on_image)
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         if before.client_metrics is not after.client_metrics:

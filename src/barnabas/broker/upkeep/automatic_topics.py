@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import Final
 
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S
 from barnabas.broker.waiting.tasks import Tasks
-from barnabas.coordination.controller.controller import Controller
-from barnabas.coordination.controller.topic_creation import Charge
+from barnabas.coordination.planning.topic_creation import Charge
 from barnabas.errors import KafkaError, NotController, ThrottlingQuotaExceeded
 
 log = logging.getLogger(__name__)
@@ -24,9 +23,13 @@ log = logging.getLogger(__name__)
 _REASONS_KEPT: Final = 100
 
 
+# Creates topics that clients use, and charges for them; returns why some could not be.
+CreateTopics = Callable[[Iterable[str], Charge], Awaitable[Mapping[str, KafkaError]]]
+
+
 class AutomaticTopics:
-    def __init__(self, controller: Controller, replicas: ReplicaManager, tasks: Tasks) -> None:
-        self._controller = controller
+    def __init__(self, create_topics: CreateTopics, replicas: ReplicaManager, tasks: Tasks) -> None:
+        self._create_topics = create_topics
         self._replicas = replicas
         self._tasks = tasks
         self._under_way: set[str] = set()
@@ -46,7 +49,7 @@ class AutomaticTopics:
 
     async def _create(self, names: list[str], charge: Charge) -> None:
         try:
-            failed = await self._controller.auto_create_topics(names, charge=charge)
+            failed = await self._create_topics(names, charge)
             for name, error in failed.items():
                 self._log_failure(name, error)
             await self._replicas.opened(names, OPENING_WAIT_S)

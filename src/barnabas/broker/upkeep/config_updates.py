@@ -14,7 +14,8 @@ from typing import Final
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.config.broker_config import BrokerConfig, is_honoured, validate_dynamic
-from barnabas.coordination.controller.controller import Controller
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.log.manager.manager import LogManager
@@ -52,17 +53,19 @@ def _usable(properties: Mapping[str, str], *, per_broker: bool) -> dict[str, str
 
 
 class ConfigUpdates:
-    """`on_config` hands a new configuration to whatever is neither a log nor asks the controller for it."""
+    """`on_config` hands a new configuration to whatever is neither a log nor reads the live settings."""
 
     def __init__(
         self,
-        controller: Controller,
+        cache: MetadataCache,
+        settings: LiveSettings,
         replicas: ReplicaManager,
         manager: LogManager,
         tasks: Tasks,
         on_config: Callable[[BrokerConfig], None],
     ) -> None:
-        self._controller = controller
+        self._cache = cache
+        self._settings = settings
         self._replicas = replicas
         self._manager = manager
         self._tasks = tasks
@@ -78,7 +81,7 @@ class ConfigUpdates:
 
     def _follow_broker(self, image: MetadataImage) -> bool:
         """Whether defaults of topics have changed."""
-        config = self._controller.config
+        config = self._settings.current
         changed = effective_config(config, image, self._replicas.broker_id)
         if changed is config:
             return False
@@ -90,7 +93,7 @@ class ConfigUpdates:
         ]
         if idle:
             log.warning("these settings have no effect on a running broker: %s", ", ".join(idle))
-        self._controller.config = changed
+        self._settings.current = changed
         self._on_config(changed)
         return changed.log_defaults != config.log_defaults
 
@@ -111,12 +114,12 @@ class ConfigUpdates:
             await asyncio.sleep(0)
 
     def _update_topic(self, name: str) -> None:
-        image = self._controller.image
+        image = self._cache.image
         topic = image.topics.get(name)
         if topic is None:
             return
         try:
-            config = self._controller.config.topic_config(image.topic_config(name))
+            config = self._settings.current.topic_config(image.topic_config(name))
             for index in range(len(topic.partitions)):
                 for is_future in (False, True):
                     found = self._manager.log(TopicPartition(name, index), is_future=is_future)

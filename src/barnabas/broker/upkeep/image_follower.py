@@ -16,6 +16,7 @@ from barnabas.broker.upkeep.config_updates import ConfigUpdates
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.controller.controller import Controller, FoundPartition
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
@@ -31,6 +32,7 @@ class ImageFollower:
     def __init__(
         self,
         controller: Controller,
+        cache: MetadataCache,
         replicas: ReplicaManager,
         manager: LogManager,
         quotas: Quotas,
@@ -39,6 +41,7 @@ class ImageFollower:
         tasks: Tasks,
     ) -> None:
         self._controller = controller
+        self._cache = cache
         self._replicas = replicas
         self._manager = manager
         self._quotas = quotas
@@ -47,23 +50,25 @@ class ImageFollower:
         self._tasks = tasks
         # Topics that the store did not know of when this began.
         self.adopted: frozenset[str] = frozenset()
+        # Above those of all producers of these topics.
+        self.next_producer_id = ProducerId(0)
 
     async def begin(self) -> None:
         """Brings together what the store says and what lies in the directories, and follows from then on."""
         await self._adopt_unknown_logs()
-        image = self._controller.image
+        image = self._cache.image
         self._hold_strays(image)
         self._report(image)
         self._replicas.apply(image.topics.values())
         await self._replicas.opened(image.topics)
         self._apply_quotas({}, image.client_quotas)
-        self._controller.add_listener(self._on_image)
+        self._cache.subscribe(Stage.REPLICAS, self._on_image)
         self._controller.delete_logs = self._delete_logs
         await self._controller.resume_deletions()
         await self._mover.resume()
 
     async def _adopt_unknown_logs(self) -> None:
-        known = self._controller.image.topics
+        known = self._cache.image.topics
         unknown = [
             each
             for each in self._manager.logs()
@@ -95,9 +100,8 @@ class ImageFollower:
                 "Quotas and settings of brokers and groups that such a lost store held have to be set again, too"
             )
         # Producers of these logs keep their ids: new ones are given out above them.
-        for each in unknown:
-            for producer in each.active_producers():
-                self._controller.raise_producer_ids_to(ProducerId(producer.producer_id + 1))
+        ids = (producer.producer_id for each in unknown for producer in each.active_producers())
+        self.next_producer_id = ProducerId(max(ids, default=-1) + 1)
 
     def _hold_strays(self, image: MetadataImage) -> None:
         """Of directories that belong to no partition of the image nothing is deleted: nobody knows what they are."""

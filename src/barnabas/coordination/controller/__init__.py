@@ -1,1 +1,1 @@
-"""What the controller decides: topics, placement, elections, adoption."""
+"""The controller: what only the elected broker does."""

@@ -14,16 +14,6 @@ from typing import NamedTuple
 
 from barnabas.clock import Clock
 from barnabas.config.listeners import Endpoint
-from barnabas.coordination.controller.nodes import (
-    children_of,
-    quota_entity,
-    quota_limits,
-    set_state,
-    state_node,
-    topic_node,
-)
-from barnabas.coordination.controller.partition_changes import led_by
-from barnabas.coordination.controller.topic_creation import new_partition, random_id
 from barnabas.coordination.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -33,6 +23,14 @@ from barnabas.coordination.metadata.image import (
     TopicImage,
 )
 from barnabas.coordination.metadata.node_reader import MalformedNode
+from barnabas.coordination.metadata.nodes import (
+    children_of,
+    quota_entity,
+    quota_limits,
+    set_state,
+    state_node,
+    topic_node,
+)
 from barnabas.coordination.metadata.scram_credentials import ScramCredential, user_credentials
 from barnabas.coordination.metadata.tree import (
     BROKER_IDS,
@@ -65,6 +63,8 @@ from barnabas.coordination.metadata.tree import (
     partitions_path,
     topic_path,
 )
+from barnabas.coordination.planning.partition_changes import led_by
+from barnabas.coordination.planning.topic_creation import new_partition, random_id
 from barnabas.coordination.store.contract import (
     Create,
     CreateMode,

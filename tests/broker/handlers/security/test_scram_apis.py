@@ -109,7 +109,7 @@ def test_they_are_kept_as_kafka_keeps_them(tmp_path: Path) -> None:
     with RunningBroker(tmp_path) as broker:
         with broker.client() as client:
             assert alter(client, upsertion("ann b/c"))["ann b/c"] == (0, None)
-        store = broker.server.broker.controller._store
+        store = broker.server.broker.writer._store
         data, _ = broker.call(lambda: store.get("/config/users/ann%20b%2Fc"))
     fields = dict(part.split("=", 1) for part in json.loads(data)["config"]["SCRAM-SHA-256"].split(","))
     client_key = hmac.digest(salted("secret"), b"Client Key", "sha256")

@@ -193,10 +193,10 @@ def test_settings_in_the_store_that_cannot_be_are_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with RunningBroker(tmp_path) as broker:
-        controller = broker.server.broker.controller
+        parts = broker.server.broker
         bad = {"message.max.bytes": "many", "broker.rack": "r", "log.retention.ms": "5"}
-        assert broker.call(lambda: controller.alter_broker_configs({"": lambda _: bad})) == {"": None}
-        assert controller.config.dynamic_default == {"log.retention.ms": "5"}
+        assert broker.call(lambda: parts.writer.alter_broker_configs({"": lambda _: bad})) == {"": None}
+        assert parts.config.dynamic_default == {"log.retention.ms": "5"}
     assert "Invalid value many for configuration message.max.bytes" in caplog.text
     with RunningBroker(tmp_path) as broker:
         assert broker.server.broker.config.log_defaults.retention_ms == 5

@@ -306,7 +306,7 @@ def test_who_changes_too_much_is_refused_or_slowed_down(tmp_path: Path) -> None:
         broker.clock = ManualClock()
         quota: QuotaEntity = (None, "<default>", None)
         limits = {"controller_mutation_rate": 0.1}
-        running.call(lambda: broker.controller.alter_quotas({quota: lambda current: limits}))
+        running.call(lambda: broker.writer.alter_quotas({quota: lambda current: limits}))
         with running.client("first") as client:
             # A partition in ten seconds is allowed, and eleven seconds' worth at once. Ten are made all the same, since
             # there was no debt before, and are paid for over the next 89 seconds.

@@ -54,7 +54,7 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeQuorumRequest) -
 def _quorum(broker: Broker, version: int) -> PartitionData:
     image = broker.image
     controller = image.brokers[image.controller_id]
-    end_offset = controller.epoch + broker.controller.published
+    end_offset = controller.epoch + broker.metadata.published
     fetched_ms = broker.now_ms if version >= _FIRST_VERSION_WITH_TIMES else -1
 
     def state(broker_id: int) -> ReplicaState:

@@ -13,8 +13,8 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.security.describe_user_scram_credentials import MECHANISM_CODES
 from barnabas.broker.requests.exchange import Exchange
-from barnabas.coordination.controller.controller import Edit
 from barnabas.coordination.metadata.scram_credentials import ScramCredential, new_credential
+from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import (
     NONE,
     DuplicateResource,
@@ -65,7 +65,7 @@ async def handle(
             edits.pop(change.name, None)
     if edits:
         try:
-            results.update(await broker.controller.alter_scram_credentials(edits))
+            results.update(await broker.writer.alter_scram_credentials(edits))
         except KafkaError as error:
             results.update(dict.fromkeys(edits, error))
     return AlterUserScramCredentialsResponse(

@@ -24,8 +24,8 @@ from barnabas.broker.quotas.quotas import (
     REQUEST_PERCENTAGE,
 )
 from barnabas.broker.requests.exchange import Exchange
-from barnabas.coordination.controller.controller import Edit
 from barnabas.coordination.metadata.image import QuotaEntity
+from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import NONE, InvalidRequest, KafkaError
 from barnabas.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -75,7 +75,7 @@ async def handle(
     edits = {entity: edit for entity, edit in edits.items() if results[asked[entity]] is None}
     if edits:
         try:
-            altered = await broker.controller.alter_quotas(edits, validate_only=request.validate_only)
+            altered = await broker.writer.alter_quotas(edits, validate_only=request.validate_only)
         except KafkaError as error:
             altered = dict.fromkeys(edits, error)
         results.update((asked[entity], result) for entity, result in altered.items())

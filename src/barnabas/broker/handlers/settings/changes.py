@@ -21,9 +21,9 @@ from barnabas.config.broker_config import BrokerConfig, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
-from barnabas.coordination.controller.controller import Edit
-from barnabas.coordination.controller.topic_creation import check_topic_config
 from barnabas.coordination.metadata.topic_names import check_topic_name
+from barnabas.coordination.planning.topic_creation import check_topic_config
+from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import InvalidConfig, InvalidRequest, KafkaError
 
 # A listener has its own keys and certificates, and only those can be replaced while it listens.
@@ -117,12 +117,12 @@ async def alter_resources(
                     raise InvalidRequest(f"Unknown resource type {each.resource_type}")
         except KafkaError as error:
             results[each.resource_type, each.name] = error
-    controller = broker.controller
+    writer = broker.writer
     for resource_type, alter, edits in (
-        (ResourceType.TOPIC, controller.alter_topic_configs, topics),
-        (ResourceType.BROKER, controller.alter_broker_configs, brokers),
-        (ResourceType.GROUP, controller.alter_group_configs, groups),
-        (ResourceType.CLIENT_METRICS, controller.alter_client_metrics, client_metrics),
+        (ResourceType.TOPIC, writer.alter_topic_configs, topics),
+        (ResourceType.BROKER, writer.alter_broker_configs, brokers),
+        (ResourceType.GROUP, writer.alter_group_configs, groups),
+        (ResourceType.CLIENT_METRICS, writer.alter_client_metrics, client_metrics),
     ):
         if edits:
             try:

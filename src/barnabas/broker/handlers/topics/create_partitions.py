@@ -11,8 +11,8 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
 from barnabas.broker.requests.exchange import Exchange
-from barnabas.coordination.controller.topic_creation import NewPartitions
 from barnabas.coordination.metadata.image import TopicImage
+from barnabas.coordination.planning.topic_creation import NewPartitions
 from barnabas.errors import NONE, KafkaError
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,

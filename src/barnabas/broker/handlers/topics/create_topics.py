@@ -16,7 +16,7 @@ from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
 from barnabas.broker.requests.exchange import Exchange
 from barnabas.config.describe import describe_topic
-from barnabas.coordination.controller.topic_creation import NewTopic, Planned, PlannedTopic
+from barnabas.coordination.planning.topic_creation import NewTopic, Planned, PlannedTopic
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.create_topics_response import (

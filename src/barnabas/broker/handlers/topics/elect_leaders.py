@@ -9,7 +9,7 @@ from __future__ import annotations
 from barnabas.broker.broker import Broker
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import Exchange
-from barnabas.coordination.controller.partition_changes import ElectionType
+from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.errors import NONE, ElectionNotNeeded, InvalidRequest, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.elect_leaders_request import ElectLeadersRequest

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from barnabas.coordination.controller.topic_creation import check_assignment
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from barnabas.coordination.planning.topic_creation import check_assignment
 from barnabas.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

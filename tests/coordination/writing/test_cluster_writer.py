@@ -1,16 +1,18 @@
-"""Settings, quotas and producer ids as the controller keeps them."""
+"""Settings, quotas, credentials and producer ids as any broker writes them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.controller.controller import Edit
 from barnabas.coordination.metadata.image import QuotaEntity
+from barnabas.coordination.store.contract import Operation, OperationResult
+from barnabas.coordination.store.embedded import EmbeddedSession
+from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import InvalidConfig, UnknownServerError, UnknownTopicOrPartition
 from barnabas.model import ProducerId
 from tests.coordination.controllers import Cluster, run
@@ -32,12 +34,12 @@ def test_topic_settings_are_replaced_by_what_an_edit_makes_of_them(tmp_path: Pat
             assert current == {"retention.ms": "1"}
             return {**current, "segment.ms": "2"}
 
-        results = await cluster.controller.alter_topic_configs(
+        results = await cluster.writer.alter_topic_configs(
             {"orders": add, "no.such": to(), "orders2": refuse}
         )
         assert results["orders"] is None
         assert isinstance(results["no.such"], UnknownTopicOrPartition)
-        image = cluster.controller.image
+        image = cluster.image
         assert image.topic_config("orders") == {"retention.ms": "1", "segment.ms": "2"}
         # Nothing but the settings has changed.
         assert image.topics == {"orders": topic}
@@ -46,8 +48,8 @@ def test_topic_settings_are_replaced_by_what_an_edit_makes_of_them(tmp_path: Pat
             "/config/topics/orders": b'{"version":1,"config":{"retention.ms":"1","segment.ms":"2"}}'
         }
         assert (await cluster.restart()).image.topic_configs == image.topic_configs
-        await cluster.controller.alter_topic_configs({"orders": to()})
-        assert cluster.controller.image.topic_configs == {}
+        await cluster.writer.alter_topic_configs({"orders": to()})
+        assert cluster.image.topic_configs == {}
         assert (await cluster.restart()).image.topic_configs == {}
 
     run(scenario, tmp_path)
@@ -56,12 +58,12 @@ def test_topic_settings_are_replaced_by_what_an_edit_makes_of_them(tmp_path: Pat
 def test_an_edit_that_is_refused_or_only_checked_changes_nothing(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("orders")
-        before, tree = cluster.controller.image, await cluster.tree()
-        refused = await cluster.controller.alter_topic_configs({"orders": refuse})
+        before, tree = cluster.image, await cluster.tree()
+        refused = await cluster.writer.alter_topic_configs({"orders": refuse})
         assert isinstance(refused["orders"], InvalidConfig)
-        checked = await cluster.controller.alter_topic_configs({"orders": to(a="1")}, validate_only=True)
+        checked = await cluster.writer.alter_topic_configs({"orders": to(a="1")}, validate_only=True)
         assert checked == {"orders": None}
-        assert cluster.controller.image is before
+        assert cluster.image is before
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -75,27 +77,75 @@ def test_edits_at_once_do_not_lose_each_other(tmp_path: Path) -> None:
             return lambda current: {**current, name: "1"}
 
         await asyncio.gather(
-            *(cluster.controller.alter_topic_configs({"orders": adding(f"s{index}")}) for index in range(20))
+            *(cluster.writer.alter_topic_configs({"orders": adding(f"s{index}")}) for index in range(20))
         )
-        assert len(cluster.controller.image.topic_config("orders")) == 20
+        assert len(cluster.image.topic_config("orders")) == 20
+
+    run(scenario, tmp_path)
+
+
+def test_a_write_that_comes_second_edits_what_the_first_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("orders")
+        node = b'{"version":1,"config":{"segment.ms":"7"}}'
+        runs: list[Mapping[str, str]] = []
+        other = await cluster.store.connect()
+        multi = cluster.session.multi
+
+        async def multi_after_another(operations: Sequence[Operation]) -> list[OperationResult]:
+            if len(runs) == 1:
+                await other.set("/config/topics/orders", node)
+            return await multi(operations)
+
+        def add(current: Mapping[str, str]) -> Mapping[str, str]:
+            runs.append(current)
+            return {**current, "retention.ms": "1"}
+
+        monkeypatch.setattr(
+            EmbeddedSession, "multi", lambda session, operations: multi_after_another(operations)
+        )
+        assert await cluster.writer.alter_topic_configs({"orders": add}) == {"orders": None}
+        assert runs == [{}, {"segment.ms": "7"}]
+        assert cluster.image.topic_config("orders") == {"segment.ms": "7", "retention.ms": "1"}
+
+    run(scenario, tmp_path)
+
+
+def test_a_write_leaves_a_notice_where_kafka_has_one(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("orders")
+        writer = cluster.writer
+        await writer.alter_topic_configs({"orders": to(a="1")})
+        await writer.alter_broker_configs({"": to(a="1")})
+        await writer.alter_quotas({("ann", "app/1", None): limits({"consumer_byte_rate": 1.0})})
+        await writer.alter_group_configs({"g": to(a="1")})
+        await writer.alter_client_metrics({"m": to(a="1")})
+        await writer.alter_topic_configs({"orders": to(a="2")}, validate_only=True)
+        notices = [json.loads(node) for node in (await cluster.tree("/config/changes")).values()]
+        assert notices == [
+            {"version": 2, "entity_path": path}
+            for path in ("topics/orders", "brokers/<default>", "users/ann/clients/app%2F1")
+        ]
 
     run(scenario, tmp_path)
 
 
 def test_broker_settings_have_a_default_for_all_brokers(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        results = await cluster.controller.alter_broker_configs(
+        results = await cluster.writer.alter_broker_configs(
             {"": to(**{"log.retention.ms": "5"}), "0": to(**{"log.retention.ms": "6"})}
         )
         assert results == {"": None, "0": None}
-        image = cluster.controller.image
+        image = cluster.image
         assert image.broker_configs == {"": {"log.retention.ms": "5"}, "0": {"log.retention.ms": "6"}}
         assert sorted(await cluster.tree("/config/brokers")) == [
             "/config/brokers/0",
             "/config/brokers/<default>",
         ]
         assert (await cluster.restart()).image.broker_configs == image.broker_configs
-        await cluster.controller.alter_broker_configs({"": to()})
+        await cluster.writer.alter_broker_configs({"": to()})
         assert (await cluster.restart()).image.broker_configs == {"0": {"log.retention.ms": "6"}}
 
     run(scenario, tmp_path)
@@ -120,13 +170,12 @@ def limits(values: Mapping[str, float]) -> Edit[float]:
 
 def test_quotas_stand_where_kafka_has_them(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        controller = cluster.controller
-        results = await controller.alter_quotas(
+        results = await cluster.writer.alter_quotas(
             {entity: limits(each) for entity, (_, each) in QUOTAS.items()}
         )
         assert results == dict.fromkeys(QUOTAS)
         expected = {entity: each for entity, (_, each) in QUOTAS.items()}
-        assert controller.image.client_quotas == expected
+        assert cluster.image.client_quotas == expected
         tree = await cluster.tree("/config")
         for path, each in QUOTAS.values():
             config = json.loads(tree[path])["config"]
@@ -134,9 +183,9 @@ def test_quotas_stand_where_kafka_has_them(tmp_path: Path) -> None:
         assert json.loads(tree["/config/users/ann"])["config"] == {"producer_byte_rate": "1024.0"}
         assert (await cluster.restart()).image.client_quotas == expected
         gone: QuotaEntity = ("ann", "app/1", None)
-        await cluster.controller.alter_quotas({gone: limits({})})
+        await cluster.writer.alter_quotas({gone: limits({})})
         del expected[gone]
-        assert cluster.controller.image.client_quotas == expected
+        assert cluster.image.client_quotas == expected
         assert (await cluster.restart()).image.client_quotas == expected
 
     run(scenario, tmp_path)
@@ -144,17 +193,18 @@ def test_quotas_stand_where_kafka_has_them(tmp_path: Path) -> None:
 
 def test_what_the_store_has_refused_stands_in_nobodys_way(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        controller = cluster.controller
         ann, bob = ("ann", None, None), ("bob", None, None)
         # A node's path has a greatest length.
         endless = ("ann", "c" * 5_000, None)
-        with pytest.raises(UnknownServerError, match="a path has at most"):
-            await controller.alter_quotas(
-                {endless: limits({"consumer_byte_rate": 1.0}), bob: limits({"consumer_byte_rate": 1.0})}
-            )
-        assert controller.image.client_quotas == {}
+        results = await cluster.writer.alter_quotas(
+            {endless: limits({"consumer_byte_rate": 1.0}), bob: limits({"consumer_byte_rate": 1.0})}
+        )
+        assert isinstance(results[endless], UnknownServerError)
+        assert "a path has at most" in str(results[endless])
+        assert results[bob] is None
+        assert cluster.image.client_quotas == {bob: {"consumer_byte_rate": 1.0}}
         quotas = {each: {"consumer_byte_rate": 2.0} for each in (ann, bob, ("ann", "client", None))}
-        results = await controller.alter_quotas({each: limits(values) for each, values in quotas.items()})
+        results = await cluster.writer.alter_quotas({each: limits(values) for each, values in quotas.items()})
         assert set(results.values()) == {None}
         assert (await cluster.restart()).image.client_quotas == quotas
 
@@ -165,10 +215,10 @@ def test_the_credentials_of_a_user_stay_beside_its_quotas(tmp_path: Path) -> Non
     async def scenario(cluster: Cluster) -> None:
         node = b'{"version":1,"config":{"SCRAM-SHA-256":"salt","producer_byte_rate":"1"}}'
         await cluster.session.create("/config/users/ann", node)
-        controller = await cluster.restart()
+        await cluster.restart()
         ann: QuotaEntity = ("ann", None, None)
-        assert controller.image.client_quotas == {ann: {"producer_byte_rate": 1.0}}
-        await controller.alter_quotas({ann: limits({"consumer_byte_rate": 2.0})})
+        assert cluster.image.client_quotas == {ann: {"producer_byte_rate": 1.0}}
+        await cluster.writer.alter_quotas({ann: limits({"consumer_byte_rate": 2.0})})
         stored = json.loads((await cluster.tree("/config/users"))["/config/users/ann"])
         assert stored["config"] == {"SCRAM-SHA-256": "salt", "consumer_byte_rate": "2.0"}
 
@@ -177,26 +227,26 @@ def test_the_credentials_of_a_user_stay_beside_its_quotas(tmp_path: Path) -> Non
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        blocks = await asyncio.gather(*(cluster.controller.allocate_producer_ids() for _ in range(3)))
+        blocks = await asyncio.gather(*(cluster.blocks.allocate() for _ in range(3)))
         assert blocks == [range(1000), range(1000, 2000), range(2000, 3000)]
         assert (await cluster.tree())["/latest_producer_id_block"] == (
             b'{"version":1,"broker":0,"block_start":"2000","block_end":"2999"}'
         )
-        controller = await cluster.restart(clean_stop=False)
-        assert await controller.allocate_producer_ids() == range(3000, 4000)
+        await cluster.restart(clean_stop=False)
+        assert await cluster.blocks.allocate() == range(3000, 4000)
 
     run(scenario, tmp_path)
 
 
 def test_producer_ids_that_logs_hold_are_not_given_again(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        cluster.controller.raise_producer_ids_to(ProducerId(70_001))
-        cluster.controller.raise_producer_ids_to(ProducerId(5))
-        assert await cluster.controller.allocate_producer_ids() == range(70_001, 71_001)
-        assert await cluster.controller.allocate_producer_ids() == range(71_001, 72_001)
-        cluster.controller.raise_producer_ids_to(ProducerId((1 << 63) - 1_000))
-        assert (await cluster.controller.allocate_producer_ids())[-1] == (1 << 63) - 1
+        cluster.blocks.raise_to(ProducerId(70_001))
+        cluster.blocks.raise_to(ProducerId(5))
+        assert await cluster.blocks.allocate() == range(70_001, 71_001)
+        assert await cluster.blocks.allocate() == range(71_001, 72_001)
+        cluster.blocks.raise_to(ProducerId((1 << 63) - 1_000))
+        assert (await cluster.blocks.allocate())[-1] == (1 << 63) - 1
         with pytest.raises(UnknownServerError, match="no block is left"):
-            await cluster.controller.allocate_producer_ids()
+            await cluster.blocks.allocate()
 
     run(scenario, tmp_path)

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
-from barnabas.coordination.controller.placement import place_replicas
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
 from barnabas.coordination.metadata.topic_names import check_topic_name, collision_key
+from barnabas.coordination.planning.placement import place_replicas
 from barnabas.errors import (
     InvalidConfig,
     InvalidPartitions,

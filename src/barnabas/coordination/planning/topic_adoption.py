@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import DELETION_HOLD
-from barnabas.coordination.controller.topic_creation import (
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
+from barnabas.coordination.metadata.topic_names import is_legal_topic_name
+from barnabas.coordination.planning.topic_creation import (
     PARTITIONS_MAX,
     PlannedTopic,
     automatic_topic,
     new_partition,
     random_id,
 )
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
-from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""What any broker may write to the store."""

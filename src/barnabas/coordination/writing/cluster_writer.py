@@ -1,0 +1,192 @@
+"""What any broker may write to the store in Kafka 3.9: settings, quotas and credentials.
+
+The store decides between writers: a write holds only if the node has the version that was read. When it does not, the
+node is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction,
+where Kafka has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
+
+from barnabas.config.log_config import DELETION_HOLD
+from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.image import QuotaEntity
+from barnabas.coordination.metadata.scram_credentials import ScramCredential
+from barnabas.coordination.metadata.store_errors import as_kafka_error
+from barnabas.coordination.metadata.tree import (
+    CONFIG_CHANGE_PREFIX,
+    decode_config,
+    encode_config,
+    encode_config_change,
+)
+from barnabas.coordination.store.contract import (
+    BadVersion,
+    Create,
+    CreateMode,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    Store,
+    StoreError,
+    parent_of,
+)
+from barnabas.coordination.writing import entities
+from barnabas.coordination.writing.entities import EntityKind
+from barnabas.coordination.writing.one_at_a_time import OneAtATime
+from barnabas.errors import KafkaError, UnknownTopicOrPartition
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# From the settings of an entity to its next settings, all of them. It may run more than once, and raise a KafkaError.
+Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
+
+# Each conflict means that another writer has succeeded.
+CONFLICTS_MAX: Final = 100
+
+
+class ClusterWriter:
+    """Results are by entity. A write that has succeeded is in this broker's metadata when the method returns."""
+
+    def __init__(self, store: Store, cache: MetadataCache) -> None:
+        self._store = store
+        self._cache = cache
+        self._turns = OneAtATime()
+
+    async def close(self) -> None:
+        """Waits for the change under way and refuses later ones."""
+        await self._turns.close()
+
+    async def alter_topic_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        def of_existing(name: str, edit: Edit[str]) -> Edit[str]:
+            def edited(config: Mapping[str, str]) -> Mapping[str, str]:
+                if name not in self._cache.image.topics:
+                    raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+                return edit(config)
+
+            return edited
+
+        edits = {name: of_existing(name, edit) for name, edit in changes.items()}
+        return await self._alter(entities.TOPICS, edits, validate_only)
+
+    async def hold_deletion(self, names: Iterable[str]) -> None:
+        """Keeps retention and compaction off topics until somebody has confirmed their settings."""
+
+        def hold(config: Mapping[str, str]) -> Mapping[str, str]:
+            return {**config, DELETION_HOLD: "true"}
+
+        results = await self._alter(entities.TOPICS, dict.fromkeys(names, hold), False)
+        for error in results.values():
+            if error is not None:
+                raise error
+
+    async def alter_broker_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """By broker id as text; the empty text is the default for all brokers."""
+        return await self._alter(entities.BROKERS, changes, validate_only)
+
+    async def alter_group_configs(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        return await self._alter(entities.GROUPS, changes, validate_only)
+
+    async def alter_client_metrics(
+        self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        return await self._alter(entities.CLIENT_METRICS, changes, validate_only)
+
+    async def alter_quotas(
+        self, changes: Mapping[QuotaEntity, Edit[float]], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        return await self._alter(entities.QUOTAS, changes, validate_only)
+
+    async def alter_scram_credentials(
+        self, changes: Mapping[str, Edit[ScramCredential]]
+    ) -> dict[str, KafkaError | None]:
+        """By user."""
+        return await self._alter(entities.SCRAM_CREDENTIALS, changes, False)
+
+    async def _alter(
+        self, kind: EntityKind[K, V], changes: Mapping[K, Edit[V]], validate_only: bool
+    ) -> dict[K, KafkaError | None]:
+        return await self._turns.run(self._alter_all(kind, changes, validate_only))
+
+    async def _alter_all(
+        self, kind: EntityKind[K, V], changes: Mapping[K, Edit[V]], validate_only: bool
+    ) -> dict[K, KafkaError | None]:
+        # Many small transactions at once: the store commits those that wait together.
+        written = await asyncio.gather(
+            *(self._alter_one(kind, key, edit, validate_only) for key, edit in changes.items())
+        )
+        results = {
+            key: each if isinstance(each, KafkaError) else None
+            for key, each in zip(changes, written, strict=True)
+        }
+        accepted = {
+            key: each for key, each in zip(changes, written, strict=True) if not isinstance(each, KafkaError)
+        }
+        if accepted and not validate_only:
+            self._cache.publish(kind.with_changed(self._cache.image, accepted))
+        return results
+
+    async def _alter_one(
+        self, kind: EntityKind[K, V], key: K, edit: Edit[V], validate_only: bool
+    ) -> Mapping[str, V] | KafkaError:
+        path = kind.path_of(key)
+        try:
+            for _ in range(CONFLICTS_MAX):
+                texts, version = await self._read(path)
+                values = dict(edit(kind.read(path, texts)))
+                if validate_only:
+                    return values
+                data = encode_config({**kind.others(texts), **kind.write(values)})
+                if await self._write(path, data, version, has_notice=kind.has_notice):
+                    return values
+        except KafkaError as error:
+            return error
+        except StoreError as error:
+            log.error("Settings are not stored: %s", error)
+            return as_kafka_error(error)
+        return as_kafka_error(BadVersion(f"{path}: others change it all the time"))
+
+    async def _read(self, path: str) -> tuple[dict[str, str], int | None]:
+        """The settings at a path and the version of the node, None for no node."""
+        try:
+            data, stat = await self._store.get(path)
+        except NoNode:
+            return {}, None
+        return decode_config(path, data), stat.version
+
+    async def _write(self, path: str, data: bytes, version: int | None, *, has_notice: bool) -> bool:
+        """False if another writer came first."""
+        operations: list[Operation] = []
+        if version is None:
+            # Below a user stand its clients: /config/users/U/clients/C.
+            above = parent_of(path)
+            while above.count("/") > 2 and await self._store.exists(above) is None:
+                operations.insert(0, Create(above))
+                above = parent_of(above)
+            operations.append(Create(path, data))
+        else:
+            operations.append(SetData(path, data, version))
+        if has_notice:
+            notice = encode_config_change(*path.removeprefix("/config/").split("/", 1))
+            operations.append(Create(CONFIG_CHANGE_PREFIX, notice, CreateMode.PERSISTENT_SEQUENTIAL))
+        try:
+            await self._store.multi(operations)
+        except MultiFailed as failed:
+            if isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
+                return False
+            raise failed.error from failed
+        return True
