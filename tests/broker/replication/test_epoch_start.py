@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.coordination.metadata.image import PartitionImage, TopicImage
@@ -33,7 +34,7 @@ async def opened(disk: Disk, first: TopicImage, *later: TopicImage) -> tuple[Rep
 
     with ThreadPoolExecutor(1) as executor:
         loop = asyncio.get_running_loop()
-        manager = ReplicaManager(US, loop, Timer(0), open_log, open_log, executor)
+        manager = ReplicaManager(US, loop, DelayedOperations(loop, Timer(0)), open_log, open_log, executor)
         for image in (first, *later):
             manager.apply([image])
         await manager.opened(["topic"])
