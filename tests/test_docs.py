@@ -1,4 +1,4 @@
-"""What the documents say is so, and what the README shows is what happens."""
+"""The documents are correct: their examples run, their tables match the code, and the files that they name exist."""
 
 from __future__ import annotations
 
@@ -17,8 +17,24 @@ from barnabas.testing import Broker
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+# Paths of a user's files, in examples.
+NOT_FILES = {"checkpoints/NAME"}
 
 TIMEOUT_S = 120
+
+
+def walks() -> list[tuple[str, list[str]]]:
+    """The walks of docs/ARCHITECTURE.md, each with its files in order."""
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Walks\n")[2].partition("\n## ")[0]
+    return [
+        (heading, re.findall(r"^\d+\. `([\w/]+\.py)`", body, re.MULTILINE))
+        for heading, body in re.findall(r"^### (.*)\n((?:(?!### ).*\n?)*)", section, re.MULTILINE)
+    ]
+
+
+WALKS = walks()
 
 
 def sessions() -> list[list[tuple[str, str]]]:
@@ -110,6 +126,32 @@ def versions(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(document: Path) -> None:
+    """Files of the repository, and modules by their path below `src/barnabas`."""
+    folders = (ROOT, ROOT / "src" / "barnabas", document.parent)
+    for name in re.findall(r"`((?:\w+/)+[\w.-]*)`", document.read_text(encoding="utf-8")):
+        is_found = any((folder / name).exists() for folder in folders)
+        assert is_found or name in NOT_FILES, name
+
+
+def test_architecture_names_every_part() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "barnabas"
+    parts = {path.parent.relative_to(package).as_posix() for path in package.rglob("__init__.py")} - {"."}
+    assert parts
+    assert not [part for part in sorted(parts) if f"`{part}`" not in text]
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk[0])
+def test_walks_go_forward(walk: tuple[str, list[str]]) -> None:
+    """At most one step of a walk leads back to a file that it has passed already."""
+    _, files = walk
+    assert len(files) >= 5
+    assert len(files) - len(set(files)) <= 1

@@ -1,0 +1,245 @@
+"""The rules of the house: how large a function, a constructor, a file and a folder may be, and words to avoid.
+
+Each rule has a list of the places that break it. A list may only become shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "barnabas"
+GENERATED = (SOURCES / "protocol" / "messages", SOURCES / "protocol" / "native")
+
+FUNCTION_LINES_MAX = 80
+FILE_LINES_MAX = 600
+COLLABORATORS_MAX = 8
+MODULES_MAX = 30
+
+# Loops that mypyc compiles, which decode one record after the other: a call per record would cost a third of the
+# speed, so that the loop has the whole decoder in it.
+DECODE_LOOPS = {
+    "client/consumer/record.py:_decode": "decodes the records of a batch for `poll()`",
+    "records/columns.py:ColumnsBuilder._append_records": "decodes the records of a batch to Arrow's layout",
+}
+LONG_FUNCTIONS: set[str] = {
+    "broker/metrics/broker_metrics.py:register_metrics",
+    "log/partition/partition_log.py:PartitionLog.open",
+    "server.py:Server._start",
+}
+LARGE_CONSTRUCTORS: set[str] = {"broker/broker.py:Broker"}
+LARGE_FILES: set[str] = {"coordination/controller/controller.py"}
+LARGE_FOLDERS: set[str] = set()
+
+# What to write instead stands behind each.
+WORDS = {
+    r"\bwhoever\b": "the client, the caller, any process that",
+    r"\banew\b": "again",
+    r"\b(?:is|are|was|were|be|been) told\b": "logs, reports, returns, receives",
+    r"\btells? of\b": "reports, logs, shows",
+    r"\bfigures?\b": "metrics, results, values",
+    r"\bcalls? (?:itself|themselves) so\b": "has this id",
+    r"\bone's own\b": "your own, its own",
+    r"\bwhat there is of\b": "the existing",
+    r"\bwhich there is not\b": "does not exist, is not supported",
+    r"\bnobody to ask\b": "without confirmation",
+}
+PATTERN = re.compile("|".join(WORDS), re.IGNORECASE)
+PROSE = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+UNCHECKED: tuple[str, ...] = ("bench/", "demo/", "src/", "tools/")
+
+# A parameter of one of these types is a plain value. So are our enumerations, NewTypes, named tuples, frozen
+# dataclasses, messages and exceptions, and containers of plain values. Everything else is a collaborator.
+PLAIN = {
+    *("None", "bool", "bytearray", "bytes", "complex", "float", "int", "memoryview", "object", "str"),
+    *("Buffer", "Path", "Pattern", "UUID", "datetime", "timedelta", "Literal", "Exception", "BaseException"),
+}
+CONTAINERS = {
+    *("Collection", "Container", "Iterable", "Mapping", "MutableMapping", "OrderedDict", "Sequence", "Set"),
+    *("deque", "dict", "frozenset", "list", "set", "tuple"),
+    *("Annotated", "ClassVar", "Final", "InitVar", "Optional"),
+}
+
+
+def modules(folder: Path = SOURCES) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*.py")):
+        if not any(path.is_relative_to(generated) for generated in GENERATED):
+            yield path
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCES).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def definitions(node: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Classes and functions with their dotted names, the outer ones first."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{outer}.{child.name}" if outer else child.name
+            yield name, child
+            yield from definitions(child, name)
+        elif isinstance(child, ast.stmt):
+            yield from definitions(child, outer)
+
+
+def check(rule: str, found: set[str], listed: set[str]) -> None:
+    assert not found - listed, f"{rule}: {sorted(found - listed)}"
+
+
+def test_no_function_is_long() -> None:
+    found = {
+        f"{name_of(path)}:{name}"
+        for path in modules()
+        for name, node in definitions(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+    check(f"functions of more than {FUNCTION_LINES_MAX} lines", found, LONG_FUNCTIONS | set(DECODE_LOOPS))
+
+
+def test_no_file_is_large() -> None:
+    found = {
+        name_of(path) for path in modules() if path.read_text(encoding="utf-8").count("\n") > FILE_LINES_MAX
+    }
+    check(f"files of more than {FILE_LINES_MAX} lines", found, LARGE_FILES)
+
+
+def test_no_folder_is_large() -> None:
+    counts: dict[Path, int] = {}
+    for path in (*modules(), *modules(ROOT / "tests")):
+        if path.name not in ("__init__.py", "conftest.py"):
+            counts[path.parent] = counts.get(path.parent, 0) + 1
+    found = {folder.relative_to(ROOT).as_posix() for folder, count in counts.items() if count > MODULES_MAX}
+    check(f"folders of more than {MODULES_MAX} modules", found, LARGE_FOLDERS)
+
+
+def decorators(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for decorator in node.decorator_list:
+        call = decorator.func if isinstance(decorator, ast.Call) else decorator
+        yield ast.unparse(call).rpartition(".")[2], ast.unparse(decorator)
+
+
+def is_dataclass(node: ast.ClassDef) -> bool:
+    return any(name == "dataclass" for name, _ in decorators(node))
+
+
+def is_value_class(node: ast.ClassDef) -> bool:
+    bases = {ast.unparse(base).rpartition(".")[2].partition("[")[0] for base in node.bases}
+    if any(
+        base in PLAIN or base.endswith(("Enum", "Flag", "NamedTuple", "Error", "TypedDict")) for base in bases
+    ):
+        return True
+    return any(name == "dataclass" and "frozen=True" in text for name, text in decorators(node))
+
+
+@cache
+def plain_names() -> frozenset[str]:
+    """Names of types that are plain values wherever a module of ours defines them."""
+    plain: dict[str, bool] = {}
+    aliases: list[tuple[str, ast.expr]] = []
+    for path in GENERATED[0].glob("*.py"):
+        classes = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        plain.update(dict.fromkeys(classes, True))
+    for path in modules():
+        for _, node in definitions(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                plain[node.name] = plain.get(node.name, True) and is_value_class(node)
+        for statement in tree_of(path).body:
+            if (
+                isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and statement.value
+            ):
+                if ast.unparse(statement.annotation).endswith("TypeAlias"):
+                    aliases.append((statement.target.id, statement.value))
+            elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                value = statement.value
+                if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("NewType"):
+                    plain[statement.targets[0].id] = True
+                elif isinstance(value, ast.Subscript | ast.BinOp):
+                    aliases.append((statement.targets[0].id, value))
+    names = PLAIN | {name for name, is_plain in plain.items() if is_plain}
+    # An alias may name another one.
+    for _ in range(3):
+        names |= {name for name, value in aliases if name not in plain and is_plain_type(value, names)}
+    return frozenset(names)
+
+
+def is_plain_type(annotation: ast.expr, names: frozenset[str] | set[str]) -> bool:
+    match annotation:
+        case ast.Constant(value=str(text)):
+            return is_plain_type(ast.parse(text, mode="eval").body, names)
+        case ast.Constant():
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in names or name in CONTAINERS
+        case ast.BinOp(left=left, right=right):
+            return is_plain_type(left, names) and is_plain_type(right, names)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return all(is_plain_type(element, names) for element in elements)
+        case ast.Subscript(value=container, slice=arguments):
+            kind = ast.unparse(container).rpartition(".")[2]
+            return kind == "Literal" or (
+                (kind in CONTAINERS or kind in names) and is_plain_type(arguments, names)
+            )
+    return False
+
+
+def constructor_parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            arguments = statement.args
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if argument.arg != "self":
+                    yield argument.arg, argument.annotation
+            return
+    if is_dataclass(node):
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                yield statement.target.id, statement.annotation
+
+
+def test_no_constructor_has_many_collaborators() -> None:
+    names = plain_names()
+    found = set()
+    for path in modules():
+        for name, node in definitions(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                collaborators = [
+                    parameter
+                    for parameter, annotation in constructor_parameters(node)
+                    if annotation is None or not is_plain_type(annotation, names)
+                ]
+                if len(collaborators) > COLLABORATORS_MAX:
+                    found.add(f"{name_of(path)}:{name}")
+    check(f"constructors with more than {COLLABORATORS_MAX} collaborators", found, LARGE_CONSTRUCTORS)
+
+
+def words_to_avoid(path: Path) -> set[str]:
+    """Those in a document, or in comments and strings of a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py" and PATTERN.search(text):
+        tokens = tokenize.generate_tokens(StringIO(text).readline)
+        text = "\n".join(token.string for token in tokens if token.type in PROSE)
+    return {match.lower() for match in PATTERN.findall(text)}
+
+
+def test_plain_english() -> None:
+    documents = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+    others = (path for folder in ("tools", "bench", "demo") for path in sorted((ROOT / folder).glob("*.py")))
+    found = {
+        path.relative_to(ROOT).as_posix(): words_to_avoid(path) for path in (*documents, *modules(), *others)
+    }
+    found = {path: words for path, words in found.items() if words and not path.startswith(UNCHECKED)}
+    assert not found, f"words to avoid: {found}"
