@@ -1,0 +1,1 @@
+"""Replication as machines without IO: one partition as its leader sees it."""
