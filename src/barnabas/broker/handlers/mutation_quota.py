@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.quotas.quotas import CONTROLLER_MUTATION_RATE
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import ThrottlingQuotaExceeded
 
 
@@ -22,7 +22,7 @@ class MutationQuota:
 
     __slots__ = ("_broker", "_delays", "_exchange", "_is_strict")
 
-    def __init__(self, broker: Broker, exchange: Exchange, *, strict_since: int | None) -> None:
+    def __init__(self, broker: Broker, exchange: AnyExchange, *, strict_since: int | None) -> None:
         self._broker = broker
         self._exchange = exchange
         self._is_strict = strict_since is None or exchange.version >= strict_since

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.requests.exchange import ClientSession
+from barnabas.broker.requests.session import ClientSession
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.clock import Clock
 from barnabas.errors import MessageTooLarge, RequestTimedOut

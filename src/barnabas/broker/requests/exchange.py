@@ -1,116 +1,57 @@
-"""One request on its way through the broker: who asked, and how the answer goes back."""
+"""One request on its way through the broker, and its one response.
+
+A handler gets the exchange and returns an `Answer`: the response, or the `Parked` request that it has handed to what
+will answer it. There is no third way, so a handler that forgets to answer does not pass the type checker:
+
+    return HeartbeatResponse()                          the response, now
+    return exchange.answer_from(_create(broker, ...))   a coroutine that returns the response
+    parked = exchange.park()                            anything that calls back (a coordinator, a delayed operation,
+    coordinator.ask(..., parked.answer)                 a turn): the request is in its hands
+    return parked
+
+What answers later may return an `Answer` again, as a coroutine that goes on by a callback does. A request is answered
+exactly once; a second answer, or an exception in the place of an answer, ends the connection.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from librt.strings import BytesWriter, write_i32_be
 
-from barnabas.broker.quotas.quotas import REQUEST_PERCENTAGE, Quotas
+from barnabas.broker.quotas.quotas import REQUEST_PERCENTAGE
 from barnabas.broker.quotas.rates import WINDOW_MS
-from barnabas.clock import Clock
+from barnabas.broker.requests.served_api import ServedApi
+from barnabas.broker.requests.session import ClientSession
+from barnabas.broker.waiting.turns import AT_ONCE, Turns
 from barnabas.errors import NONE, KafkaError
-from barnabas.metrics.instruments import Counter, Histogram
 from barnabas.net.connection import Connection
 from barnabas.net.outbox import Part
-from barnabas.protocol.apis import Api
-from barnabas.protocol.codec import encode
+from barnabas.protocol.codec import encode, encode_parts
 from barnabas.protocol.message import Message
 
 log = logging.getLogger(__name__)
 
-# What a client has had the worker process do counts half as much after so long.
-WORKER_HALF_LIFE_NS: Final = 10_000_000_000
-# What a quota on time can cost at once: a window of the rate.
+# The longest throttle for a quota on time: a window of the rate.
 MAX_THROTTLE_FOR_TIME_MS: Final = WINDOW_MS
 
-
-class ClientSession:
-    """What is known of the client behind a connection. Security fills in who it is."""
-
-    __slots__ = (
-        "_worker_ns",
-        "_worker_used_ns",
-        "client_software_name",
-        "client_software_version",
-        "host",
-        "last_job_ns",
-        "listener",
-        "user",
-    )
-
-    def __init__(self, *, listener: str, host: str) -> None:
-        self.listener = listener
-        self.host = host
-        self.user = "ANONYMOUS"
-        self.client_software_name = ""
-        self.client_software_version = ""
-        # What the worker process has done for this connection, and when that was counted.
-        self.last_job_ns = 0
-        self._worker_used_ns = 0.0
-        self._worker_ns = 0
-
-    def worker_used_ns(self, now_ns: int) -> float:
-        """How long the worker process has worked for this connection, of late."""
-        if not self._worker_used_ns:
-            return 0.0
-        half_lives = (now_ns - self._worker_ns) / WORKER_HALF_LIFE_NS
-        return self._worker_used_ns * math.pow(0.5, half_lives)
-
-    def use_worker(self, duration_ns: int, now_ns: int) -> None:
-        self._worker_used_ns = self.worker_used_ns(now_ns) + duration_ns
-        self._worker_ns = now_ns
-        self.last_job_ns = duration_ns
+ResponseT = TypeVar("ResponseT", bound=Message)
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
-class ApiMetrics:
-    """What is counted for each API."""
+class Exchange(Generic[ResponseT]):
+    """A request and its one response, sent at once or later."""
 
     __slots__ = (
-        "errors",
-        "request_bytes",
-        "requests",
-        "response_bytes",
-        "slow_ns",
-        "tells_error",
-        "times_s",
-    )
-
-    def __init__(
-        self,
-        requests: Counter,
-        errors: Counter,
-        request_bytes: Histogram,
-        response_bytes: Counter,
-        times_s: Histogram,
-        slow_ns: int,
-    ) -> None:
-        self.requests = requests
-        self.errors = errors
-        self.request_bytes = request_bytes
-        self.response_bytes = response_bytes
-        self.times_s = times_s
-        # A request that takes longer is logged.
-        self.slow_ns = slow_ns
-        # Whether an answer has an error of the whole request: known once the type of the answer is loaded.
-        self.tells_error = False
-
-
-class Exchange:
-    """A request and its one answer, given at once or later."""
-
-    __slots__ = (
-        "api",
         "busy_ns",
         "client_id",
-        "clock",
         "connection",
         "correlation_id",
-        "metrics",
-        "quotas",
+        "is_answered",
+        "served",
         "session",
         "started_ns",
         "throttle_ms",
@@ -122,109 +63,145 @@ class Exchange:
         self,
         connection: Connection,
         session: ClientSession,
-        api: Api,
+        served: ServedApi,
         version: int,
         correlation_id: int,
         client_id: str,
-        metrics: ApiMetrics,
-        clock: Clock,
-        quotas: Quotas,
     ) -> None:
         self.connection = connection
         self.session = session
-        self.api = api
+        self.served = served
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.metrics = metrics
-        self.clock = clock
-        self.quotas = quotas
-        self.started_ns = clock.monotonic_ns()
+        self.started_ns = served.clock.monotonic_ns()
         self.busy_ns = 0
+        self.is_answered = False
         self.waits_on_purpose = False
-        # For so long the connection is not read from after the answer; handlers put it into the answer too.
+        # The connection is not read from for this long after the response, which tells it to the client.
         self.throttle_ms = 0
 
-    def park(self, on_purpose: bool) -> None:
-        """The answer comes later: what has passed until now is what the request has cost the loop.
+    def answer(self, answer: Answer[ResponseT]) -> None:
+        """Sends a response. A parked request is left to what it was handed to."""
+        if not isinstance(answer, Parked):
+            self._respond(answer)
+        elif self.busy_ns == 0 and not self.is_answered:
+            # The time until now is what the request has cost the event loop.
+            self.busy_ns = self.served.clock.monotonic_ns() - self.started_ns
 
-        A request may wait on purpose, as a fetch does for records; otherwise something is done for it meanwhile.
+    def park(self, *, on_purpose: bool = True) -> Parked[ResponseT]:
+        """Takes the request out of the handler's hands: what gets the result answers it.
+
+        A request waits on purpose if there is nothing to do for it, as a fetch waits for records. One that something is
+        being done for meanwhile may be slow.
         """
-        self.busy_ns = self.clock.monotonic_ns() - self.started_ns
-        self.waits_on_purpose = on_purpose
+        assert not self.is_answered, "a request is answered once"
+        if self.busy_ns == 0:
+            self.waits_on_purpose = on_purpose
+        return Parked(self)
+
+    def answer_from(self, coming: Coroutine[Any, Any, Answer[ResponseT]]) -> Parked[ResponseT]:
+        """Parks the request until a coroutine returns its response. Its errors are those of a handler."""
+        parked = self.park(on_purpose=False)
+        self.served.tasks.start(parked.answer_from(coming))
+        return parked
+
+    def answer_in_turns(
+        self,
+        turns: Turns,
+        items: Sequence[ItemT],
+        work: Callable[[ItemT], ResultT],
+        finish: Callable[[list[ResultT]], Answer[ResponseT]],
+    ) -> Answer[ResponseT]:
+        """What `finish` makes of the results for all items: at once if they are few, else in turns.
+
+        The cluster may change between one item and the next.
+        """
+        if len(items) <= AT_ONCE:
+            return finish([work(item) for item in items])
+        return self.answer_from(turns.map(items, work, finish))
+
+    def respond_nothing(self) -> Parked[ResponseT]:
+        """For requests that want no response (Produce with acks=0). The handler returns the result in its place."""
+        parked = self.park()
+        self._finish()
+        self.connection.reply((), self.throttle_ms / 1_000)
+        return parked
+
+    def fail(self, error: Exception) -> None:
+        """Ends the connection of a request that failed as a whole, after the requests before it were answered."""
+        self.is_answered = True
+        self.served.metrics.errors.value += 1
+        name = self.served.api.name
+        if isinstance(error, KafkaError):
+            self.connection.fail(f"{name}: {error.name}: {error}")
+            return
+        log.error("connection from %s closed: %s failed", self.connection.peer, name, exc_info=error)
+        self.connection.fail(None)
 
     def throttle(self, duration_ms: int) -> None:
-        """Has the client be quiet after the answer; of several reasons the longest counts."""
+        """Mutes the connection after the response. Of several reasons the longest counts."""
         self.throttle_ms = max(self.throttle_ms, duration_ms)
 
-    def throttle_for_time(self) -> None:
-        """Charges the time that the request has taken to the client's share of the event loop, waiting left out."""
-        if self.quotas.has(REQUEST_PERCENTAGE):
+    def _throttle_for_time(self) -> None:
+        """Charges the time that the request has taken to the client's share of the event loop, without waiting."""
+        served = self.served
+        if served.quotas.has(REQUEST_PERCENTAGE):
             if self.busy_ns == 0:
-                self.busy_ns = self.clock.monotonic_ns() - self.started_ns
+                self.busy_ns = served.clock.monotonic_ns() - self.started_ns
             percent_seconds = self.busy_ns * 100 / 1e9
             self.throttle(
                 min(
-                    self.quotas.record(
+                    served.quotas.record(
                         REQUEST_PERCENTAGE,
                         self.session.user,
                         self.client_id,
                         percent_seconds,
-                        self.clock.now_ms(),
+                        served.clock.now_ms(),
                     ),
                     MAX_THROTTLE_FOR_TIME_MS,
                 )
             )
 
-    def respond(self, body: Message) -> None:
-        if self.metrics.tells_error and getattr(body, "error_code", NONE) != NONE:
-            self.metrics.errors.value += 1
-        self.throttle_for_time()
+    def _respond(self, body: ResponseT) -> None:
+        served = self.served
+        if served.has_error_code and getattr(body, "error_code", NONE) != NONE:
+            served.metrics.errors.value += 1
+        self._throttle_for_time()
         if self.throttle_ms and hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = self.throttle_ms
-        encoded = encode(body, self.version)
-        self.respond_parts([self._header(len(encoded)) + encoded])
+        if served.has_records:
+            parts = encode_parts(body, self.version)
+            self._send([self._header(sum(map(len, parts))), *parts])
+        else:
+            encoded = encode(body, self.version)
+            self._send([self._header(len(encoded)) + encoded])
 
-    def respond_with_header(self, parts: Sequence[Part]) -> None:
-        """Answers with parts that are the body, some of them slices of files."""
-        self.respond_parts([self._header(sum(map(len, parts))), *parts])
-
-    def respond_parts(self, parts: Sequence[Part]) -> None:
-        metrics = self.metrics
+    def _send(self, parts: Sequence[Part]) -> None:
+        metrics = self.served.metrics
         for part in parts:
             metrics.response_bytes.value += len(part)
         self._finish()
         self.connection.reply(parts, self.throttle_ms / 1_000)
 
-    def respond_nothing(self) -> None:
-        """For requests that want no answer (Produce with acks=0)."""
-        self._finish()
-        self.connection.reply((), self.throttle_ms / 1_000)
-
-    def fail(self, error: Exception) -> None:
-        """Ends the connection of a request that failed as a whole, after the requests before it were answered."""
-        self.metrics.errors.value += 1
-        if isinstance(error, KafkaError):
-            self.connection.fail(f"{self.api.name}: {error.name}: {error}")
-            return
-        log.error("connection from %s closed: %s failed", self.connection.peer, self.api.name, exc_info=error)
-        self.connection.fail(None)
-
     def _finish(self) -> None:
-        elapsed_ns = self.clock.monotonic_ns() - self.started_ns
-        self.metrics.times_s.observe(elapsed_ns / 1e9)
-        if elapsed_ns > self.metrics.slow_ns:
+        assert not self.is_answered, "a request is answered once"
+        self.is_answered = True
+        metrics = self.served.metrics
+        elapsed_ns = self.served.clock.monotonic_ns() - self.started_ns
+        metrics.times_s.observe(elapsed_ns / 1e9)
+        if elapsed_ns > metrics.slow_ns:
             self._log_if_slow(elapsed_ns)
 
     def _log_if_slow(self, elapsed_ns: int) -> None:
         busy_ns = self.busy_ns or elapsed_ns
-        if self.waits_on_purpose and busy_ns <= self.metrics.slow_ns:
+        if self.waits_on_purpose and busy_ns <= self.served.metrics.slow_ns:
             return
         elapsed_ms, busy_ms = elapsed_ns // 1_000_000, busy_ns // 1_000_000
         log.warning(
             "Slow request: %s version %d of client %s at %s took %d ms: %d ms on the event loop, %d ms waiting;"
             " then throttled for %d ms",
-            self.api.name,
+            self.served.api.name,
             self.version,
             self.client_id or "without an id",
             self.connection.peer,
@@ -233,7 +210,7 @@ class Exchange:
             elapsed_ms - busy_ms,
             self.throttle_ms,
             extra={
-                "api": self.api.name,
+                "api": self.served.api.name,
                 "client_id": self.client_id,
                 "peer": self.connection.peer,
                 "total_ms": elapsed_ms,
@@ -245,10 +222,48 @@ class Exchange:
 
     def _header(self, body_bytes: int) -> bytes:
         """Size, correlation id and, from version 1 on, no tagged fields."""
-        has_tags = self.api.response_header_version(self.version) > 0
+        has_tags = self.served.api.response_header_version(self.version) > 0
         out = BytesWriter()
         write_i32_be(out, (5 if has_tags else 4) + body_bytes)
         write_i32_be(out, self.correlation_id)
         if has_tags:
             out.append(0)
         return out.getvalue()
+
+
+class Parked(Generic[ResponseT]):
+    """A request that is answered later: the way to answer it, and what its handler returns meanwhile.
+
+    Whatever happens, nothing is raised here: the code that answers works for other requests too.
+    """
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange[ResponseT]) -> None:
+        self._exchange = exchange
+
+    def answer(self, answer: Answer[ResponseT]) -> None:
+        try:
+            self._exchange.answer(answer)
+        except Exception as error:
+            self._exchange.fail(error)
+
+    def answer_with(self, work: Callable[[], Answer[ResponseT]]) -> None:
+        """Goes on with work that ends in an answer, or in the next wait."""
+        try:
+            self._exchange.answer(work())
+        except Exception as error:
+            self._exchange.fail(error)
+
+    async def answer_from(self, coming: Coroutine[Any, Any, Answer[ResponseT]]) -> None:
+        try:
+            self._exchange.answer(await coming)
+        except Exception as error:
+            self._exchange.fail(error)
+
+
+Answer: TypeAlias = ResponseT | Parked[ResponseT]
+"""What a handler returns: the response, or the parked request."""
+
+AnyExchange: TypeAlias = Exchange[Any]
+"""For code that looks at a request and does not answer it."""

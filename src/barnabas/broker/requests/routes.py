@@ -1,14 +1,12 @@
-"""Which APIs this broker answers, in which versions, and where: one row an API.
+"""The APIs that this broker serves, with their versions and the modules of their handlers: one row an API.
 
-A version that is not listed here is not advertised, and a client that asks for it all the same is cut off. Rows are
-found at start; a handler's module is loaded when its API is first asked for.
+Versions that are not listed here are not advertised, and a client that uses one all the same is disconnected. The rows
+are read at start; the module of a handler is loaded with the first request of its API.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol.apis import Api, api_for_name
 
@@ -17,15 +15,12 @@ class Route(NamedTuple):
     name: str
     first_version: int
     last_version: int
+    # Below `barnabas.broker.handlers`.
     module: str
 
     @property
     def api(self) -> Api:
         return api_for_name(self.name)
-
-    def load(self) -> Callable[..., Any]:
-        handle: Callable[..., Any] = importlib.import_module(f"barnabas.broker.handlers.{self.module}").handle
-        return handle
 
 
 ROUTES: Final = (

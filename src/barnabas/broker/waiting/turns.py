@@ -1,8 +1,8 @@
-"""Long requests in turns: each has the event loop for about a millisecond, then whoever waits has it.
+"""Long requests in turns: each has the event loop for about a millisecond at a time.
 
-A request that names thousands of partitions is worked on in parts. Of all parts that wait, of all requests, one is done
-each time around the loop, so however many such requests there are, others wait for one part at most. A large request is
-begun when those that have begun are done, or wait for something else: what it is taken apart to takes memory.
+A request that names thousands of partitions is done in parts. Of all parts of all such requests, one is done in each
+iteration of the loop: however many there are, other requests wait for one part at most. A large request is begun when
+those before it are done, or wait for something else, because a decoded request takes memory.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from barnabas.clock import Clock
 
 log = logging.getLogger(__name__)
 
 TURN_NS: Final = 1_000_000
-# So many elements are done without looking at the clock, and so many at once: it is a small request.
+# How many elements are done without looking at the clock, and how many at once, since it is a small request.
 STEP: Final = 16
 AT_ONCE: Final = 64
 
@@ -43,12 +43,12 @@ class Turns:
         return len(self._parts) + len(self._beginnings)
 
     def add(self, part: Part) -> None:
-        """Does a part of something long when its turn comes. It takes a millisecond at most, and adds what is left."""
+        """Does a part when its turn comes. A part takes a millisecond at most, and adds the rest as another part."""
         self._parts.append(part)
         self._schedule()
 
     def begin(self, part: Part) -> None:
-        """Begins something long when nothing else is under way."""
+        """Begins something long when nothing else is in progress."""
         self._beginnings.append(part)
         self._schedule()
 
@@ -56,32 +56,20 @@ class Turns:
         self._loop.call_later(delay_s, self.add, part)
 
     def end_ns(self) -> int:
-        """When a turn that begins now is over."""
+        """When a turn that begins now ends."""
         return self._clock.monotonic_ns() + TURN_NS
 
     def is_over(self, end_ns: int) -> bool:
         return self._clock.monotonic_ns() >= end_ns
 
     def next(self) -> asyncio.Future[None]:
-        """For coroutines: done when their turn has come."""
+        """For coroutines: done when their turn comes."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self.add(partial(_come, turn))
         return turn
 
-    def map(
-        self, items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], S]
-    ) -> S | Coroutine[Any, Any, S]:
-        """What `finish` makes of the results for all items: at once if they are few, else a coroutine, in turns.
-
-        A handler returns either. It may be that things change between one item and the next.
-        """
-        if len(items) <= AT_ONCE:
-            return finish([work(item) for item in items])
-        return self._map_in_turns(items, work, finish)
-
-    async def _map_in_turns(
-        self, items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], S]
-    ) -> S:
+    async def map(self, items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], S]) -> S:
+        """What `finish` makes of the results for all items. Things may change between one item and the next."""
         results: list[R] = []
         end_ns = self.end_ns()
         for item in items:

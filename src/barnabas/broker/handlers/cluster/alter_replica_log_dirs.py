@@ -5,8 +5,11 @@ The answer tells that a move has begun; DescribeLogDirs shows how far it is. All
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import NONE, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -18,7 +21,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs_response import (
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: AlterReplicaLogDirsRequest
+    broker: Broker, exchange: AnyExchange, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     # A partition that is asked for twice goes where it was asked to last.
     targets = {
@@ -39,3 +42,6 @@ async def handle(
             AlterReplicaLogDirPartitionResult(partition_index=at.partition, error_code=error_code)
         )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+HANDLER: Final = coroutine_handler(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle)

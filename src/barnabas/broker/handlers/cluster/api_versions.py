@@ -12,7 +12,8 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.cluster.features import FEATURES_EPOCH, finalized_features, supported_features
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.requests.routes import ROUTES
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -24,7 +25,7 @@ _FIRST_VERSION_WITH_SOFTWARE: Final = 3
 _ANSWERED: Final = sorted((route.api.key, route.first_version, route.last_version) for route in ROUTES)
 
 
-def handle(broker: Broker, exchange: Exchange, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if exchange.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE_NAME.fullmatch(name) or not _SOFTWARE_NAME.fullmatch(version):
@@ -37,6 +38,9 @@ def handle(broker: Broker, exchange: Exchange, request: ApiVersionsRequest) -> A
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=finalized_features(),
     )
+
+
+HANDLER: Final = Handler(ApiVersionsRequest, ApiVersionsResponse, handle)
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.errors import MismatchedEndpointType, UnsupportedEndpointType
 from barnabas.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -24,7 +25,7 @@ _WRONG_ENDPOINT: Final = (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         error = MismatchedEndpointType if request.endpoint_type == _CONTROLLERS else UnsupportedEndpointType
         return DescribeClusterResponse(
@@ -48,3 +49,6 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeClusterRequest) 
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )
+
+
+HANDLER: Final = Handler(DescribeClusterRequest, DescribeClusterResponse, handle)

@@ -13,7 +13,8 @@ import os
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import KafkaStorageError
 from barnabas.log.directory import LogDirectory
 from barnabas.log.manager.manager import LogManager
@@ -31,7 +32,7 @@ UNKNOWN_LAG: Final = -1
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: DescribeLogDirsRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = (
         None
@@ -42,6 +43,9 @@ async def handle(
     loop = asyncio.get_running_loop()
     results = await loop.run_in_executor(None, _describe, broker.log_manager, wanted)
     return DescribeLogDirsResponse(results=results)
+
+
+HANDLER: Final = coroutine_handler(DescribeLogDirsRequest, DescribeLogDirsResponse, handle)
 
 
 def _describe(manager: LogManager, wanted: set[TopicPartition] | None) -> list[DescribeLogDirsResult]:

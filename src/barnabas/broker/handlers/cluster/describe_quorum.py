@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import UnknownTopicOrPartition
 from barnabas.log.names import METADATA_TOPIC
 from barnabas.protocol.messages.describe_quorum_request import DescribeQuorumRequest
@@ -29,7 +30,7 @@ _FIRST_VERSION_WITH_TIMES: Final = 1
 _FIRST_VERSION_WITH_NODES: Final = 2
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     has_nodes = exchange.version >= _FIRST_VERSION_WITH_NODES
     topics = [
         TopicData(
@@ -49,6 +50,9 @@ def handle(broker: Broker, exchange: Exchange, request: DescribeQuorumRequest) -
     ]
     is_found = any(each.error_code == 0 for topic in topics for each in topic.partitions)
     return DescribeQuorumResponse(topics=topics, nodes=_voters(broker) if has_nodes and is_found else [])
+
+
+HANDLER: Final = Handler(DescribeQuorumRequest, DescribeQuorumResponse, handle)
 
 
 def _quorum(broker: Broker, version: int) -> PartitionData:

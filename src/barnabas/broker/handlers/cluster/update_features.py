@@ -12,7 +12,8 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.cluster.features import FEATURES
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import InvalidUpdateVersion
 from barnabas.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
@@ -34,7 +35,7 @@ class UpgradeType(IntEnum):
         return cls.UNKNOWN
 
 
-def handle(broker: Broker, exchange: Exchange, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     for update in request.feature_updates:
         reason = _why_not(broker, update, _upgrade_type(update, exchange.version))
         if reason is not None:
@@ -51,6 +52,9 @@ def handle(broker: Broker, exchange: Exchange, request: UpdateFeaturesRequest) -
         if has_results
         else [],
     )
+
+
+HANDLER: Final = Handler(UpdateFeaturesRequest, UpdateFeaturesResponse, handle)
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:

@@ -5,8 +5,11 @@ From version 1 on each member's protocol is told. Others than consumer groups ar
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.broker.requests.operations import GROUP_OPERATIONS
 from barnabas.errors import NONE, InvalidGroupId, KafkaError, UnsupportedVersion
 from barnabas.groups.settings import CONSUMER
@@ -17,12 +20,18 @@ from barnabas.protocol.messages.consumer_group_describe_response import (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: ConsumerGroupDescribeRequest) -> object:
-    return broker.turns.map(
+def handle(
+    broker: Broker, exchange: Exchange[ConsumerGroupDescribeResponse], request: ConsumerGroupDescribeRequest
+) -> Answer[ConsumerGroupDescribeResponse]:
+    return exchange.answer_in_turns(
+        broker.turns,
         list(dict.fromkeys(request.group_ids)),
         lambda group_id: _describe(broker, group_id, request),
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
     )
+
+
+HANDLER: Final = Handler(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, handle)
 
 
 def _describe(broker: Broker, group_id: str, request: ConsumerGroupDescribeRequest) -> DescribedGroup:

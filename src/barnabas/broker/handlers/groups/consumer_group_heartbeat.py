@@ -5,9 +5,12 @@ From version 1 on a member chooses its id, and may subscribe to a regular expres
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.groups.settings import CONSUMER
 from barnabas.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -15,8 +18,8 @@ from barnabas.protocol.messages.consumer_group_heartbeat_response import Consume
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | None:
+    broker: Broker, exchange: Exchange[ConsumerGroupHeartbeatResponse], request: ConsumerGroupHeartbeatRequest
+) -> Answer[ConsumerGroupHeartbeatResponse]:
     try:
         if not broker.groups.speaks(CONSUMER):
             raise UnsupportedVersion("group.coordinator.rebalance.protocols does not have it")
@@ -25,5 +28,7 @@ def handle(
         shell = broker.groups.shell_of(request.group_id)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
-    shell.carry_out(shell.coordinator.consumers.heartbeat(caller_of(exchange), request, broker.now_ms))
-    return None
+    return ask(exchange, shell, shell.coordinator.consumers.heartbeat, request, broker.now_ms)
+
+
+HANDLER: Final = Handler(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, handle)

@@ -5,12 +5,14 @@ The groups of one request may have several coordinators; the answer waits for al
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.shell import GroupShell
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import caller_of
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import KafkaError
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
@@ -18,28 +20,30 @@ from barnabas.protocol.messages.delete_groups_response import DeletableGroupResu
 class _Gathered:
     """The answers of the coordinators, sent as one when all are there, in the order of the request."""
 
-    def __init__(self, exchange: Exchange, group_ids: list[str]) -> None:
-        self._exchange = exchange
+    def __init__(self, parked: Parked[DeleteGroupsResponse], group_ids: list[str]) -> None:
+        self._parked = parked
         self._group_ids = group_ids
         self._results: dict[str, DeletableGroupResult] = {}
 
     def add(self, results: list[DeletableGroupResult]) -> None:
         self._results.update((result.group_id, result) for result in results)
         if len(self._results) == len(self._group_ids):
-            self._exchange.respond(
+            self._parked.answer(
                 DeleteGroupsResponse(results=[self._results[group_id] for group_id in self._group_ids])
             )
 
-    def respond(self, response: Message) -> None:
-        assert isinstance(response, DeleteGroupsResponse)
+    def add_response(self, response: DeleteGroupsResponse) -> None:
         self.add(response.results)
 
 
-def handle(broker: Broker, exchange: Exchange, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[DeleteGroupsResponse], request: DeleteGroupsRequest
+) -> Answer[DeleteGroupsResponse]:
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
         return DeleteGroupsResponse()
-    gathered = _Gathered(exchange, group_ids)
+    parked = exchange.park()
+    gathered = _Gathered(parked, group_ids)
     refused = []
     by_shell: dict[GroupShell, list[str]] = {}
     for group_id in group_ids:
@@ -50,6 +54,9 @@ def handle(broker: Broker, exchange: Exchange, request: DeleteGroupsRequest) -> 
     if refused:
         gathered.add(refused)
     for shell, names in by_shell.items():
-        caller = caller_of(exchange, gathered.respond)
+        caller = caller_of(exchange, gathered.add_response)
         shell.carry_out(shell.coordinator.delete_groups(caller, names))
-    return None
+    return parked
+
+
+HANDLER: Final = Handler(DeleteGroupsRequest, DeleteGroupsResponse, handle)

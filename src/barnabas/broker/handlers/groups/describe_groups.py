@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.broker.requests.operations import GROUP_OPERATIONS
 from barnabas.errors import NONE, KafkaError
 from barnabas.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -18,15 +19,21 @@ from barnabas.protocol.messages.describe_groups_response import DescribedGroup, 
 _FIRST_WITH_OPERATIONS: Final = 3
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeGroupsRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[DescribeGroupsResponse], request: DescribeGroupsRequest
+) -> Answer[DescribeGroupsResponse]:
     version = exchange.version
     asks_operations = request.include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
-    return broker.turns.map(
+    return exchange.answer_in_turns(
+        broker.turns,
         # What is asked for twice is told once: an answer is no larger than what there is to tell.
         list(dict.fromkeys(request.groups)),
         lambda group_id: _describe(broker, group_id, version, asks_operations=asks_operations),
         lambda groups: DescribeGroupsResponse(groups=groups),
     )
+
+
+HANDLER: Final = Handler(DescribeGroupsRequest, DescribeGroupsResponse, handle)
 
 
 def _describe(broker: Broker, group_id: str, version: int, *, asks_operations: bool) -> DescribedGroup:

@@ -10,13 +10,13 @@ COORDINATOR_NOT_AVAILABLE, and clients ask again.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -30,22 +30,12 @@ _MALFORMED: Final = (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: FindCoordinatorRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[FindCoordinatorResponse], request: FindCoordinatorRequest
+) -> Answer[FindCoordinatorResponse]:
     runtime = _runtime(broker, request.key_type)
     if runtime is not None and not runtime.has_topic:
         runtime.create_topic()
-    return _answer(broker, exchange, request)
-
-
-def _runtime(broker: Broker, key_type: int) -> CoordinatorRuntime[Any] | None:
-    if key_type == _GROUP:
-        return broker.groups
-    return broker.transactions if key_type == _TRANSACTION else None
-
-
-def _answer(
-    broker: Broker, exchange: Exchange, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     is_batched = exchange.version >= _FIRST_BATCHED
 
     def find(key: str) -> Coordinator:
@@ -55,7 +45,16 @@ def _answer(
             return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=str(error))
 
     keys = request.coordinator_keys if is_batched else [request.key]
-    return broker.turns.map(keys, find, partial(_response, is_batched))
+    return exchange.answer_in_turns(broker.turns, keys, find, partial(_response, is_batched))
+
+
+HANDLER: Final = Handler(FindCoordinatorRequest, FindCoordinatorResponse, handle)
+
+
+def _runtime(broker: Broker, key_type: int) -> CoordinatorRuntime[Any] | None:
+    if key_type == _GROUP:
+        return broker.groups
+    return broker.transactions if key_type == _TRANSACTION else None
 
 
 def _response(is_batched: bool, found: list[Coordinator]) -> FindCoordinatorResponse:
@@ -71,7 +70,7 @@ def _response(is_batched: bool, found: list[Coordinator]) -> FindCoordinatorResp
     )
 
 
-def _find(broker: Broker, exchange: Exchange, key_type: int, key: str) -> Coordinator:
+def _find(broker: Broker, exchange: AnyExchange, key_type: int, key: str) -> Coordinator:
     runtime = _runtime(broker, key_type)
     if runtime is None:
         raise InvalidRequest(f"{_MALFORMED} There are no coordinators of type {key_type}.")

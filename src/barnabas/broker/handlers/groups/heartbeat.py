@@ -5,20 +5,27 @@ While the group is being loaded nothing is known against the member, so all is w
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import CoordinatorLoadInProgress, KafkaError
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
 
 
-def handle(broker: Broker, exchange: Exchange, request: HeartbeatRequest) -> HeartbeatResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[HeartbeatResponse], request: HeartbeatRequest
+) -> Answer[HeartbeatResponse]:
     try:
         shell = broker.groups.shell_of_named(request.group_id)
     except CoordinatorLoadInProgress:
         return HeartbeatResponse()
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
-    shell.carry_out(shell.coordinator.membership.heartbeat(caller_of(exchange), request, broker.now_ms))
-    return None
+    return ask(exchange, shell, shell.coordinator.membership.heartbeat, request, broker.now_ms)
+
+
+HANDLER: Final = Handler(HeartbeatRequest, HeartbeatResponse, handle)

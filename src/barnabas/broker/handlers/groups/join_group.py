@@ -5,21 +5,26 @@ See `groups.membership` for the versions.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import InvalidGroupId, KafkaError
-from barnabas.groups.rebalance import join_error
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 
 
-def handle(broker: Broker, exchange: Exchange, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    caller = caller_of(exchange)
+def handle(
+    broker: Broker, exchange: Exchange[JoinGroupResponse], request: JoinGroupRequest
+) -> Answer[JoinGroupResponse]:
     try:
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         member_id = request.member_id if isinstance(error, InvalidGroupId) else ""
-        return join_error(caller, error.code, member_id, "")
-    shell.carry_out(shell.coordinator.membership.join(caller, request, broker.now_ms))
-    return None
+        return JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name="")
+    return ask(exchange, shell, shell.coordinator.membership.join, request, broker.now_ms)
+
+
+HANDLER: Final = Handler(JoinGroupRequest, JoinGroupResponse, handle)

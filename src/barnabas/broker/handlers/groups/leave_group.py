@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.leave_group_request import LeaveGroupRequest
 from barnabas.protocol.messages.leave_group_response import LeaveGroupResponse
 
 
-def handle(broker: Broker, exchange: Exchange, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[LeaveGroupResponse], request: LeaveGroupRequest
+) -> Answer[LeaveGroupResponse]:
     try:
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    shell.carry_out(shell.coordinator.membership.leave(caller_of(exchange), request, broker.now_ms))
-    return None
+    return ask(exchange, shell, shell.coordinator.membership.leave, request, broker.now_ms)
+
+
+HANDLER: Final = Handler(LeaveGroupRequest, LeaveGroupResponse, handle)

@@ -6,14 +6,17 @@ nobody knows all groups, and the client has to come back.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import CoordinatorLoadInProgress, NotCoordinator
 from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
 from barnabas.protocol.messages.list_groups_response import ListGroupsResponse
 
 
-async def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(broker: Broker, exchange: AnyExchange, request: ListGroupsRequest) -> ListGroupsResponse:
     response = ListGroupsResponse()
     turns = broker.turns
     end_ns = turns.end_ns()
@@ -29,3 +32,6 @@ async def handle(broker: Broker, exchange: Exchange, request: ListGroupsRequest)
             await turns.next()
             end_ns = turns.end_ns()
     return response
+
+
+HANDLER: Final = coroutine_handler(ListGroupsRequest, ListGroupsResponse, handle)

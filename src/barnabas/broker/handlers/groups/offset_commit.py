@@ -11,12 +11,12 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask, caller_of
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.groups.offsets import commit_error
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,19 +31,25 @@ from barnabas.protocol.messages.offset_commit_response import (
 _FIRST_WITH_IDS: Final = 10
 
 
-def handle(broker: Broker, exchange: Exchange, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[OffsetCommitResponse], request: OffsetCommitRequest
+) -> Answer[OffsetCommitResponse]:
     refused = _refuse_unknown(broker.image, exchange.version, request)
-    caller = caller_of(exchange)
-    if refused:
-        if not request.topics:
-            return OffsetCommitResponse(topics=refused)
-        caller = caller_of(exchange, partial(_respond, exchange, refused))
+    if refused and not request.topics:
+        return OffsetCommitResponse(topics=refused)
     try:
         shell = broker.groups.shell_of(request.group_id)
     except KafkaError as error:
         return _merged(commit_error(request, error.code), refused)
+    if not refused:
+        return ask(exchange, shell, shell.coordinator.offsets.commit, request, broker.now_ms)
+    parked = exchange.park()
+    caller = caller_of(exchange, partial(_answer_with, parked, refused))
     shell.carry_out(shell.coordinator.offsets.commit(caller, request, broker.now_ms))
-    return None
+    return parked
+
+
+HANDLER: Final = Handler(OffsetCommitRequest, OffsetCommitResponse, handle)
 
 
 def _refuse_unknown(
@@ -85,9 +91,12 @@ def _refusal(
     )
 
 
-def _respond(exchange: Exchange, refused: list[OffsetCommitResponseTopic], response: Message) -> None:
-    assert isinstance(response, OffsetCommitResponse)
-    exchange.respond(_merged(response, refused))
+def _answer_with(
+    parked: Parked[OffsetCommitResponse],
+    refused: list[OffsetCommitResponseTopic],
+    response: OffsetCommitResponse,
+) -> None:
+    parked.answer(_merged(response, refused))
 
 
 def _merged(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import caller_of
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import NONE, KafkaError, UnknownTopicOrPartition
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from barnabas.protocol.messages.offset_delete_response import (
     OffsetDeleteResponse,
@@ -18,7 +19,9 @@ from barnabas.protocol.messages.offset_delete_response import (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[OffsetDeleteResponse], request: OffsetDeleteRequest
+) -> Answer[OffsetDeleteResponse]:
     refused = _refuse_unknown(broker.image, request)
     if refused and not request.topics:
         return OffsetDeleteResponse(topics=refused)
@@ -26,9 +29,13 @@ def handle(broker: Broker, exchange: Exchange, request: OffsetDeleteRequest) -> 
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    caller = caller_of(exchange, partial(_respond, exchange, refused))
+    parked = exchange.park()
+    caller = caller_of(exchange, partial(_answer_with, parked, refused))
     shell.carry_out(shell.coordinator.offsets.delete(caller, request))
-    return None
+    return parked
+
+
+HANDLER: Final = Handler(OffsetDeleteRequest, OffsetDeleteResponse, handle)
 
 
 def _refuse_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> list[OffsetDeleteResponseTopic]:
@@ -58,8 +65,11 @@ def _refuse_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> list[
     return refused
 
 
-def _respond(exchange: Exchange, refused: list[OffsetDeleteResponseTopic], response: Message) -> None:
-    assert isinstance(response, OffsetDeleteResponse)
+def _answer_with(
+    parked: Parked[OffsetDeleteResponse],
+    refused: list[OffsetDeleteResponseTopic],
+    response: OffsetDeleteResponse,
+) -> None:
     if response.error_code == NONE:
         topics = {topic.name: topic for topic in response.topics}
         for topic in refused:
@@ -68,4 +78,4 @@ def _respond(exchange: Exchange, refused: list[OffsetDeleteResponseTopic], respo
                 response.topics.append(topic)
             else:
                 answered.partitions += topic.partitions
-    exchange.respond(response)
+    parked.answer(response)

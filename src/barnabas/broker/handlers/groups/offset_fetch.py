@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import KafkaError, UnknownTopicId
 from barnabas.groups.offset_fetch_forms import group_error, requested_groups, response_of_groups
@@ -29,7 +30,7 @@ from barnabas.protocol.messages.offset_fetch_response import (
 _FIRST_WITH_IDS: Final = 10
 
 
-def handle(broker: Broker, exchange: Exchange, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: OffsetFetchRequest) -> OffsetFetchResponse:
     version = exchange.version
     groups = []
     told_all: set[str] = set()
@@ -47,6 +48,9 @@ def handle(broker: Broker, exchange: Exchange, request: OffsetFetchRequest) -> O
         except KafkaError as error:
             groups.append(group_error(asked, error.code, version))
     return response_of_groups(groups, version)
+
+
+HANDLER: Final = Handler(OffsetFetchRequest, OffsetFetchResponse, handle)
 
 
 def _fetch(

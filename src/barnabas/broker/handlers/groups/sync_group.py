@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.handlers.groups.asking import ask
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import InconsistentGroupProtocol, KafkaError
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
@@ -17,7 +18,9 @@ from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-def handle(broker: Broker, exchange: Exchange, request: SyncGroupRequest) -> SyncGroupResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[SyncGroupResponse], request: SyncGroupRequest
+) -> Answer[SyncGroupResponse]:
     if exchange.version >= _FIRST_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -26,5 +29,7 @@ def handle(broker: Broker, exchange: Exchange, request: SyncGroupRequest) -> Syn
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    shell.carry_out(shell.coordinator.membership.sync(caller_of(exchange), request, broker.now_ms))
-    return None
+    return ask(exchange, shell, shell.coordinator.membership.sync, request, broker.now_ms)
+
+
+HANDLER: Final = Handler(SyncGroupRequest, SyncGroupResponse, handle)

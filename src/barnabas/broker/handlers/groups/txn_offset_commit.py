@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
+from barnabas.broker.handlers.groups.asking import caller_of
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.transaction_verification import (
     Dialect,
     Producer,
@@ -20,8 +21,7 @@ from barnabas.broker.handlers.transaction_verification import (
     check_producer,
     verify,
 )
-from barnabas.broker.requests.exchange import Exchange
-from barnabas.broker.requests.group_caller import caller_of
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import (
     CoordinatorLoadInProgress,
@@ -33,7 +33,6 @@ from barnabas.errors import (
 from barnabas.groups.decision import code_of_failed_append
 from barnabas.groups.offsets import txn_commit_error
 from barnabas.model import NO_SEQUENCE, TopicPartition
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from barnabas.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -46,11 +45,12 @@ _FIRST_WITH_ABORTABLE: Final = 4
 _FIRST_THAT_ADDS: Final = 5
 
 
-def handle(broker: Broker, exchange: Exchange, request: TxnOffsetCommitRequest) -> None:
+def handle(
+    broker: Broker, exchange: Exchange[TxnOffsetCommitResponse], request: TxnOffsetCommitRequest
+) -> Answer[TxnOffsetCommitResponse]:
     refused = _refuse_unknown(broker.image, request)
     if not request.topics:
-        _respond(exchange, refused, TxnOffsetCommitResponse())
-        return
+        return _merged(exchange.version, refused, TxnOffsetCommitResponse())
     try:
         if not request.group_id:
             raise InvalidGroupId("offsets are committed for a group with a name")
@@ -58,16 +58,22 @@ def handle(broker: Broker, exchange: Exchange, request: TxnOffsetCommitRequest) 
         index = broker.groups.partition_of(request.group_id)
         broker.groups.shell_at(index)
     except KafkaError as error:
-        _respond(exchange, refused, txn_commit_error(request, error.code))
-        return
+        return _merged(exchange.version, refused, txn_commit_error(request, error.code))
+    parked = exchange.park()
     where = TopicPartition(OFFSETS_TOPIC, index)
     verify(
         broker,
         Producer(request.transactional_id, request.producer_id, request.producer_epoch),
         {where: NO_SEQUENCE},
         _dialect(exchange.version),
-        partial(_commit, broker, exchange, request, refused, where),
+        lambda verified: parked.answer_with(
+            lambda: _commit(broker, exchange, request, refused, where, verified)
+        ),
     )
+    return parked
+
+
+HANDLER: Final = Handler(TxnOffsetCommitRequest, TxnOffsetCommitResponse, handle)
 
 
 def _dialect(version: int) -> Dialect:
@@ -78,24 +84,25 @@ def _dialect(version: int) -> Dialect:
 
 def _commit(
     broker: Broker,
-    exchange: Exchange,
+    exchange: Exchange[TxnOffsetCommitResponse],
     request: TxnOffsetCommitRequest,
     refused: list[TxnOffsetCommitResponseTopic],
     where: TopicPartition,
     verified: Verified,
-) -> None:
+) -> Answer[TxnOffsetCommitResponse]:
     try:
         guard = verified.guard(where)
         shell = broker.groups.shell_at(where.partition)
     except KafkaError as error:
-        _respond(exchange, refused, txn_commit_error(request, code_of_failed_append(error)))
-        return
-    caller = caller_of(exchange, partial(_respond, exchange, refused))
+        return _merged(exchange.version, refused, txn_commit_error(request, code_of_failed_append(error)))
+    parked = exchange.park()
+    caller = caller_of(exchange, lambda response: parked.answer(_merged(exchange.version, refused, response)))
     shell.carry_out(
         shell.coordinator.offsets.commit_in_transaction(
             caller, request, broker.now_ms, verification_guard=guard
         )
     )
+    return parked
 
 
 def _refuse_unknown(
@@ -127,9 +134,10 @@ def _refuse_unknown(
     return refused
 
 
-def _respond(exchange: Exchange, refused: list[TxnOffsetCommitResponseTopic], response: Message) -> None:
-    assert isinstance(response, TxnOffsetCommitResponse)
-    if exchange.version < _FIRST_WITH_LOADING:
+def _merged(
+    version: int, refused: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse
+) -> TxnOffsetCommitResponse:
+    if version < _FIRST_WITH_LOADING:
         # Producers before 2.0 may fail for good on the other error.
         for topic in response.topics:
             for partition in topic.partitions:
@@ -142,4 +150,4 @@ def _respond(exchange: Exchange, refused: list[TxnOffsetCommitResponseTopic], re
             response.topics.append(topic)
         else:
             answered.partitions += topic.partitions
-    exchange.respond(response)
+    return response

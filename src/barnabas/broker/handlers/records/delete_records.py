@@ -6,9 +6,12 @@ include `delete` keep their records, and so do those that the broker writes for 
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS
 from barnabas.errors import InvalidTopicException, KafkaError, PolicyViolation, RequestTimedOut
@@ -24,12 +27,12 @@ class DelayedDeletion(DelayedOperation):
     def __init__(
         self,
         timeout_ms: int,
-        exchange: Exchange,
+        parked: Parked[DeleteRecordsResponse],
         response: DeleteRecordsResponse,
         waiting: list[tuple[Partition, DeleteRecordsPartitionResult]],
     ) -> None:
         super().__init__(timeout_ms)
-        self._exchange = exchange
+        self._parked = parked
         self._response = response
         self._waiting = waiting
 
@@ -43,10 +46,12 @@ class DelayedDeletion(DelayedOperation):
         for _, answer in self._waiting:
             answer.error_code = RequestTimedOut.code
             answer.low_watermark = -1
-        self._exchange.respond(self._response)
+        self._parked.answer(self._response)
 
 
-def handle(broker: Broker, exchange: Exchange, request: DeleteRecordsRequest) -> None:
+def handle(
+    broker: Broker, exchange: Exchange[DeleteRecordsResponse], request: DeleteRecordsRequest
+) -> Answer[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     waiting = []
     for topic in request.topics:
@@ -66,10 +71,15 @@ def handle(broker: Broker, exchange: Exchange, request: DeleteRecordsRequest) ->
                 answer.error_code = error.code
                 continue
             waiting.append((partition, answer))
+    parked = exchange.park()
     broker.replicas.delayed.deletions.try_complete_else_watch(
-        DelayedDeletion(request.timeout_ms, exchange, response, waiting),
+        DelayedDeletion(request.timeout_ms, parked, response, waiting),
         [partition.topic_partition for partition, _ in waiting],
     )
+    return parked
+
+
+HANDLER: Final = Handler(DeleteRecordsRequest, DeleteRecordsResponse, handle)
 
 
 def _is_done(partition: Partition, answer: DeleteRecordsPartitionResult) -> bool:

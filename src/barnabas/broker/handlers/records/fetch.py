@@ -11,17 +11,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.records.fetch_conversion import Unconverted, convert_fetched, convert_small
 from barnabas.broker.handlers.records.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
 from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE
 from barnabas.broker.replication.delayed import ANY_PARTITION
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.topic_metrics import TopicMetrics
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget
 from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.broker.waiting.turns import AT_ONCE, STEP
@@ -36,7 +38,6 @@ from barnabas.errors import (
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation, LogReadResult
 from barnabas.model import TopicPartition
-from barnabas.protocol.codec import encode_parts
 from barnabas.protocol.message import Records
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from barnabas.protocol.messages.fetch_response import (
@@ -82,7 +83,11 @@ class Fetch:
     )
 
     def __init__(
-        self, broker: Broker, exchange: Exchange, request: FetchRequest, context: FetchContext
+        self,
+        broker: Broker,
+        exchange: Exchange[FetchResponse],
+        request: FetchRequest,
+        context: FetchContext,
     ) -> None:
         self._broker = broker
         self.exchange = exchange
@@ -121,7 +126,7 @@ class Fetch:
         """Whether there are so many partitions that they are gone through in turns."""
         return len(self._context.targets) > AT_ONCE
 
-    def read(self) -> None:
+    def read(self) -> Answer[FetchResponse]:
         """Reads what there is now, then waits or answers. Once there are records, the others fit into what is left."""
         self.size_bytes = 0
         self._found = []
@@ -131,32 +136,39 @@ class Fetch:
         self._remaining_bytes = self._max_bytes
         self.is_urgent = False
         if self.is_wide:
-            self._broker.turns.add(self._read_for_a_turn)
-            return
+            return self._go_on_in_turn(self._read_for_a_turn)
         for target in self._context.targets:
             self._read_target(target)
-        self._after_reading()
+        return self._after_reading()
 
-    def _read_for_a_turn(self) -> None:
-        if self.exchange.connection.is_closed:
-            return
+    def read_again(self) -> None:
+        """Answers the fetch after it has waited."""
+        if not self.exchange.connection.is_closed:
+            self.exchange.park().answer_with(self.read)
+
+    def _go_on_in_turn(self, work: Callable[[], Answer[FetchResponse]]) -> Parked[FetchResponse]:
+        parked = self.exchange.park()
+        self._broker.turns.add(partial(self._take_turn, parked, work))
+        return parked
+
+    def _take_turn(self, parked: Parked[FetchResponse], work: Callable[[], Answer[FetchResponse]]) -> None:
+        if not self.exchange.connection.is_closed:
+            parked.answer_with(work)
+
+    def _read_for_a_turn(self) -> Answer[FetchResponse]:
         targets = self._context.targets
         turns = self._broker.turns
         end_ns = turns.end_ns()
-        try:
-            while self._next < len(targets):
-                end = min(self._next + STEP, len(targets))
-                while self._next < end:
-                    self._read_target(targets[self._next])
-                    self._next += 1
-                if turns.is_over(end_ns):
-                    turns.add(self._read_for_a_turn)
-                    return
-            self._after_reading()
-        except Exception as error:
-            self.exchange.fail(error)
+        while self._next < len(targets):
+            end = min(self._next + STEP, len(targets))
+            while self._next < end:
+                self._read_target(targets[self._next])
+                self._next += 1
+            if turns.is_over(end_ns):
+                return self._go_on_in_turn(self._read_for_a_turn)
+        return self._after_reading()
 
-    def _after_reading(self) -> None:
+    def _after_reading(self) -> Answer[FetchResponse]:
         wait_ms = self._wait_ms
         self._wait_ms = 0
         count = len(self._context.targets)
@@ -170,9 +182,9 @@ class Fetch:
                 and count + self._broker.replicas.delayed.wide_fetch_partitions > WIDE_WAITING_MAX
             )
         ):
-            self._answer()
-            return
+            return self._answer()
         self._answered = []
+        parked = self.exchange.park()
         waiting = self._broker.replicas.delayed.fetches
         delayed: DelayedOperation
         if self.is_wide:
@@ -183,28 +195,22 @@ class Fetch:
             is_over = waiting.try_complete_else_watch(delayed, self.watch_keys())
         if not is_over:
             self.exchange.connection.on_hang_up = delayed.force_complete
+        return parked
 
-    def _answer(self) -> None:
+    def _answer(self) -> Answer[FetchResponse]:
         if self._unconverted:
-            self._broker.tasks.start(
-                convert_fetched(self._broker, self.exchange, self._unconverted, self._respond_converted)
-            )
-        elif self.is_wide:
-            self._broker.turns.add(self._respond_in_turn)
-        else:
-            self._respond()
+            return self.exchange.answer_from(self._convert())
+        if self.is_wide:
+            return self._go_on_in_turn(self._response)
+        return self._response()
 
-    def _respond_converted(self) -> None:
-        self.size_bytes = sum(len(answer.records or b"") for _, answer in self._found)
-        self._respond_in_turn()
-
-    def _respond_in_turn(self) -> None:
+    async def _convert(self) -> Answer[FetchResponse]:
+        await convert_fetched(self._broker, self.exchange, self._unconverted)
         if self.exchange.connection.is_closed:
-            return
-        try:
-            self._respond()
-        except Exception as error:
-            self.exchange.fail(error)
+            # There is no client left to answer.
+            return self.exchange.park()
+        self.size_bytes = sum(len(answer.records or b"") for _, answer in self._found)
+        return self._response()
 
     def _read_target(self, target: FetchTarget) -> None:
         version = self.exchange.version
@@ -379,7 +385,7 @@ class Fetch:
             return True
         return self._available_bytes >= self.min_bytes
 
-    def _respond(self) -> None:
+    def _response(self) -> FetchResponse:
         answered = self._answered
         self._answered = []
         exchange = self.exchange
@@ -395,25 +401,15 @@ class Fetch:
                 CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
             )
             exchange.throttle(throttle_ms)
-            self._send(
-                FetchResponse(
-                    throttle_time_ms=exchange.throttle_ms, session_id=self._context.known_session_id
-                )
-            )
-            return
+            return FetchResponse(session_id=self._context.known_session_id)
         for metrics, answer in self._found:
             metrics.bytes_out += len(answer.records or b"")
-        exchange.throttle_for_time()
-        session_id = self._context.session_id(answered, now_ms)
         response = FetchResponse(
-            throttle_time_ms=exchange.throttle_ms, session_id=session_id, responses=_by_topic(answered)
+            session_id=self._context.session_id(answered, now_ms), responses=_by_topic(answered)
         )
         if exchange.version >= _FIRST_VERSION_WITH_ENDPOINTS:
             response.node_endpoints = self._leaders(answered)
-        self._send(response)
-
-    def _send(self, response: FetchResponse) -> None:
-        self.exchange.respond_with_header(encode_parts(response, self.exchange.version))
+        return response
 
     def _leaders(self, answered: Answered) -> list[NodeEndpoint]:
         leaders = {answer.current_leader.leader_id for _, answer in answered}
@@ -424,13 +420,15 @@ class Fetch:
         ]
 
 
-def handle(broker: Broker, exchange: Exchange, request: FetchRequest) -> None:
+def handle(broker: Broker, exchange: Exchange[FetchResponse], request: FetchRequest) -> Answer[FetchResponse]:
     try:
         context = broker.fetch_sessions.context(request, exchange.version, broker.now_ms)
     except KafkaError as error:
-        exchange.respond(FetchResponse(error_code=error.code))
-        return
-    Fetch(broker, exchange, request, context).read()
+        return FetchResponse(error_code=error.code)
+    return Fetch(broker, exchange, request, context).read()
+
+
+HANDLER: Final = Handler(FetchRequest, FetchResponse, handle)
 
 
 def _too_large_message(size_bytes: int) -> bytes:

@@ -8,12 +8,11 @@ client asks for them again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.broker.requests.conversions import RequestShare
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import KafkaError, RequestTimedOut
 from barnabas.model import Offset
 from barnabas.primitives.file_slice import FileSlice
@@ -66,9 +65,7 @@ def convert_small(records: FileSlice, to_magic: int, fetch_offset: int) -> Conve
         return None
 
 
-async def convert_fetched(
-    broker: Broker, exchange: Exchange, unconverted: list[Unconverted], done: Callable[[], None]
-) -> None:
+async def convert_fetched(broker: Broker, exchange: AnyExchange, unconverted: list[Unconverted]) -> None:
     share = broker.conversions.share(exchange.session)
     for each in unconverted:
         if exchange.connection.is_closed:
@@ -83,7 +80,6 @@ async def convert_fetched(
         else:
             each.answer.records = converted.data
             each.metrics.fetch_message_conversions += converted.converted_count
-    done()
 
 
 async def _convert(share: RequestShare, each: Unconverted) -> ConvertedRecords:

@@ -32,8 +32,7 @@ class DelayedFetch(DelayedOperation):
         assert fetch is not None
         # What is over may stay in lists of the purgatory for a while.
         self._fetch = None
-        if not fetch.exchange.connection.is_closed:
-            fetch.read()
+        fetch.read_again()
 
 
 class WideDelayedFetch(DelayedOperation):
@@ -63,8 +62,7 @@ class WideDelayedFetch(DelayedOperation):
         assert fetch is not None
         self._fetch = None
         self._broker.replicas.delayed.wide_fetch_partitions -= fetch.target_count
-        if not fetch.exchange.connection.is_closed:
-            fetch.read()
+        fetch.read_again()
 
     def _begin(self) -> None:
         self._has_changed = False

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.records.time_search import TimeSearch
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.log.partition.offsets import (
@@ -54,10 +55,12 @@ class Question(NamedTuple):
     is_named_twice: bool
 
 
-def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[ListOffsetsResponse], request: ListOffsetsRequest
+) -> Answer[ListOffsetsResponse]:
     asked = [each for topic in request.topics for each in topic.partitions]
     if len(asked) > AT_ONCE or any(is_search(each.timestamp) for each in asked):
-        return _answer_in_turns(broker, exchange, request)
+        return exchange.answer_from(_answer_in_turns(broker, exchange, request))
     named = Counter(_names(request))
     response = ListOffsetsResponse()
     for question in _questions(exchange, request, named, response):
@@ -65,12 +68,15 @@ def handle(broker: Broker, exchange: Exchange, request: ListOffsetsRequest) -> o
     return response
 
 
+HANDLER: Final = Handler(ListOffsetsRequest, ListOffsetsResponse, handle)
+
+
 def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
     return ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
 
 
 def _questions(
-    exchange: Exchange,
+    exchange: AnyExchange,
     request: ListOffsetsRequest,
     named: Counter[tuple[str, int]],
     response: ListOffsetsResponse,
@@ -87,7 +93,7 @@ def _questions(
 
 
 async def _answer_in_turns(
-    broker: Broker, exchange: Exchange, request: ListOffsetsRequest
+    broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     """Many partitions take long, and so does a look into batches, in which there may be anything."""
     turns = broker.turns
@@ -109,7 +115,7 @@ async def _answer_in_turns(
     return response
 
 
-def _answer(broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question) -> None:
+def _answer(broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest, question: Question) -> None:
     asked, answer = question.asked, question.answer
     try:
         if exchange.version == 0:
@@ -130,7 +136,7 @@ def _answer(broker: Broker, exchange: Exchange, request: ListOffsetsRequest, que
 
 async def _answer_by_search(
     broker: Broker,
-    exchange: Exchange,
+    exchange: AnyExchange,
     request: ListOffsetsRequest,
     question: Question,
     search: TimeSearch,
@@ -143,7 +149,7 @@ async def _answer_by_search(
 
 
 def _readable(
-    broker: Broker, exchange: Exchange, request: ListOffsetsRequest, question: Question
+    broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest, question: Question
 ) -> tuple[PartitionLog, int]:
     """The log, and the offset behind the last record that the client may see."""
     asked = question.asked
@@ -162,7 +168,9 @@ def _readable(
     return log, log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
 
 
-def _tell(exchange: Exchange, question: Question, found: TimestampAndOffset | None, end_offset: int) -> None:
+def _tell(
+    exchange: AnyExchange, question: Question, found: TimestampAndOffset | None, end_offset: int
+) -> None:
     # A log that is empty has a start all the same.
     is_start = question.asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
     if found is None or (found.offset >= end_offset and not is_start):

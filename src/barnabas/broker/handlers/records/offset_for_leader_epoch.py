@@ -5,8 +5,11 @@ From version 2 the client tells which epoch it takes for the current one, and is
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -19,7 +22,9 @@ from barnabas.protocol.messages.offset_for_leader_epoch_response import (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: OffsetForLeaderEpochRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[OffsetForLeaderEpochResponse], request: OffsetForLeaderEpochRequest
+) -> Answer[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     questions = []
     for topic in request.topics:
@@ -29,7 +34,12 @@ def handle(broker: Broker, exchange: Exchange, request: OffsetForLeaderEpochRequ
             answer = EpochEndOffset(partition=asked.partition)
             answers.partitions.append(answer)
             questions.append((topic.topic, asked, answer))
-    return broker.turns.map(questions, lambda each: _answer(broker, *each), lambda _: response)
+    return exchange.answer_in_turns(
+        broker.turns, questions, lambda each: _answer(broker, *each), lambda _: response
+    )
+
+
+HANDLER: Final = Handler(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, handle)
 
 
 def _answer(broker: Broker, topic: str, asked: OffsetForLeaderPartition, answer: EpochEndOffset) -> None:

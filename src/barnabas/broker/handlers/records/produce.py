@@ -15,13 +15,14 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.records.slow_append import append_with_worker
 from barnabas.broker.handlers.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
 from barnabas.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.replicated import await_replicated
 from barnabas.broker.requests.conversions import RequestShare
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange, Parked
 from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS
 from barnabas.errors import (
@@ -93,7 +94,11 @@ class Appending:
     )
 
     def __init__(
-        self, broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified | None
+        self,
+        broker: Broker,
+        exchange: Exchange[ProduceResponse],
+        request: ProduceRequest,
+        verified: Verified | None,
     ) -> None:
         self._broker = broker
         self._exchange = exchange
@@ -118,39 +123,30 @@ class Appending:
                 answers.partition_responses.append(answer)
                 self._pieces.append((name, data, answer))
 
-    def begin(self) -> ProduceResponse | None:
-        """Without an answer if that comes later, or not at all."""
+    def begin(self) -> Answer[ProduceResponse]:
         count = len(self._pieces)
         if count == 1:
-            if self._append_next():
-                return self._finish()
-        elif count > AT_ONCE:
-            self._broker.turns.add(self._go_on)
-        elif self._append_for_a_turn():
-            return self._finish()
-        return None
+            return self._finish() if self._append_next() else self._exchange.park()
+        if count > AT_ONCE:
+            return self._go_on_in_turn()
+        return self._append_for_a_turn()
 
-    def _go_on(self) -> None:
-        """Writes the next partitions when the request's turn has come, and answers behind the last."""
-        try:
-            if self._append_for_a_turn():
-                response = self._finish()
-                if response is not None:
-                    self._exchange.respond(response)
-        except Exception as error:
-            self._exchange.fail(error)
+    def _go_on_in_turn(self) -> Parked[ProduceResponse]:
+        """Appends to the next partitions when the request's turn comes."""
+        parked = self._exchange.park()
+        self._broker.turns.add(partial(parked.answer_with, self._append_for_a_turn))
+        return parked
 
-    def _append_for_a_turn(self) -> bool:
-        """True if all are written; else the rest follows in other turns."""
+    def _append_for_a_turn(self) -> Answer[ProduceResponse]:
+        """Answers behind the last partition; until then the rest follows in other turns."""
         turns = self._broker.turns
         end_ns = turns.end_ns()
         while self._next < len(self._pieces):
             if not self._append_next():
-                return False
+                return self._exchange.park()
             if turns.is_over(end_ns) and self._next < len(self._pieces):
-                turns.add(self._go_on)
-                return False
-        return True
+                return self._go_on_in_turn()
+        return self._finish()
 
     def _append_next(self) -> bool:
         """False if the records take long: the worker process checks them, and the request goes on afterwards."""
@@ -206,7 +202,7 @@ class Appending:
             _fail(answer, error)
         self._unreplicated -= 1
         if self._has_ended and not self._unreplicated:
-            self._exchange.respond(self._response)
+            self._exchange.park().answer(self._response)
 
     def _note_failure(self, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
         self._failure = error
@@ -240,9 +236,9 @@ class Appending:
             self._note_failure(topic, answer, outcome)
         else:
             self._note_append(self._broker.replicas.partition(topic, index), answer, outcome)
-        self._broker.turns.add(self._go_on)
+        self._go_on_in_turn()
 
-    def _finish(self) -> ProduceResponse | None:
+    def _finish(self) -> Answer[ProduceResponse]:
         broker = self._broker
         exchange = self._exchange
         request = self._request
@@ -256,28 +252,34 @@ class Appending:
         if request.acks == 0:
             failure = self._failure
             if failure is not None:
-                exchange.metrics.errors.value += 1
-                exchange.connection.close(
-                    f"Produce without acknowledgement failed: {failure.name}: {failure}"
-                )
-            else:
-                exchange.respond_nothing()
-            return None
+                raise failure
+            return exchange.respond_nothing()
         self._has_ended = True
-        return None if self._unreplicated else self._response
+        return exchange.park() if self._unreplicated else self._response
 
 
-def handle(broker: Broker, exchange: Exchange, request: ProduceRequest) -> ProduceResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[ProduceResponse], request: ProduceRequest
+) -> Answer[ProduceResponse]:
     if request.transactional_id is None:
         return Appending(broker, exchange, request, None).begin()
-    verify_produce(broker, exchange.version, request, partial(_append_verified, broker, exchange, request))
-    return None
+    parked = exchange.park()
+    then = partial(_append_verified, parked, broker, exchange, request)
+    verify_produce(broker, exchange.version, request, then)
+    return parked
 
 
-def _append_verified(broker: Broker, exchange: Exchange, request: ProduceRequest, verified: Verified) -> None:
-    response = Appending(broker, exchange, request, verified).begin()
-    if response is not None:
-        exchange.respond(response)
+HANDLER: Final = Handler(ProduceRequest, ProduceResponse, handle)
+
+
+def _append_verified(
+    parked: Parked[ProduceResponse],
+    broker: Broker,
+    exchange: Exchange[ProduceResponse],
+    request: ProduceRequest,
+    verified: Verified,
+) -> None:
+    parked.answer_with(Appending(broker, exchange, request, verified).begin)
 
 
 def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:
@@ -319,7 +321,7 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
 
 def _tell_leader(
     broker: Broker,
-    exchange: Exchange,
+    exchange: AnyExchange,
     topic: str,
     answer: PartitionProduceResponse,
     response: ProduceResponse,

@@ -9,7 +9,7 @@ import asyncio
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.requests.conversions import RequestShare
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.log.partition.offsets import TimeCandidate, TimestampAndOffset
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import Offset, TimestampMs
@@ -22,7 +22,7 @@ from barnabas.records.validate import BUILT_BRIEFLY_BYTES, BUILT_BRIEFLY_RECORDS
 class TimeSearch:
     """All searches of one request."""
 
-    def __init__(self, broker: Broker, exchange: Exchange) -> None:
+    def __init__(self, broker: Broker, exchange: AnyExchange) -> None:
         self._turns = broker.turns
         self._share: RequestShare = broker.conversions.share(exchange.session)
 

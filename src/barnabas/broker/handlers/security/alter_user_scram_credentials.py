@@ -11,8 +11,9 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.security.describe_user_scram_credentials import MECHANISM_CODES
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.scram_credentials import ScramCredential, new_credential
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import (
@@ -41,7 +42,7 @@ _UNUSABLE_NAMES: Final = frozenset({"<default>", ".", ".."})
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: AlterUserScramCredentialsRequest
+    broker: Broker, exchange: AnyExchange, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     results: dict[str, KafkaError | None] = {}
     edits: dict[str, Edit[ScramCredential]] = {}
@@ -78,6 +79,11 @@ async def handle(
             for user, error in results.items()
         ]
     )
+
+
+HANDLER: Final = coroutine_handler(
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, handle
+)
 
 
 def _checked_mechanism(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> str:

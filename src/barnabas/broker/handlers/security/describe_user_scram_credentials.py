@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import DuplicateResource, ResourceNotFound
 from barnabas.protocol.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -26,12 +27,15 @@ MECHANISM_CODES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: DescribeUserScramCredentialsRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     counts = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         results=[_result(broker, user, counts[user]) for user in (counts or broker.image.scram_credentials)]
     )
+
+
+HANDLER: Final = Handler(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, handle)
 
 
 def _result(broker: Broker, user: str, count: int) -> DescribeUserScramCredentialsResult:

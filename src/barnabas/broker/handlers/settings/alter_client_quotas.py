@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.settings.describe_client_quotas import ENTITY_TYPES
 from barnabas.broker.quotas.quotas import (
     CONNECTION_CREATION_RATE,
@@ -23,7 +24,7 @@ from barnabas.broker.quotas.quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import QuotaEntity
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import NONE, InvalidRequest, KafkaError
@@ -56,7 +57,7 @@ Sides = tuple[tuple[str, str | None], ...]
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: AlterClientQuotasRequest
+    broker: Broker, exchange: AnyExchange, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     results: dict[Sides, KafkaError | None] = {}
     edits: dict[QuotaEntity, Edit[float]] = {}
@@ -89,6 +90,9 @@ async def handle(
             for sides, error in results.items()
         ]
     )
+
+
+HANDLER: Final = coroutine_handler(AlterClientQuotasRequest, AlterClientQuotasResponse, handle)
 
 
 def _sides(entity: Sequence[EntityData]) -> Sides:

@@ -5,9 +5,12 @@ All versions mean the same. IncrementalAlterConfigs is what clients use since it
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.settings.changes import Change, Operation, ResourceChange, alter_resources
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import NONE
 from barnabas.protocol.messages.alter_configs_request import AlterConfigsRequest
 from barnabas.protocol.messages.alter_configs_response import (
@@ -16,7 +19,7 @@ from barnabas.protocol.messages.alter_configs_response import (
 )
 
 
-async def handle(broker: Broker, exchange: Exchange, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(broker: Broker, exchange: AnyExchange, request: AlterConfigsRequest) -> AlterConfigsResponse:
     resources = [
         ResourceChange(
             each.resource_type,
@@ -38,3 +41,6 @@ async def handle(broker: Broker, exchange: Exchange, request: AlterConfigsReques
             for each, error in zip(resources, results, strict=True)
         ]
     )
+
+
+HANDLER: Final = coroutine_handler(AlterConfigsRequest, AlterConfigsResponse, handle)

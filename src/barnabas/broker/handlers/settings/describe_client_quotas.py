@@ -10,8 +10,9 @@ from enum import IntEnum
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.quotas.quotas import DEFAULT
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import QuotaEntity
 from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.protocol.messages.describe_client_quotas_request import (
@@ -38,7 +39,7 @@ class MatchType(IntEnum):
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: DescribeClientQuotasRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
         wanted = _filter(request.components)
@@ -58,6 +59,9 @@ def handle(
             if _fits(_sides(entity), wanted, is_strict=request.strict)
         ],
     )
+
+
+HANDLER: Final = Handler(DescribeClientQuotasRequest, DescribeClientQuotasResponse, handle)
 
 
 def _sides(entity: QuotaEntity) -> dict[str, str]:

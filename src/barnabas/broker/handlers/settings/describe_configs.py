@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.settings.group_configs import GROUP_SETTINGS
 from barnabas.broker.settings.loggers import logger_levels
 from barnabas.broker.settings.resources import ResourceType, check_broker_name
@@ -50,7 +51,7 @@ _FIRST_VERSION_WITH_SOURCES: Final = 1
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: DescribeConfigsRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     for each in request.resources:
         if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
@@ -77,6 +78,9 @@ async def handle(
             for config in result.configs:
                 config.is_default = config.config_source == ConfigSource.DEFAULT_CONFIG
     return response
+
+
+HANDLER: Final = coroutine_handler(DescribeConfigsRequest, DescribeConfigsResponse, handle)
 
 
 class _Described:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from barnabas.protocol.messages.get_telemetry_subscriptions_response import GetTelemetrySubscriptionsResponse
@@ -25,7 +26,7 @@ _COMPRESSIONS: Final = (
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: GetTelemetrySubscriptionsRequest
+    broker: Broker, exchange: AnyExchange, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     try:
         instance_id, instance = broker.client_metrics.subscription(
@@ -44,7 +45,10 @@ def handle(
     )
 
 
-def client_attributes(exchange: Exchange) -> dict[str, str]:
+HANDLER: Final = Handler(GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, handle)
+
+
+def client_attributes(exchange: AnyExchange) -> dict[str, str]:
     """What a subscription may ask of a client."""
     session = exchange.session
     return {

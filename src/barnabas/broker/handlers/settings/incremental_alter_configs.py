@@ -5,9 +5,12 @@ Both versions mean the same. Besides topics and brokers it takes levels of this 
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.settings.changes import Change, ResourceChange, alter_resources
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import NONE
 from barnabas.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs_response import (
@@ -17,7 +20,7 @@ from barnabas.protocol.messages.incremental_alter_configs_response import (
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: IncrementalAlterConfigsRequest
+    broker: Broker, exchange: AnyExchange, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     resources = [
         ResourceChange(
@@ -40,3 +43,6 @@ async def handle(
             for each, error in zip(resources, results, strict=True)
         ]
     )
+
+
+HANDLER: Final = coroutine_handler(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, handle)

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.settings.resources import ResourceType
 from barnabas.errors import UnsupportedVersion
 from barnabas.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
@@ -29,7 +30,7 @@ _TYPES: Final = (
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: ListConfigResourcesRequest
+    broker: Broker, exchange: AnyExchange, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     supported = (ResourceType.CLIENT_METRICS,) if exchange.version == 0 else _TYPES
     wanted = request.resource_types or supported
@@ -43,6 +44,9 @@ def handle(
             for name in _names(broker, exchange.session.listener, each)
         ]
     )
+
+
+HANDLER: Final = Handler(ListConfigResourcesRequest, ListConfigResourcesResponse, handle)
 
 
 def _names(broker: Broker, listener: str, resource_type: ResourceType) -> Iterable[str]:

@@ -6,15 +6,18 @@ UNKNOWN_SUBSCRIPTION_ID, and metrics that cannot be read are INVALID_RECORD.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.settings.get_telemetry_subscriptions import client_attributes
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.push_telemetry_request import PushTelemetryRequest
 from barnabas.protocol.messages.push_telemetry_response import PushTelemetryResponse
 
 
-def handle(broker: Broker, exchange: Exchange, request: PushTelemetryRequest) -> PushTelemetryResponse:
+def handle(broker: Broker, exchange: AnyExchange, request: PushTelemetryRequest) -> PushTelemetryResponse:
     try:
         broker.client_metrics.push(
             bytes(request.client_instance_id),
@@ -27,3 +30,6 @@ def handle(broker: Broker, exchange: Exchange, request: PushTelemetryRequest) ->
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)
     return PushTelemetryResponse()
+
+
+HANDLER: Final = Handler(PushTelemetryRequest, PushTelemetryResponse, handle)

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.requests.deadlines import within
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import NONE, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.alter_partition_reassignments_request import (
@@ -22,7 +25,7 @@ from barnabas.protocol.messages.alter_partition_reassignments_response import (
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: AlterPartitionReassignmentsRequest
+    broker: Broker, exchange: AnyExchange, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     targets = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
@@ -51,6 +54,11 @@ async def handle(
             for topic in request.topics
         ],
     )
+
+
+HANDLER: Final = coroutine_handler(
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle
+)
 
 
 def _partition(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:

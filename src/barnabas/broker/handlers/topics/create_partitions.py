@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import TopicImage
 from barnabas.coordination.planning.topic_creation import NewPartitions
 from barnabas.errors import NONE, KafkaError
@@ -27,7 +28,7 @@ _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 3
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: CreatePartitionsRequest
+    broker: Broker, exchange: AnyExchange, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[TopicImage | KafkaError]
@@ -53,6 +54,9 @@ async def handle(
         for asked, result in zip(request.topics, results, strict=True)
     }
     return CreatePartitionsResponse(results=list(answers.values()))
+
+
+HANDLER: Final = coroutine_handler(CreatePartitionsRequest, CreatePartitionsResponse, handle)
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

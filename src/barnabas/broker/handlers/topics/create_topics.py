@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.config.describe import describe_topic
 from barnabas.coordination.planning.topic_creation import NewTopic, Planned, PlannedTopic
 from barnabas.errors import KafkaError
@@ -29,7 +30,7 @@ _FIRST_VERSION_WITH_CONFIGS: Final = 5
 _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 6
 
 
-async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[Planned]
     try:
@@ -69,6 +70,9 @@ async def handle(broker: Broker, exchange: Exchange, request: CreateTopicsReques
                 configs[key] = _configs(broker, result.configs)
             answer.configs = configs[key]
     return CreateTopicsResponse(topics=list(answers.values()))
+
+
+HANDLER: Final = coroutine_handler(CreateTopicsRequest, CreateTopicsResponse, handle)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -13,9 +13,10 @@ from collections import Counter
 from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.requests.deadlines import within
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import (
     NONE,
@@ -33,7 +34,7 @@ _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 5
 
 
-async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if not broker.config.delete_topic_enable:
         return _disabled(exchange, request)
     refused, topics = _sort_out(broker.image, request)
@@ -53,7 +54,10 @@ async def handle(broker: Broker, exchange: Exchange, request: DeleteTopicsReques
     )
 
 
-def _disabled(exchange: Exchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+HANDLER: Final = coroutine_handler(DeleteTopicsRequest, DeleteTopicsResponse, handle)
+
+
+def _disabled(exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     tells = exchange.version >= _FIRST_VERSION_WITH_DELETION_DISABLED
     error = (TopicDeletionDisabled if tells else InvalidRequest)("Topic deletion is disabled.")
     return DeleteTopicsResponse(

@@ -5,9 +5,12 @@ The cursor says where to go on: at a partition of a topic that is among those as
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.topics.metadata import is_reachable, leader_for_clients
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.requests.operations import TOPIC_OPERATIONS
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
@@ -22,7 +25,7 @@ from barnabas.protocol.messages.describe_topic_partitions_response import (
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: DescribeTopicPartitionsRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     try:
         return _describe(broker, exchange.session.listener, request)
@@ -34,6 +37,9 @@ def handle(
                 for topic in request.topics
             ]
         )
+
+
+HANDLER: Final = Handler(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, handle)
 
 
 def _describe(

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.requests.deadlines import within
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.errors import NONE, ElectionNotNeeded, InvalidRequest, KafkaError
 from barnabas.model import TopicPartition
@@ -20,7 +23,7 @@ from barnabas.protocol.messages.elect_leaders_response import (
 )
 
 
-async def handle(broker: Broker, exchange: Exchange, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersRequest) -> ElectLeadersResponse:
     asked = request.topic_partitions
     if asked is None:
         wanted = [
@@ -55,6 +58,9 @@ async def handle(broker: Broker, exchange: Exchange, request: ElectLeadersReques
         error_code=NONE if failure is None or exchange.version == 0 else failure.code,
         replica_election_results=list(results.values()),
     )
+
+
+HANDLER: Final = coroutine_handler(ElectLeadersRequest, ElectLeadersResponse, handle)
 
 
 def _election_type(code: int) -> ElectionType:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from barnabas.protocol.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
@@ -11,6 +14,9 @@ from barnabas.protocol.messages.list_partition_reassignments_response import (
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: ListPartitionReassignmentsRequest
+    broker: Broker, exchange: AnyExchange, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_message=None)
+
+
+HANDLER: Final = Handler(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle)

@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Coroutine
-from typing import Any, Final
+from collections.abc import Container
+from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.broker.waiting.turns import AT_ONCE, STEP
+from barnabas.broker.waiting.turns import AT_ONCE, STEP, Turns
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.errors import (
@@ -44,7 +45,9 @@ _FIRST_VERSION_WITH_IDS: Final = 12
 _VERSIONS_WITH_CLUSTER_OPERATIONS: Final = range(8, 11)
 
 
-def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[MetadataResponse], request: MetadataRequest
+) -> Answer[MetadataResponse]:
     image = broker.image
     if (
         exchange.version < _FIRST_VERSION_WITH_IDS
@@ -63,7 +66,20 @@ def handle(broker: Broker, exchange: Exchange, request: MetadataRequest) -> obje
         ]
         if missing:
             broker.automatic_topics.create(missing, MutationQuota(broker, exchange, strict_since=None).charge)
-    return _answer(broker, exchange, request)
+    wanted = _wanted(image, request, exchange.version, broker.automatic_topics.under_way)
+    count = sum(len(each.partitions) + 1 for each in wanted)
+    if count > AT_ONCE:
+        return exchange.answer_from(_answer_in_turns(broker.turns, exchange, request, image, wanted))
+    topics = [
+        _topic(found, request, _partitions(image, found, 0, len(found.partitions), exchange))
+        if isinstance(found, TopicImage)
+        else found
+        for found in wanted
+    ]
+    return _response(image, exchange, request, topics)
+
+
+HANDLER: Final = Handler(MetadataRequest, MetadataResponse, handle)
 
 
 def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -78,32 +94,14 @@ def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _answer(
-    broker: Broker, exchange: Exchange, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    image = broker.image
-    wanted = _wanted(image, request, exchange.version, broker.automatic_topics.under_way)
-    count = sum(len(each.partitions) + 1 for each in wanted)
-    if count > AT_ONCE:
-        return _answer_in_turns(broker, exchange, request, image, wanted)
-    topics = [
-        _topic(found, request, _partitions(image, found, 0, len(found.partitions), exchange))
-        if isinstance(found, TopicImage)
-        else found
-        for found in wanted
-    ]
-    return _response(image, exchange, request, topics)
-
-
 async def _answer_in_turns(
-    broker: Broker,
-    exchange: Exchange,
+    turns: Turns,
+    exchange: AnyExchange,
     request: MetadataRequest,
     image: MetadataImage,
     wanted: list[TopicImage | MetadataResponseTopic],
 ) -> MetadataResponse:
     """Thousands of partitions, by an image that does not change."""
-    turns = broker.turns
     end_ns = turns.end_ns()
     topics: list[MetadataResponseTopic] = []
     for found in wanted:
@@ -122,7 +120,7 @@ async def _answer_in_turns(
 
 
 def _response(
-    image: MetadataImage, exchange: Exchange, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    image: MetadataImage, exchange: AnyExchange, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     listener = exchange.session.listener
     brokers = [
@@ -189,7 +187,7 @@ def _topic(
 
 
 def _partitions(
-    image: MetadataImage, topic: TopicImage, start: int, end: int, exchange: Exchange
+    image: MetadataImage, topic: TopicImage, start: int, end: int, exchange: AnyExchange
 ) -> list[MetadataResponsePartition]:
     return [
         _partition(image, index, partition, exchange.session.listener, exchange.version)

@@ -6,14 +6,14 @@ on; before, the same is called INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.coordinators.transaction_errors import code_for
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import CoordinatorNotAvailable, KafkaError
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
@@ -24,16 +24,19 @@ _FIRST_WITH_FENCED: Final = 2
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse | None] | None:
+    broker: Broker, exchange: Exchange[AddOffsetsToTxnResponse], request: AddOffsetsToTxnRequest
+) -> Answer[AddOffsetsToTxnResponse]:
     if broker.groups.has_topic:
         return _add(broker, exchange, request)
-    return _create_and_add(broker, exchange, request)
+    return exchange.answer_from(_create_and_add(broker, exchange, request))
+
+
+HANDLER: Final = Handler(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, handle)
 
 
 async def _create_and_add(
-    broker: Broker, exchange: Exchange, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | None:
+    broker: Broker, exchange: Exchange[AddOffsetsToTxnResponse], request: AddOffsetsToTxnRequest
+) -> Answer[AddOffsetsToTxnResponse]:
     try:
         await broker.groups.ensure_topic()
     except CoordinatorNotAvailable as error:
@@ -42,28 +45,29 @@ async def _create_and_add(
 
 
 def _add(
-    broker: Broker, exchange: Exchange, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | None:
+    broker: Broker, exchange: Exchange[AddOffsetsToTxnResponse], request: AddOffsetsToTxnRequest
+) -> Answer[AddOffsetsToTxnResponse]:
     try:
         shell = broker.transactions.shell_of_named(request.transactional_id)
         partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
     except KafkaError as error:
         return _response(exchange.version, error)
+    parked = exchange.park()
     shell.carry_out(
         shell.coordinator.add_partitions(
             request.transactional_id,
             ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
             frozenset({partition}),
             TRANSACTION_VERSION_0,
-            partial(_respond, exchange),
+            partial(_answer_with, parked, exchange.version),
             broker.now_ms,
         )
     )
-    return None
+    return parked
 
 
-def _respond(exchange: Exchange, error: KafkaError | None) -> None:
-    exchange.respond(_response(exchange.version, error))
+def _answer_with(parked: Parked[AddOffsetsToTxnResponse], version: int, error: KafkaError | None) -> None:
+    parked.answer(_response(version, error))
 
 
 def _response(version: int, error: KafkaError | None) -> AddOffsetsToTxnResponse:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage
 from barnabas.errors import (
     KafkaError,
@@ -55,15 +56,16 @@ class _Asked(NamedTuple):
 class _Gathered:
     """The answers for all transactions of a request, sent when all are there."""
 
-    def __init__(self, exchange: Exchange, asked: list[_Asked]) -> None:
-        self._exchange = exchange
+    def __init__(self, parked: Parked[AddPartitionsToTxnResponse], version: int, asked: list[_Asked]) -> None:
+        self._parked = parked
+        self._version = version
         self._asked = asked
         self._results: list[AddPartitionsToTxnResult | None] = [None] * len(asked)
         self._missing = len(asked)
 
     def add(self, index: int, errors: _Errors) -> None:
         asked = self._asked[index]
-        knows_fenced = self._exchange.version >= _FIRST_WITH_FENCED
+        knows_fenced = self._version >= _FIRST_WITH_FENCED
         assert self._results[index] is None
         self._results[index] = AddPartitionsToTxnResult(
             transactional_id=asked.transactional_id,
@@ -92,22 +94,23 @@ class _Gathered:
 
     def _respond(self) -> None:
         results = [result for result in self._results if result is not None]
-        if self._exchange.version >= _FIRST_OF_BROKERS:
+        if self._version >= _FIRST_OF_BROKERS:
             response = AddPartitionsToTxnResponse(results_by_transaction=results)
         else:
             [one] = results
             response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=one.topic_results)
-        self._exchange.respond(response)
+        self._parked.answer(response)
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | None:
+    broker: Broker, exchange: Exchange[AddPartitionsToTxnResponse], request: AddPartitionsToTxnRequest
+) -> Answer[AddPartitionsToTxnResponse]:
     is_of_broker = exchange.version >= _FIRST_OF_BROKERS
     all_asked = _asked_of_broker(request) if is_of_broker else _asked_of_client(request)
     if not all_asked:
         return AddPartitionsToTxnResponse()
-    gathered = _Gathered(exchange, all_asked)
+    parked = exchange.park()
+    gathered = _Gathered(parked, exchange.version, all_asked)
     for index, asked in enumerate(all_asked):
         refused = _refused(broker.image, asked, is_of_broker)
         if refused:
@@ -135,7 +138,10 @@ def handle(
                 broker.now_ms,
             )
         )
-    return None
+    return parked
+
+
+HANDLER: Final = Handler(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle)
 
 
 def _asked_of_client(request: AddPartitionsToTxnRequest) -> list[_Asked]:

@@ -5,8 +5,11 @@ It is how a transaction that was left hanging is found: its first offset stands 
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.coordination.metadata.topic_names import check_topic_name
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
 from barnabas.protocol.messages.describe_producers_request import DescribeProducersRequest
@@ -18,17 +21,23 @@ from barnabas.protocol.messages.describe_producers_response import (
 )
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeProducersRequest) -> object:
+def handle(
+    broker: Broker, exchange: Exchange[DescribeProducersResponse], request: DescribeProducersRequest
+) -> Answer[DescribeProducersResponse]:
     # What is asked for twice is told once: an answer is no larger than what there is to tell.
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     response = DescribeProducersResponse(topics=[TopicResponse(name=name) for name in wanted])
-    return broker.turns.map(
+    return exchange.answer_in_turns(
+        broker.turns,
         [(answers, index) for answers in response.topics for index in wanted[answers.name]],
         lambda each: each[0].partitions.append(_describe(broker, each[0].name, each[1])),
         lambda _: response,
     )
+
+
+HANDLER: Final = Handler(DescribeProducersRequest, DescribeProducersResponse, handle)
 
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from barnabas.protocol.messages.describe_transactions_response import (
@@ -13,12 +16,18 @@ from barnabas.protocol.messages.describe_transactions_response import (
 from barnabas.transactions.listing import describe_transaction
 
 
-def handle(broker: Broker, exchange: Exchange, request: DescribeTransactionsRequest) -> object:
-    return broker.turns.map(
+def handle(
+    broker: Broker, exchange: Exchange[DescribeTransactionsResponse], request: DescribeTransactionsRequest
+) -> Answer[DescribeTransactionsResponse]:
+    return exchange.answer_in_turns(
+        broker.turns,
         request.transactional_ids,
         lambda transactional_id: _describe(broker, transactional_id),
         lambda states: DescribeTransactionsResponse(transaction_states=states),
     )
+
+
+HANDLER: Final = Handler(DescribeTransactionsRequest, DescribeTransactionsResponse, handle)
 
 
 def _describe(broker: Broker, transactional_id: str) -> TransactionState:

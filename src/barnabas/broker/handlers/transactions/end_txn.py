@@ -13,7 +13,8 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import KafkaError
 from barnabas.model import ProducerEpoch, ProducerId
 from barnabas.protocol.messages.end_txn_request import EndTxnRequest
@@ -25,27 +26,33 @@ _FIRST_WITH_FENCED: Final = 2
 _FIRST_WITH_EPOCHS: Final = 5
 
 
-def handle(broker: Broker, exchange: Exchange, request: EndTxnRequest) -> EndTxnResponse | None:
+def handle(
+    broker: Broker, exchange: Exchange[EndTxnResponse], request: EndTxnRequest
+) -> Answer[EndTxnResponse]:
     has_epochs = exchange.version >= _FIRST_WITH_EPOCHS
     try:
         shell = broker.transactions.shell_of_named(request.transactional_id)
     except KafkaError as error:
         return _response(exchange.version, ProducerAnswer(error=error))
+    parked = exchange.park()
     shell.carry_out(
         shell.coordinator.end_transaction(
             request.transactional_id,
             ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
             request.committed,
             TRANSACTION_VERSION_2 if has_epochs else TRANSACTION_VERSION_0,
-            partial(_respond, exchange),
+            partial(_answer_with, parked, exchange.version),
             broker.now_ms,
         )
     )
-    return None
+    return parked
 
 
-def _respond(exchange: Exchange, answer: ProducerAnswer) -> None:
-    exchange.respond(_response(exchange.version, answer))
+HANDLER: Final = Handler(EndTxnRequest, EndTxnResponse, handle)
+
+
+def _answer_with(parked: Parked[EndTxnResponse], version: int, answer: ProducerAnswer) -> None:
+    parked.answer(_response(version, answer))
 
 
 def _response(version: int, answer: ProducerAnswer) -> EndTxnResponse:

@@ -14,7 +14,8 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import InvalidRequest, InvalidTransactionTimeout, KafkaError
 from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
@@ -27,8 +28,8 @@ _FIRST_WITH_FENCED: Final = 4
 
 
 async def handle(
-    broker: Broker, exchange: Exchange, request: InitProducerIdRequest
-) -> InitProducerIdResponse | None:
+    broker: Broker, exchange: Exchange[InitProducerIdResponse], request: InitProducerIdRequest
+) -> Answer[InitProducerIdResponse]:
     try:
         expected = _expected(request)
         if request.transactional_id is None:
@@ -44,16 +45,20 @@ async def handle(
         shell = broker.transactions.shell_of(request.transactional_id)
     except KafkaError as error:
         return _response(exchange.version, ProducerAnswer(error=error))
+    parked = exchange.park()
     shell.carry_out(
         shell.coordinator.init_producer_id(
             request.transactional_id,
             request.transaction_timeout_ms,
             expected,
-            partial(_respond, exchange),
+            partial(_answer_with, parked, exchange.version),
             broker.now_ms,
         )
     )
-    return None
+    return parked
+
+
+HANDLER: Final = coroutine_handler(InitProducerIdRequest, InitProducerIdResponse, handle)
 
 
 def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
@@ -64,8 +69,8 @@ def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
     return ProducerIdAndEpoch(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
 
 
-def _respond(exchange: Exchange, answer: ProducerAnswer) -> None:
-    exchange.respond(_response(exchange.version, answer))
+def _answer_with(parked: Parked[InitProducerIdResponse], version: int, answer: ProducerAnswer) -> None:
+    parked.answer(_response(version, answer))
 
 
 def _response(version: int, answer: ProducerAnswer) -> InitProducerIdResponse:

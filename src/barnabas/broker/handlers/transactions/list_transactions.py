@@ -8,16 +8,20 @@ as one partition is being loaded nobody knows all transactions, and the client h
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import CoordinatorLoadInProgress, InvalidRegularExpression
 from barnabas.protocol.messages.list_transactions_request import ListTransactionsRequest
 from barnabas.protocol.messages.list_transactions_response import ListTransactionsResponse
 from barnabas.transactions.listing import TransactionFilter, list_transactions
 
 
-def handle(broker: Broker, exchange: Exchange, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(
+    broker: Broker, exchange: AnyExchange, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
     if any(shell.is_loading for shell in broker.transactions):
         return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
     try:
@@ -34,6 +38,9 @@ def handle(broker: Broker, exchange: Exchange, request: ListTransactionsRequest)
         unknown_state_filters=wanted.unknown_states,
         transaction_states=list(list_transactions(active, wanted, broker.now_ms)),
     )
+
+
+HANDLER: Final = Handler(ListTransactionsRequest, ListTransactionsResponse, handle)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object] | None:

@@ -7,10 +7,12 @@ version of its transaction.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.transaction_verification import check_producer
-from barnabas.broker.requests.exchange import Exchange
+from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import NONE, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -25,8 +27,8 @@ from barnabas.protocol.messages.write_txn_markers_response import (
 class _Answers:
     """Gathers what came of each marker; the answer goes out with the last."""
 
-    def __init__(self, exchange: Exchange, expected: int) -> None:
-        self._exchange = exchange
+    def __init__(self, parked: Parked[WriteTxnMarkersResponse], expected: int) -> None:
+        self._parked = parked
         self._expected = expected
         self._by_producer: dict[int, dict[TopicPartition, KafkaError | None]] = {}
 
@@ -34,7 +36,7 @@ class _Answers:
         self._by_producer.setdefault(producer_id, {}).update(results)
         self._expected -= 1
         if self._expected == 0:
-            self._exchange.respond(
+            self._parked.answer(
                 WriteTxnMarkersResponse(
                     markers=[_result(*producer) for producer in self._by_producer.items()]
                 )
@@ -42,11 +44,12 @@ class _Answers:
 
 
 def handle(
-    broker: Broker, exchange: Exchange, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | None:
+    broker: Broker, exchange: Exchange[WriteTxnMarkersResponse], request: WriteTxnMarkersRequest
+) -> Answer[WriteTxnMarkersResponse]:
     if not request.markers:
         return WriteTxnMarkersResponse()
-    answers = _Answers(exchange, len(request.markers))
+    parked = exchange.park()
+    answers = _Answers(parked, len(request.markers))
     for marker in request.markers:
         partitions = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
@@ -65,7 +68,10 @@ def handle(
             partial(answers.add, marker.producer_id),
             transaction_version=marker.transaction_version,
         )
-    return None
+    return parked
+
+
+HANDLER: Final = Handler(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle)
 
 
 def _result(producer_id: int, results: dict[TopicPartition, KafkaError | None]) -> WritableTxnMarkerResult:

@@ -1,0 +1,35 @@
+"""How a handler asks the coordinator of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from barnabas.broker.coordinators.shell import GroupShell
+from barnabas.broker.requests.exchange import AnyExchange, Exchange, Parked, ResponseT
+from barnabas.groups.decision import Caller, Decision
+
+RequestT = TypeVar("RequestT")
+
+
+def ask(
+    exchange: Exchange[ResponseT],
+    shell: GroupShell,
+    decide: Callable[[Caller, RequestT, int], Decision],
+    request: RequestT,
+    now_ms: int,
+) -> Parked[ResponseT]:
+    """Parks a request until the coordinator answers it, by what `decide` of its machine decides."""
+    parked = exchange.park()
+    shell.carry_out(decide(caller_of(exchange, parked.answer), request, now_ms))
+    return parked
+
+
+def caller_of(exchange: AnyExchange, answer: Callable[[Any], None]) -> Caller:
+    """The sender of a request, as the machine knows callers."""
+    return Caller(
+        version=exchange.version,
+        client_id=exchange.client_id,
+        client_host=f"/{exchange.session.host}",
+        ticket=answer,
+    )
