@@ -35,25 +35,25 @@ def cluster() -> None:
 @cluster_command
 def describe(target: Target) -> None:
     """Show the cluster's id, its brokers and its controller."""
+    from barnabas.views.health import cluster_health
+
     with target.admin() as admin:
-        described = admin.describe_cluster()
+        health = cluster_health(admin)
     rows = [
         {
-            "id": node.id,
-            "host": node.host,
-            "port": node.port,
-            "rack": node.rack,
-            "controller": node.id == described.controller_id,
-            "fenced": node.id in described.fenced,
+            "id": broker.broker_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "controller": broker.is_controller,
+            "fenced": broker.is_fenced,
         }
-        for node in described.nodes
+        for broker in health.brokers
     ]
     if target.as_json:
-        show_json(
-            {"cluster_id": described.cluster_id, "controller_id": described.controller_id, "brokers": rows}
-        )
+        show_json({"cluster_id": health.cluster_id, "controller_id": health.controller_id, "brokers": rows})
         return
-    click.echo(f"cluster {described.cluster_id}")
+    click.echo(f"cluster {health.cluster_id}")
     show(rows, BROKERS, as_json=False, nothing="no brokers")
 
 

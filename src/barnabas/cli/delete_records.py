@@ -16,6 +16,7 @@ from barnabas.cli.shared.target import Target, cluster_command, complete_topics
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
     from barnabas.model import TopicPartition
+    from barnabas.views.offsets import LogRange
 
 DELETED: Final = (
     Column("topic", "topic"),
@@ -61,6 +62,8 @@ def delete_records(
 
     Offsets of other records do not change.
     """
+    from barnabas.views.offsets import log_ranges
+
     if (from_file is None) == (not topics or before is None) or (from_file and (topics or before)):
         raise click.UsageError("Name topics and --before WHERE, or --from-file FILE.")
     where = None if before is None else parse_where(before, "--before")
@@ -70,23 +73,23 @@ def delete_records(
         if wanted:
             check_partitions(admin, wanted)
         partitions = sorted(wanted) or partitions_of(admin, topics)
-        first, end = _offsets(admin, partitions, -2), _offsets(admin, partitions, -1)
+        ranges = log_ranges(admin, partitions)
         if where is not None:
-            wanted = _wanted(admin, partitions, first, end, where)
-        _check(wanted, end)
-        new = {each: min(max(wanted[each], first[each]), end[each]) for each in partitions}
-        new |= {each: end[each] for each in partitions if wanted[each] == ALL_RECORDS}
-        affected = {each: offset for each, offset in new.items() if offset > first[each]}
-        deleted = sum(offset - first[each] for each, offset in affected.items())
+            wanted = _wanted(admin, ranges, where)
+        _check(wanted, ranges)
+        new = {each: ranges[each].nearest(wanted[each]) for each in partitions}
+        new |= {each: ranges[each].end_offset for each in partitions if wanted[each] == ALL_RECORDS}
+        affected = {each: offset for each, offset in new.items() if offset > ranges[each].first_offset}
+        deleted = sum(offset - ranges[each].first_offset for each, offset in affected.items())
         if not target.as_json:
-            show(_rows(first, new, end, is_executed=False), DELETED, as_json=False, nothing="no partitions")
+            show(_rows(ranges, new, is_executed=False), DELETED, as_json=False, nothing="no partitions")
         if execute and affected:
             confirm(
                 f"delete {count_text(deleted, 'record')} of {count_text(len(affected), 'partition')}", yes=yes
             )
             new |= admin.delete_records(affected)
     if target.as_json:
-        show_json(_rows(first, new, end, is_executed=execute))
+        show_json(_rows(ranges, new, is_executed=execute))
     else:
         _tell(deleted, execute=execute)
 
@@ -102,40 +105,37 @@ def _tell(deleted: int, *, execute: bool) -> None:
         )
 
 
-def _offsets(admin: Admin, partitions: list[TopicPartition], spec: int) -> dict[TopicPartition, int]:
-    listed = admin.list_offsets(dict.fromkeys(partitions, spec))
-    return {each: listed[each].offset or 0 for each in partitions}
-
-
 def _wanted(
-    admin: Admin,
-    partitions: list[TopicPartition],
-    first: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
-    where: Where,
+    admin: Admin, ranges: Mapping[TopicPartition, LogRange], where: Where
 ) -> dict[TopicPartition, int]:
     if where.kind == "beginning":
-        return dict(first)
+        return {partition: each.first_offset for partition, each in ranges.items()}
     if where.kind == "end":
-        return dict.fromkeys(partitions, ALL_RECORDS)
+        return dict.fromkeys(ranges, ALL_RECORDS)
     if where.kind == "time":
-        listed = admin.list_offsets(dict.fromkeys(partitions, where.number))
-        return {each: end[each] if (found := listed[each].offset) is None else found for each in partitions}
+        listed = admin.list_offsets(dict.fromkeys(ranges, where.number))
+        return {
+            partition: each.end_offset if (found := listed[partition].offset) is None else found
+            for partition, each in ranges.items()
+        }
     if where.kind == "last":
-        return {each: max(end[each] - where.number, first[each]) for each in partitions}
-    return dict.fromkeys(partitions, where.number)
+        return {
+            partition: max(each.end_offset - where.number, each.first_offset)
+            for partition, each in ranges.items()
+        }
+    return dict.fromkeys(ranges, where.number)
 
 
-def _check(wanted: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+def _check(wanted: Mapping[TopicPartition, int], ranges: Mapping[TopicPartition, LogRange]) -> None:
     for partition, offset in wanted.items():
-        if offset < ALL_RECORDS or offset > end[partition]:
-            fail(f"{partition} ends at offset {end[partition]}: records before {offset} cannot be deleted")
+        end_offset = ranges[partition].end_offset
+        if offset < ALL_RECORDS or offset > end_offset:
+            fail(f"{partition} ends at offset {end_offset}: records before {offset} cannot be deleted")
 
 
 def _rows(
-    first: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, LogRange],
     new: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
     *,
     is_executed: bool,
 ) -> list[dict[str, Any]]:
@@ -143,10 +143,10 @@ def _rows(
         {
             "topic": each.topic,
             "partition": each.partition,
-            "first_offset": first[each],
+            "first_offset": ranges[each].first_offset,
             "new_first_offset": offset,
-            "end_offset": end[each],
-            "deleted": offset - first[each],
+            "end_offset": ranges[each].end_offset,
+            "deleted": offset - ranges[each].first_offset,
             "executed": is_executed,
         }
         for each, offset in new.items()

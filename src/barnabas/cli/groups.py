@@ -25,8 +25,8 @@ from barnabas.cli.shared.target import Target, cluster_command, complete_groups,
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
-    from barnabas.client.admin.results import GroupDescription, ListedOffset
-    from barnabas.model import TopicPartition
+    from barnabas.client.admin.results import GroupDescription
+    from barnabas.views.lag import PartitionLag
 
 
 def _assignment_text(partitions: Sequence[str]) -> str:
@@ -127,9 +127,12 @@ def list_groups(target: Target, states: tuple[str, ...], types: tuple[str, ...])
 @cluster_command
 def describe(target: Target, names: tuple[str, ...], members: bool) -> None:
     """Show the offsets and the lag of groups. Without GROUP, of all groups."""
+    from barnabas.views.lag import group_lag
+
     with target.admin() as admin:
         described = _described(admin, names)
-        offsets = [] if members else [row for group in described for row in _lag_rows(admin, group)]
+        lags = [] if members else [each for group in described for each in group_lag(admin, group)]
+    offsets = [_lag_row(each) for each in lags]
     if target.as_json:
         show_json([_group_row(group, offsets, members) for group in described])
         return
@@ -166,7 +169,7 @@ def _any(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def _described(admin: Admin, names: Sequence[str]) -> list[GroupDescription]:
-    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.errors import AdminErrors
     from barnabas.errors import GroupIdNotFound
 
     wanted = list(names) or [group.group_id for group in admin.list_groups(types=["classic", "consumer"])]
@@ -182,45 +185,20 @@ def _described(admin: Admin, names: Sequence[str]) -> list[GroupDescription]:
         raise
 
 
-def _lag_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
-    """A row for each partition with a committed offset or a member that reads it."""
-    committed = admin.list_group_offsets(group.group_id)
-    readers = {partition: member for member in group.members for partition in member.assignment}
-    partitions = sorted(committed.keys() | readers.keys())
-    ends = _listed(admin, dict.fromkeys(partitions, -1))
-    rows = []
-    for partition in partitions:
-        offset = committed[partition].offset if partition in committed else None
-        end = ends[partition].offset if partition in ends else None
-        member = readers.get(partition)
-        rows.append(
-            {
-                "group": group.group_id,
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "committed_offset": offset,
-                "end_offset": end,
-                "lag": None if offset is None or end is None else max(0, end - offset),
-                "metadata": committed[partition].metadata if partition in committed else "",
-                "member_id": None if member is None else member.member_id,
-                "client_id": None if member is None else member.client_id,
-                "host": None if member is None else member.host,
-            }
-        )
-    return rows
-
-
-def _listed(admin: Admin, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
-    """Offsets, as far as they can be had: a topic may be gone, a partition without a leader."""
-    from barnabas.client.admin.core import AdminErrors
-    from barnabas.errors import KafkaError
-
-    try:
-        return admin.list_offsets(wanted) if wanted else {}
-    except AdminErrors as failed:
-        return dict(failed.results)
-    except KafkaError:
-        return {}
+def _lag_row(each: PartitionLag) -> dict[str, Any]:
+    member = each.member
+    return {
+        "group": each.group_id,
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "committed_offset": each.committed_offset,
+        "end_offset": each.end_offset,
+        "lag": each.lag,
+        "metadata": each.metadata,
+        "member_id": None if member is None else member.member_id,
+        "client_id": None if member is None else member.client_id,
+        "host": None if member is None else member.host,
+    }
 
 
 def _member_rows(group: GroupDescription) -> list[dict[str, Any]]:

@@ -33,21 +33,22 @@ def leaders() -> None:
 @cluster_command
 def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, internal: bool) -> None:
     """Show the leaders and preferred leaders of partitions. Without TOPIC, of all topics."""
+    from barnabas.views.health import partition_health
+
     with target.admin() as admin:
         described = described_topics(admin, names) if names else admin.describe_topics()
+    topics = [topic for topic in described.values() if names or internal or not topic.is_internal]
     rows = [
         {
-            "topic": topic.name,
-            "partition": each.partition,
-            "leader": each.leader,
-            "preferred": each.replicas[0] if each.replicas else None,
-            "leader_epoch": each.leader_epoch,
-            "isr": list(each.isr),
+            "topic": each.topic,
+            "partition": each.described.partition,
+            "leader": each.described.leader,
+            "preferred": each.preferred_leader,
+            "leader_epoch": each.described.leader_epoch,
+            "isr": list(each.described.isr),
         }
-        for topic in described.values()
-        if names or internal or not topic.is_internal
-        for each in topic.partitions
-        if not not_preferred or (each.replicas and each.leader != each.replicas[0])
+        for each in partition_health(topics)
+        if each.has_other_leader or not not_preferred
     ]
     show(rows, LISTED, as_json=target.as_json, nothing="no such partitions")
 
@@ -71,7 +72,7 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, in
 @cluster_command
 def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bool, yes: bool) -> None:
     """Elect the preferred leaders of partitions."""
-    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.errors import AdminErrors
     from barnabas.client.admin.results import ElectionType
     from barnabas.errors import KafkaError
 

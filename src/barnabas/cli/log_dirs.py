@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +11,9 @@ from barnabas.cli.shared.exit_codes import NOT_FOUND
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import Column, bytes_text, fail, show, show_json
 from barnabas.cli.shared.target import Target, cluster_command, complete_topics
+
+if TYPE_CHECKING:
+    from barnabas.views.sizes import ReplicaSize
 
 DIRECTORIES: Final = (
     Column("broker", "broker"),
@@ -56,6 +59,8 @@ def describe(
     target: Target, brokers: tuple[int, ...], topics: tuple[str, ...], each_replica: bool, internal: bool
 ) -> None:
     """Show the log directories of brokers: size, free space and replicas."""
+    from barnabas.views.sizes import directory_sizes
+
     with target.admin() as admin:
         known = {node.id for node in admin.describe_cluster().nodes}
         for broker in brokers:
@@ -64,50 +69,46 @@ def describe(
                     f"there is no broker {broker}; there are {', '.join(map(str, sorted(known)))}", NOT_FOUND
                 )
         partitions = partitions_of(admin, topics) if topics else None
-        found = admin.describe_log_dirs(brokers or None, partitions=partitions)
         hidden = {
             topic.name
             for topic in admin.list_topics(include_internal=True)
             if topic.is_internal and not internal and not topics
         }
-    directories = []
-    replicas: list[dict[str, Any]] = []
-    for broker, by_path in sorted(found.items()):
-        for path, directory in sorted(by_path.items()):
-            held = [
-                {
-                    "broker": broker,
-                    "path": path,
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "size_bytes": replica.size_bytes,
-                    "offset_lag": replica.offset_lag,
-                    "future": replica.is_future,
-                }
-                for partition, replica in sorted(directory.replicas.items())
-                if partition.topic not in hidden
-            ]
-            replicas += held
-            directories.append(
-                {
-                    "broker": broker,
-                    "path": path,
-                    "partitions": len(directory.replicas),
-                    "size_bytes": sum(replica.size_bytes for replica in directory.replicas.values()),
-                    "usable_bytes": directory.usable_bytes,
-                    "total_bytes": directory.total_bytes,
-                    "cordoned": directory.is_cordoned,
-                    "error": None if directory.error is None else directory.error.name,
-                    "replicas": held,
-                }
-            )
+        found = directory_sizes(admin, brokers=brokers or None, partitions=partitions, hidden_topics=hidden)
+    directories = [
+        {
+            "broker": each.broker_id,
+            "path": each.described.path,
+            "partitions": each.replica_count,
+            "size_bytes": each.size_bytes,
+            "usable_bytes": each.described.usable_bytes,
+            "total_bytes": each.described.total_bytes,
+            "cordoned": each.described.is_cordoned,
+            "error": None if each.described.error is None else each.described.error.name,
+            "replicas": [_replica_row(replica) for replica in each.replicas],
+        }
+        for each in found
+    ]
     if target.as_json:
         show_json(directories)
     elif topics or each_replica:
+        replicas = [_replica_row(replica) for each in found for replica in each.replicas]
         show(replicas, REPLICAS, as_json=False, nothing="no replicas")
     else:
         columns = DIRECTORIES if any(row["error"] for row in directories) else DIRECTORIES[:-1]
         show(directories, columns, as_json=False, nothing="no directories")
+
+
+def _replica_row(replica: ReplicaSize) -> dict[str, Any]:
+    return {
+        "broker": replica.broker_id,
+        "path": replica.path,
+        "topic": replica.partition.topic,
+        "partition": replica.partition.partition,
+        "size_bytes": replica.on_disk.size_bytes,
+        "offset_lag": replica.on_disk.offset_lag,
+        "future": replica.on_disk.is_future,
+    }
 
 
 @log_dirs.command()

@@ -171,7 +171,7 @@ def open_producer(target: Target, settings: dict[str, Any]) -> Producer:
 
 def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
     """A mistyped name would make a topic on most clusters: here that has to be asked for."""
-    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.errors import AdminErrors
     from barnabas.errors import TopicAlreadyExists, UnknownTopicOrPartition
 
     with target.admin() as admin:

@@ -172,26 +172,25 @@ def _new_offsets(
 ) -> dict[TopicPartition, int]:
     """The offset that each partition gets, within the records there are."""
     from barnabas.clock import SystemClock
+    from barnabas.views.offsets import log_ranges
 
-    first = {
-        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -2)).items()
-    }
-    end = {
-        each: found.offset or 0 for each, found in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
-    }
+    ranges = log_ranges(admin, partitions)
     if way in ("to_time", "by_duration"):
         if way == "to_time":
             time_ms = parse_time_ms(value, "--to-time")
         else:
             time_ms = SystemClock().now_ms() - parse_duration_ms(value, "--by-duration")
         found = admin.list_offsets(dict.fromkeys(partitions, max(0, time_ms)))
-        return {each: end[each] if (offset := found[each].offset) is None else offset for each in partitions}
+        return {
+            each: ranges[each].end_offset if (offset := found[each].offset) is None else offset
+            for each in partitions
+        }
     wanted: dict[TopicPartition, int] = {}
     for each in partitions:
         if way == "to_earliest":
-            offset = first[each]
+            offset = ranges[each].first_offset
         elif way == "to_latest":
-            offset = end[each]
+            offset = ranges[each].end_offset
         elif way == "to_offset":
             offset = value
         elif way == "from_file":
@@ -202,7 +201,7 @@ def _new_offsets(
                     f"the group has no offset of {each} to begin with; use another way than --{way.replace('_', '-')}"
                 )
             offset = committed[each].offset + (value if way == "shift_by" else 0)
-        wanted[each] = min(max(offset, first[each]), end[each])
+        wanted[each] = ranges[each].nearest(offset)
     return wanted
 
 

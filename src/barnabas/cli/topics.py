@@ -32,7 +32,8 @@ from barnabas.cli.shared.target import Target, cluster_command, complete_topics,
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
-    from barnabas.client.admin.results import TopicDescription
+    from barnabas.model import TopicPartition
+    from barnabas.views.health import PartitionHealth
 
 LISTED: Final = (
     Column("topic", "topic"),
@@ -104,7 +105,7 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create topics."""
-    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.errors import AdminErrors
     from barnabas.client.admin.results import BROKER_DEFAULT
     from barnabas.errors import InvalidConfig, KafkaError, TopicAlreadyExists
 
@@ -185,20 +186,15 @@ def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> No
 
 
 def _sizes(admin: Admin, timeout_ms: int) -> dict[str, int] | None:
-    """The bytes of each topic on disk, of all replicas together; None if a broker does not say."""
+    """The bytes of each topic on disk; None if a broker does not answer."""
     from barnabas.errors import KafkaError
+    from barnabas.views.sizes import topic_sizes
 
-    sizes: dict[str, int] = {}
     try:
-        found = admin.describe_log_dirs(timeout_ms=timeout_ms)
+        return topic_sizes(admin, timeout_ms=timeout_ms)
     except (KafkaError, ExceptionGroup) as error:
         note(f"sizes are not known: {error}")
         return None
-    for directories in found.values():
-        for directory in directories.values():
-            for partition, replica in directory.replicas.items():
-                sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
-    return sizes
 
 
 @topics.command()
@@ -211,6 +207,8 @@ def describe(
     target: Target, names: tuple[str, ...], under_replicated: bool, unavailable: bool, internal: bool
 ) -> None:
     """Show the partitions of topics: leaders, replicas and offsets. Without TOPIC, of all topics."""
+    from barnabas.views.health import partition_health
+
     with target.admin() as admin:
         if names:
             described = described_topics(admin, names)
@@ -219,24 +217,23 @@ def describe(
             described = {
                 name: topic for name, topic in everything.items() if internal or not topic.is_internal
             }
-        first, end = _offsets(admin, described)
+        health = partition_health(described.values())
+        first, end = _available_ranges(admin, health)
         changed = _changed_configs(admin, list(described)) if names else {}
     partitions = [
         {
-            "topic": topic.name,
-            "partition": each.partition,
-            "leader": each.leader,
-            "leader_epoch": each.leader_epoch,
-            "replicas": list(each.replicas),
-            "isr": list(each.isr),
-            "offline_replicas": list(each.offline_replicas),
-            "first_offset": first.get((topic.name, each.partition)),
-            "end_offset": end.get((topic.name, each.partition)),
+            "topic": each.topic,
+            "partition": each.described.partition,
+            "leader": each.described.leader,
+            "leader_epoch": each.described.leader_epoch,
+            "replicas": list(each.described.replicas),
+            "isr": list(each.described.isr),
+            "offline_replicas": list(each.described.offline_replicas),
+            "first_offset": first.get(each.topic_partition),
+            "end_offset": end.get(each.topic_partition),
         }
-        for topic in described.values()
-        for each in topic.partitions
-        if (not under_replicated or len(each.isr) < len(each.replicas))
-        and (not unavailable or each.leader is None)
+        for each in health
+        if (each.is_under_replicated or not under_replicated) and (each.is_unavailable or not unavailable)
     ]
     if target.as_json:
         show_json(
@@ -263,31 +260,18 @@ def describe(
         show(rows, PARTITIONS[1:], as_json=False, nothing="no such partitions")
 
 
-def _offsets(
-    admin: Admin, described: dict[str, TopicDescription]
-) -> tuple[dict[tuple[str, int], int | None], dict[tuple[str, int], int | None]]:
-    """The first and the end offset of the partitions that have a leader."""
-    from barnabas.client.admin.core import AdminErrors
+def _available_ranges(
+    admin: Admin, partitions: Sequence[PartitionHealth]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The first and the end offsets of the partitions that have a leader."""
     from barnabas.client.admin.results import OffsetSpec
-    from barnabas.errors import KafkaError
-    from barnabas.model import TopicPartition
+    from barnabas.views.offsets import available_offsets
 
-    partitions = [
-        TopicPartition(topic.name, each.partition)
-        for topic in described.values()
-        for each in topic.partitions
-        if each.leader is not None
-    ]
-    found = []
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-        try:
-            listed = admin.list_offsets(dict.fromkeys(partitions, int(spec))) if partitions else {}
-        except AdminErrors as failed:
-            listed = dict(failed.results)
-        except KafkaError:
-            listed = {}
-        found.append({(each.topic, each.partition): listed[each].offset for each in listed})
-    return found[0], found[1]
+    led = [each.topic_partition for each in partitions if not each.is_unavailable]
+    return (
+        available_offsets(admin, dict.fromkeys(led, int(OffsetSpec.EARLIEST))),
+        available_offsets(admin, dict.fromkeys(led, int(OffsetSpec.LATEST))),
+    )
 
 
 def _changed_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str | None]]:

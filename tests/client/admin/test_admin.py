@@ -10,7 +10,7 @@ import pytest
 
 import barnabas
 from barnabas.client.admin.configs import ANY_NAME, quota_entity
-from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.client.admin.results import (
     CommittedOffset,
     ConfigChange,

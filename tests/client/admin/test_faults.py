@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
-from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.client.admin.results import ConfigResource, ResourceType
 from barnabas.errors import RequestTimedOut, TopicAlreadyExists
 from barnabas.model import TopicPartition

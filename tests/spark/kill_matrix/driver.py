@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from barnabas.client.producer.producer import Producer
-from barnabas.client.producer.transaction_requests import SharedTransaction
+from barnabas.client.producer.records import SharedTransaction
 from barnabas.spark import register
 from barnabas.spark.databases.sink import BatchWriter, DatabaseSink
 from barnabas.spark.exactly_once.sink import TransactionalTopicSink

@@ -19,12 +19,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 from barnabas.errors import CorruptMessage, InvalidConfig
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.partition.read import Isolation
+from barnabas.log.reader.partition_files import SegmentGone
 from barnabas.log.tools.dump import dump_file
 from barnabas.model import LeaderEpoch, Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.layout import CompressionType
 from barnabas.records.record import Record
-from barnabas.spark.logs.files import SegmentGone
 from tests.log.compacted import CompactedLog
 from tests.spark.log_reading import Reading, Row, read_rows
 
@@ -424,7 +424,7 @@ def test_a_file_that_was_deleted_is_read_as_long_as_it_is_there(tmp_path: Path) 
     first.rename(first.with_name(first.name + ".deleted"))
     assert offsets(reading.rows()) == list(range(30))
     first.with_name(first.name + ".deleted").unlink()
-    with pytest.raises(SegmentGone, match="deleted or compacted after the query was planned"):
+    with pytest.raises(SegmentGone, match="deleted or compacted after it was listed; run the query again"):
         reading.rows()
     assert offsets(lenient.rows()) == list(range(15, 30))
 
@@ -561,7 +561,7 @@ def test_what_is_wrong_with_options_is_told_in_one_sentence(
 
 
 def test_paths_that_are_none_are_told_of(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="No such file or directory; it takes a broker's log directory"):
+    with pytest.raises(InvalidConfig, match="No such file or directory; name a broker's log directory"):
         read_rows(tmp_path / "absent")
     with pytest.raises(InvalidConfig, match="has no directories of partitions"):
         read_rows(tmp_path)

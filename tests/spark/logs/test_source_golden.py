@@ -11,7 +11,6 @@ import pytest
 
 from barnabas.model import TopicPartition
 from barnabas.records.layout import TimestampType
-from barnabas.spark.logs.files import find_partitions, first_offset_at
 from tests.log.golden.images import ALL, UNCLEAN, Image, extract
 from tests.spark.log_reading import Row, read_rows
 
@@ -75,23 +74,3 @@ def test_rows_are_what_kafka_serves_in_both_isolation_levels(images: dict[str, I
         assert committed.get(partition, []) == expected, partition
         count += len(expected)
     assert count > 1000
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_times_lead_to_the_offsets_that_kafka_answers(images: dict[str, Image], name: str) -> None:
-    image = images[name]
-    checked = 0
-    found = {files.partition: files for files in find_partitions([str(image.data)], lambda _: True)}
-    for partition, told in image.partitions().items():
-        for time_ms, answer in told.get("offsets_for_times", []):
-            if isinstance(answer, str):
-                # Messages of v0 have no times.
-                continue
-            expected = answer[0]
-            if expected < 0:
-                # Kafka looks no further than one segment, whose records compaction may have left without.
-                later = [record[0] for record in told["read_uncommitted"] if record[1] >= time_ms]
-                expected = min(later, default=None)
-            assert first_offset_at(found[partition], time_ms) == expected, (partition, time_ms)
-            checked += 1
-    assert checked > 100

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from barnabas.errors import InvalidConfig
-from barnabas.spark.logs.files import find_partitions
+from barnabas.log.reader.partition_files import find_partitions
+from barnabas.log.reader.transactions import TransactionReader
 from barnabas.spark.logs.options import parse_options
 from barnabas.spark.logs.rows import spark_schema
 from barnabas.spark.logs.source import LogDataSource
 from barnabas.spark.logs.stream import LogStreamReader
-from barnabas.spark.logs.transactions import TransactionReader
 from tests.log.compacted import CompactedLog
 from tests.spark.logs.test_source import Writer, save
 

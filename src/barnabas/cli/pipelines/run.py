@@ -170,11 +170,12 @@ def _look_after(
 
 @contextmanager
 def _metrics(port: int | None) -> Iterator[Callable[[BatchReport], None]]:
-    """Answers Prometheus beside the pipeline."""
+    """Serves metrics to Prometheus while the pipeline runs."""
     if port is None:
         yield lambda _: None
         return
-    from barnabas.client.loop_thread import LoopThread
+    import asyncio
+
     from barnabas.net.http_endpoint import HttpEndpoint
     from barnabas.spark.pipeline.progress import PipelineMetrics
 
@@ -185,14 +186,18 @@ def _metrics(port: int | None) -> Iterator[Callable[[BatchReport], None]]:
             "/health": lambda: ("text/plain", "ok\n"),
         }
     )
-    thread = LoopThread("pipeline-metrics")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="pipeline-metrics", daemon=True)
+    thread.start()
     try:
-        thread.call(endpoint.open(METRICS_HOST, port))
+        asyncio.run_coroutine_threadsafe(endpoint.open(METRICS_HOST, port), loop).result()
         note(f"metrics on http://localhost:{endpoint.port}/metrics")
         yield metrics.note
-        thread.call(endpoint.close())
     finally:
-        thread.close()
+        asyncio.run_coroutine_threadsafe(endpoint.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextmanager

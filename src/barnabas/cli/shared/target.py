@@ -220,7 +220,7 @@ def why_unreachable(host: str, port: int) -> str | None:
 
 def described_topics(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescription]:
     """The topics, which all exist: else the command fails with the nearest name that does."""
-    from barnabas.client.admin.core import AdminErrors
+    from barnabas.client.admin.errors import AdminErrors
     from barnabas.errors import KafkaError, UnknownTopicOrPartition
 
     try:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.client.connections.brokers import Brokers, Node, backoff_ms_after, retrying
 from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
 from barnabas.client.settings import AdminSettings
@@ -54,7 +55,6 @@ Outcomes: TypeAlias = Mapping[Item, Value | KafkaError]
 # A new topic reaches the brokers one after the other, so one that is not known is asked for again; but somebody who has
 # mistyped a name does not wait for a minute, as in Kafka's own client.
 UNKNOWN_TOPIC_RETRIES: Final = 3
-SHOWN_ERRORS_MAX: Final = 5
 COORDINATORS_MAX: Final = 10_000
 # What a code means for the item it stands beside, where the broker has no words for it.
 WORDS: Final[Mapping[int, str]] = {
@@ -70,35 +70,6 @@ WORDS: Final[Mapping[int, str]] = {
 }
 ONLY_NETWORK: Final = (NetworkException, RequestTimedOut)
 FROM_CONTROLLER: Final = (NetworkException, RequestTimedOut, NotController)
-
-
-class AdminErrors(ExceptionGroup[KafkaError]):
-    """Some items of a call have failed: `errors` has them with their errors, `results` those that were done."""
-
-    errors: Mapping[Any, KafkaError]
-    results: Mapping[Any, Any]
-
-    def __new__(cls, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> Self:
-        shown = [
-            # Many messages name the item themselves.
-            str(error) if str(item) in str(error) else f"{item}: {error}"
-            for item, error in list(errors.items())[:SHOWN_ERRORS_MAX]
-        ]
-        if len(errors) > SHOWN_ERRORS_MAX:
-            shown.append("…")
-        count = len(errors) + len(results)
-        group = super().__new__(
-            cls, f"{what}: {len(errors)} of {count} failed: {'; '.join(shown)}", list(errors.values())
-        )
-        group.errors = errors
-        group.results = results
-        return group
-
-    def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
-        super().__init__(self.message, list(errors.values()))
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class AdminCore:

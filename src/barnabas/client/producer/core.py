@@ -22,10 +22,10 @@ from barnabas.client.producer.batches import (
 )
 from barnabas.client.producer.futures import OnDelivery, SendFuture
 from barnabas.client.producer.partitioners import Partitioner, partitioner_for
-from barnabas.client.producer.records import HeadersLike, OutgoingRecord
+from barnabas.client.producer.records import HeadersLike, OutgoingRecord, SharedTransaction
 from barnabas.client.producer.sender import REQUEST_OVERHEAD_BYTES, Sender
 from barnabas.client.producer.serializers import Serializer, serialized, serializer_for, to_bytes
-from barnabas.client.producer.transaction_requests import SharedTransaction, group_of, offset_of
+from barnabas.client.producer.transaction_requests import group_of, offset_of
 from barnabas.client.producer.transactions import TransactionManager, TransactionState
 from barnabas.client.settings import ProducerSettings
 from barnabas.errors import InvalidConfig, KafkaError, UnknownTopicOrPartition

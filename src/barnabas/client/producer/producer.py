@@ -27,9 +27,8 @@ from barnabas.client.producer.buffer_pool import Waiter
 from barnabas.client.producer.core import ProducerCore
 from barnabas.client.producer.futures import OnDelivery, SendFuture, SendManyFuture, wait_for
 from barnabas.client.producer.many import ManyAppender, many_records
-from barnabas.client.producer.records import HeadersLike
+from barnabas.client.producer.records import HeadersLike, SharedTransaction
 from barnabas.client.producer.serializers import to_headers
-from barnabas.client.producer.transaction_requests import SharedTransaction
 from barnabas.client.settings import ProducerSettings
 from barnabas.errors import RequestTimedOut
 from barnabas.records.record import NO_HEADERS, Headers

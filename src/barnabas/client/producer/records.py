@@ -1,4 +1,4 @@
-"""What clients hand in and get back about records."""
+"""The values that a producer takes and returns."""
 
 from __future__ import annotations
 
@@ -27,3 +27,26 @@ class OutgoingRecord(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     headers: HeadersLike | None
+
+
+class OffsetToCommit(NamedTuple):
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class SharedTransaction(NamedTuple):
+    """A transaction that producers in other processes may write to; the producer that began it ends it."""
+
+    producer_id: int
+    producer_epoch: int
+    is_v2: bool
+
+
+class GroupMetadata(NamedTuple):
+    """The group, and the member of it, that commits offsets in a transaction; see `Consumer.group_metadata()`."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -1,11 +1,12 @@
-"""Requests of transactions out of what people give, and the errors in their answers."""
+"""The requests of a transaction, built from what callers pass, and the errors in their responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from barnabas.client.failures import TransactionMisuse
+from barnabas.client.producer.records import GroupMetadata, OffsetToCommit
 from barnabas.errors import NONE, OperationNotAttempted
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.add_partitions_to_txn_request import (
@@ -19,29 +20,6 @@ from barnabas.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
-
-
-class OffsetToCommit(NamedTuple):
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
-class SharedTransaction(NamedTuple):
-    """A transaction that other producers, in other processes too, may write to; who began it ends it."""
-
-    producer_id: int
-    producer_epoch: int
-    is_v2: bool
-
-
-class GroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction; `Consumer.group_metadata()` gives it."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 def offset_of(tp: object, given: Any) -> OffsetToCommit:

@@ -30,10 +30,8 @@ from barnabas.client.failures import TransactionMisuse
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.batches import PartitionQueue, ProducerBatch
 from barnabas.client.producer.idempotence import FATAL, Idempotence
+from barnabas.client.producer.records import GroupMetadata, OffsetToCommit, SharedTransaction
 from barnabas.client.producer.transaction_requests import (
-    GroupMetadata,
-    OffsetToCommit,
-    SharedTransaction,
     add_partitions_request,
     first_error,
     offsets_request,

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.producer.producer import Producer
-from barnabas.client.producer.transaction_requests import OffsetToCommit, SharedTransaction
+from barnabas.client.producer.records import OffsetToCommit, SharedTransaction
 from barnabas.errors import (
     GroupIdNotFound,
     InvalidConfig,

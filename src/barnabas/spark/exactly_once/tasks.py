@@ -23,7 +23,7 @@ from pyspark import TaskContext
 
 from barnabas.client.producer.bytes_columns import binary_values
 from barnabas.client.producer.partitioners import partitions_for_keys
-from barnabas.client.producer.transaction_requests import SharedTransaction
+from barnabas.client.producer.records import SharedTransaction
 from barnabas.errors import KafkaError
 from barnabas.spark.topics.sink import forget_producer, send_all, worker_producer
 from barnabas.spark.topics.sink_columns import KEY, PARTITION, TOPIC, SinkColumns

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.errors import InvalidConfig, KafkaStorageError
-from barnabas.model import TopicPartition
-from barnabas.spark.logs.files import (
+from barnabas.log.reader.partition_files import (
     OffsetIndexReader,
     PartitionFiles,
     SegmentFile,
@@ -22,13 +22,17 @@ from barnabas.spark.logs.files import (
     log_end_offset,
     open_segment,
 )
+from barnabas.log.reader.transactions import Aborted, TransactionReader, Transactions
+from barnabas.model import TopicPartition
 from barnabas.spark.logs.options import Bound, Isolation, LogOptions, OnCorruption
-from barnabas.spark.logs.transactions import Aborted, TransactionReader, Transactions
 from barnabas.spark.topics.offsets import EARLIEST, INT64_MAX, LATEST
 from barnabas.spark.topics.plan import INT64_MIN, MICROSECONDS_IN_MILLISECOND, Restriction
 
 # What opening a file costs, in bytes that could be read meanwhile.
 OPEN_COST_BYTES = 1 << 20
+SEGMENT_GONE_REMEDY: Final = (
+    "; run the query again, or set failOnDataLoss=false to go on without the records that are gone"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,10 @@ def transaction_reader(options: LogOptions) -> TransactionReader:
 
 def find_chosen(options: LogOptions) -> list[PartitionFiles]:
     """The partitions that a query asks for; InvalidConfig if one that it names is not there."""
-    partitions = find_partitions(options.paths, options.chooses)
+    try:
+        partitions = find_partitions(options.paths, options.chooses)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"path={error}; every worker must be able to read the path") from None
     _check_chosen(options, partitions)
     return partitions
 
@@ -176,7 +183,11 @@ def cut(
                 continue
         try:
             file = open_segment(segment.path, segment.inode)
-        except (SegmentGone, KafkaStorageError):
+        except SegmentGone as error:
+            if fails_on_data_loss:
+                raise SegmentGone(f"{error}{SEGMENT_GONE_REMEDY}") from None
+            continue
+        except KafkaStorageError:
             if fails_on_data_loss:
                 raise
             continue

@@ -27,13 +27,13 @@ from pyspark.sql.types import (
 )
 
 from barnabas.errors import InvalidConfig, KafkaError
+from barnabas.log.reader.transactions import AbortedBatches
 from barnabas.model import Offset
 from barnabas.records.columns import ColumnsBuilder
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import COMPRESSION_MASK, CompressionType
 from barnabas.spark.logs.options import LogOptions, Mode, OnCorruption
 from barnabas.spark.logs.plan import Piece
-from barnabas.spark.logs.transactions import AbortedBatches
 from barnabas.spark.logs.walk import CHUNK_BYTES, Corruption, Found, walk_range
 from barnabas.spark.topics.arrow import COLUMN_TYPES, HEADERS, INT64_MAX, MICROSECONDS, RowMaker
 from barnabas.spark.topics.plan import Restriction

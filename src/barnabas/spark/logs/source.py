@@ -18,9 +18,9 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from barnabas.spark.logs.files import SegmentGone
+from barnabas.log.reader.partition_files import SegmentGone
 from barnabas.spark.logs.options import LogOptions, Mode, OnCorruption, check_stream, parse_options
-from barnabas.spark.logs.plan import Piece, plan
+from barnabas.spark.logs.plan import SEGMENT_GONE_REMEDY, Piece, plan
 from barnabas.spark.logs.rows import BatchRows, RecordRows, check_schema, spark_schema
 from barnabas.spark.pushdown import takes_filters
 from barnabas.spark.topics.plan import Restriction
@@ -96,6 +96,6 @@ def read_pieces(
     for piece in pieces:
         try:
             yield from rows.read(piece)
-        except SegmentGone:
+        except SegmentGone as error:
             if options.fail_on_data_loss:
-                raise
+                raise SegmentGone(f"{error}{SEGMENT_GONE_REMEDY}") from None

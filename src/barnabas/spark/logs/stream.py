@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.spark.logs.files import PartitionFiles, log_end_offset
+from barnabas.log.reader.partition_files import PartitionFiles, log_end_offset
+from barnabas.log.reader.transactions import TransactionReader, Transactions
 from barnabas.spark.logs.options import Isolation, LogOptions
 from barnabas.spark.logs.plan import Range, find_chosen, resolve, split, transaction_reader
 from barnabas.spark.logs.source import Task, read_pieces
-from barnabas.spark.logs.transactions import TransactionReader, Transactions
 from barnabas.spark.topics.directory import report_data_loss
 from barnabas.spark.topics.offsets import Nested, Offsets, nest, parse
 from barnabas.spark.topics.plan import Restriction, bound

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from barnabas.errors import CorruptMessage
 from barnabas.log.file_system import File
+from barnabas.log.reader.partition_files import OffsetIndexReader, SegmentGone, header_at, open_segment
+from barnabas.log.reader.transactions import is_blank
 from barnabas.records.header import BatchHeader, CorruptRecord, parse_header, verify_crc
 from barnabas.records.layout import HEADER_PROBE_BYTES, HEADER_UP_TO_MAGIC_BYTES, INT32_MAX
-from barnabas.spark.logs.files import OffsetIndexReader, SegmentGone, header_at, open_segment
 from barnabas.spark.logs.plan import Piece
-from barnabas.spark.logs.transactions import is_blank
 
 # Read at once: large enough for few calls, small enough to stay in a processor's cache.
 CHUNK_BYTES: Final = 1 << 20
@@ -118,8 +118,7 @@ class PieceWalk:
         chunk = self._file.pread(wanted_bytes, position)
         if len(chunk) < wanted_bytes:
             raise SegmentGone(
-                f"{self._piece.segment.path} was cut to {position + len(chunk)} bytes after the query was planned: run"
-                " it again, or set failOnDataLoss to false to go on without what is gone"
+                f"{self._piece.segment.path} was truncated to {position + len(chunk)} bytes after the query was planned"
             )
         self._chunk = chunk
         self._chunk_position = position

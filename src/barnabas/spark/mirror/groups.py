@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.client.admin.results import CommittedOffset, GroupListing
 from barnabas.errors import GroupIdNotFound, KafkaError, UnknownMemberId
 from barnabas.model import TopicPartition

@@ -32,7 +32,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.results import BROKER_DEFAULT
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.producer.producer import Producer
-from barnabas.client.producer.transaction_requests import SharedTransaction
+from barnabas.client.producer.records import SharedTransaction
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.exactly_once.sink import QUERY_ID_PROPERTY, TransactionalTopicSink

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.core import AdminErrors
 from barnabas.client.admin.results import CommittedOffset, IsolationLevel
-from barnabas.errors import GroupIdNotFound, KafkaError
+from barnabas.errors import GroupIdNotFound
 from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.model import Pipeline, TopicSource
-from barnabas.spark.topics.offsets import EARLIEST, admin_settings, render
+from barnabas.spark.topics.offsets import EARLIEST, LATEST, admin_settings, render
+from barnabas.views.lag import lag_of
+from barnabas.views.offsets import available_offsets
 
 RESET: Final = "reset"
 CLIENT_ID: Final = "barnabas-pipeline"
@@ -37,7 +38,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        return None if self.committed_offset is None else max(0, self.end_offset - self.committed_offset)
+        return lag_of(self.committed_offset, self.end_offset)
 
 
 @contextmanager
@@ -97,19 +98,10 @@ def lags(pipeline: Pipeline, *, group: str | None = None) -> list[PartitionLag]:
 def end_offsets(
     admin: Admin, partitions: Iterable[TopicPartition], source: TopicSource
 ) -> dict[TopicPartition, int]:
-    """Where there is nothing more to read; partitions that cannot be asked at the moment are left out."""
-    wanted = list(partitions)
-    if not wanted:
-        return {}
+    """The ends of partitions for this isolation level, without partitions that have no leader at the moment."""
     is_committed = source.isolation == "read_committed"
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
-    try:
-        listed = admin.list_offsets(wanted, isolation=isolation)
-    except AdminErrors as failed:
-        listed = dict(failed.results)
-    except KafkaError:
-        return {}
-    return {partition: each.offset or 0 for partition, each in listed.items()}
+    return available_offsets(admin, dict.fromkeys(partitions, LATEST), isolation=isolation)
 
 
 def starting_offsets(pipeline: Pipeline) -> dict[str, str]:

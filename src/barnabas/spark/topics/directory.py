@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.client.admin.results import IsolationLevel
 from barnabas.errors import (
     InvalidConfig,

@@ -43,7 +43,7 @@ MICROSECONDS_IN_MILLISECOND: Final = 1_000
 class OffsetRange(InputPartition):
     """Records of a partition from the start offset up to, and without, the end offset: what a task reads.
 
-    The topic's id tells a topic that was made anew under the same name; None where it is not known.
+    The topic's id tells a topic from one that was created again under the same name; None if it is not known.
     """
 
     partition: TopicPartition

@@ -23,7 +23,7 @@ from barnabas.records.columns import ColumnsBuilder
 from barnabas.spark.pushdown import takes_filters
 from barnabas.spark.topics.arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topics.directory import TopicDirectory, report_data_loss
-from barnabas.spark.topics.fetch import client_of
+from barnabas.spark.topics.fetch import fetch_range
 from barnabas.spark.topics.offsets import EARLIEST, LATEST
 from barnabas.spark.topics.options import Position, TopicOptions, check_batch, check_stream, parse_options
 from barnabas.spark.topics.plan import OffsetRange, Restriction, split, split_by_default
@@ -31,7 +31,7 @@ from barnabas.spark.topics.plan import OffsetRange, Restriction, split, split_by
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from barnabas.client.consumer.fetched import Fetched
+    from barnabas.client.reader.partition_reader import Fetched
 
 # Columns are handed on when so much is gathered; a fetch may hold many times that in compressed records.
 COLUMNS_BYTES: Final = 4 * 1024 * 1024
@@ -164,8 +164,11 @@ class FilteringTopicReader(TopicReader):
 def read_range(options: TopicOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range as record batches of bounded size."""
     maker = RowMaker(schema)
-    for fetched in client_of(options.kafka).fetch(
-        wanted, poll_timeout_ms=options.poll_timeout_ms, fail_on_data_loss=options.fail_on_data_loss
+    for fetched in fetch_range(
+        options.kafka,
+        wanted,
+        poll_timeout_ms=options.poll_timeout_ms,
+        fail_on_data_loss=options.fail_on_data_loss,
     ):
         yield from _rows(maker, fetched, wanted)
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.client.admin.core import AdminErrors
+from barnabas.client.admin.errors import AdminErrors
 from barnabas.clock import Clock, SystemClock
 from barnabas.errors import KafkaError
 from barnabas.spark.topics.directory import TopicDirectory, named, report_data_loss
@@ -45,7 +45,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._directory = TopicDirectory(options)
         self._clock: Clock = SystemClock()
         self._topic_ids: dict[str, str] = {}
-        # How far partitions were read whose topics were made anew since: from there they are read as new ones.
+        # How far partitions were read whose topics were created again since; they are now read as new ones.
         self._outlived: Offsets = {}
         self._initial: Offsets | None = None
         self._has_looked = False
@@ -103,7 +103,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._directory.partitions(may_be_missing=True)
         recreated = self._note_topics(partitions)
         if recreated:
-            self._report(f"topics were deleted and made anew while they were read: {', '.join(recreated)}")
+            self._report(
+                f"topics were deleted and created again while they were read: {', '.join(recreated)}"
+            )
         self._outlived = {
             each: offset for each, offset in self._outlived.items() if starts.get(each) == offset
         }
@@ -203,8 +205,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start = first
             elif start > end:
                 self._report(
-                    f"{partition} was read up to offset {start} and ends at {end} now: its topic was made anew, or its"
-                    " log was cut"
+                    f"{partition} was read up to offset {start} and ends at {end} now: its topic was created again, or"
+                    " its log was truncated"
                 )
             elif start < first:
                 self._report(

@@ -1,9 +1,9 @@
-"""The files of log directories as they are at one moment, whoever writes to them meanwhile.
+"""The files of log directories as they are at one moment, even if a broker writes to them.
 
-Sizes and inodes are taken once. What a broker appends later is not read; what it deletes or compacts later is noticed
-by the inode, and a deleted file is still read under the name that it has until it is removed.
+Sizes and inodes are read once. Later appends are not read. The inode shows whether a file was deleted or compacted
+later, and a deleted file is read under its `.deleted` name until the broker removes it.
 
-Indexes lead to batches, but are not believed: an entry counts if the batch with its offset begins where it says.
+Index entries are hints: an entry counts only if the batch with its offset begins at its position.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from barnabas.records.reader import decode_batch
 from barnabas.records.record import Record
 
 NO_ENTRIES: Final = Columns(array("i"), array("i"))
-# How many entries of an index may be wrong in a row before the rest of it is not looked at.
+# After this many wrong entries in a row the rest of an index is ignored.
 WRONG_ENTRIES_MAX: Final = 64
 
 
 class SegmentGone(KafkaStorageError):
-    """A file that was there when the query was planned and is not any more."""
+    """A file was listed and is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFiles:
-    """A partition's directory. Before the recovery point all files are complete, as the broker has synced them."""
+    """A partition's directory. The broker has synced all files before the recovery point, so they are complete."""
 
     partition: TopicPartition
     directory: str
@@ -82,7 +82,10 @@ class PartitionFiles:
 
 
 def find_partitions(paths: Sequence[str], chooses: Callable[[TopicPartition], bool]) -> list[PartitionFiles]:
-    """The partitions in log directories, or whose directories the paths are; of replicas the most advanced one."""
+    """The partitions in the paths, which are log directories or directories of partitions.
+
+    Of several replicas of a partition, the most advanced one is chosen. InvalidConfig names a path that has none.
+    """
     found: dict[TopicPartition, PartitionFiles] = {}
     for path in paths:
         for files in _partitions_in(path, chooses):
@@ -98,20 +101,19 @@ def _partitions_in(path: str, chooses: Callable[[TopicPartition], bool]) -> Iter
         listed = sorted(os.listdir(path))
     except OSError as error:
         raise InvalidConfig(
-            f"path={path}: {error.strerror}; it takes a broker's log directory or a partition's directory, which every"
-            " worker can read"
+            f"{path}: {error.strerror}; name a broker's log directory or a partition's directory"
         ) from None
     if any((name := names.parse_segment_file(each)) and name.kind == names.LOG_SUFFIX for each in listed):
         try:
             partition = names.parse_partition_dir(os.path.basename(path)).partition
         except names.BadDirectoryName as error:
-            raise InvalidConfig(f"path={path}: {error}") from None
+            raise InvalidConfig(f"{path}: {error}") from None
         root, chosen = os.path.dirname(path), [(partition, path)]
     else:
         root, chosen = path, list(_directories(path, listed))
         if not chosen:
             raise InvalidConfig(
-                f"path={path} has no directories of partitions, such as orders-0: name a broker's log directory"
+                f"{path} has no directories of partitions, such as orders-0; name a broker's log directory"
             )
     starts = _checkpoint(root, names.LOG_START_OFFSET_CHECKPOINT)
     recovery_points = _checkpoint(root, names.RECOVERY_POINT_CHECKPOINT)
@@ -140,7 +142,7 @@ def _directories(path: str, listed: list[str]) -> Iterator[tuple[TopicPartition,
 
 
 def _checkpoint(root: str, name: str) -> dict[TopicPartition, int]:
-    """What a checkpoint says; nothing if it is not there or damaged, as a broker takes it then."""
+    """The offsets of a checkpoint; none if it is missing or damaged, as in a broker."""
     try:
         return {**checkpoints.read_offsets(DiskFileSystem(), os.path.join(root, name))}
     except KafkaStorageError:
@@ -151,7 +153,7 @@ def _segments(directory: str) -> tuple[SegmentFile, ...]:
     try:
         listed = os.listdir(directory)
     except FileNotFoundError:
-        # The topic has been deleted meanwhile.
+        # The topic was deleted after the listing.
         return ()
     parsed = [name for name in map(names.parse_segment_file, listed) if name is not None]
     bases = sorted(name.base_offset for name in parsed if name.kind == names.LOG_SUFFIX and not name.state)
@@ -161,7 +163,7 @@ def _segments(directory: str) -> tuple[SegmentFile, ...]:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            # Retention took it between the listing and now, as it may have done before.
+            # Retention deleted it after the listing.
             continue
         found.append(
             SegmentFile(
@@ -176,7 +178,7 @@ def _segments(directory: str) -> tuple[SegmentFile, ...]:
 
 
 def open_segment(path: str, inode: int) -> File:
-    """The very file that was there when the query was planned; raises SegmentGone if there is none any more."""
+    """The file that was listed; raises SegmentGone if it no longer exists."""
     fs = DiskFileSystem()
     for name in (path, path + names.DELETED_SUFFIX):
         try:
@@ -185,14 +187,11 @@ def open_segment(path: str, inode: int) -> File:
             continue
         if os.fstat(file.fileno()).st_ino == inode:
             return file
-    raise SegmentGone(
-        f"{path} was deleted or compacted after the query was planned: run it again, or set failOnDataLoss to false to"
-        " go on without what is gone"
-    )
+    raise SegmentGone(f"{path} was deleted or compacted after it was listed")
 
 
 def read_index(segment: SegmentFile, suffix: str, entry_bytes: int) -> Columns:
-    """The entries of an index, without the zeros behind them that an index in use has; none if there is no file."""
+    """The entries of an index without its preallocated zeros; none if there is no file."""
     try:
         file = DiskFileSystem().open(segment.sibling(suffix), READ)
         count = _used_entries(file, file.size_bytes() // entry_bytes, entry_bytes)
@@ -203,7 +202,7 @@ def read_index(segment: SegmentFile, suffix: str, entry_bytes: int) -> Columns:
 
 
 def _used_entries(file: File, count: int, entry_bytes: int) -> int:
-    """How many entries come before the zeros: of millions that are preallocated, a few are looked at."""
+    """The number of entries before the zeros, found by bisection: an index may have millions preallocated."""
     nothing = bytes(entry_bytes)
     if count and file.pread(entry_bytes, (count - 1) * entry_bytes) != nothing:
         return count
@@ -213,7 +212,7 @@ def _used_entries(file: File, count: int, entry_bytes: int) -> int:
 
 
 class OffsetIndexReader:
-    """An offset index, of which only those entries are used at which there is the batch that they speak of."""
+    """An offset index. Only entries that point at their batch are used."""
 
     def __init__(self, segment: SegmentFile, file: File) -> None:
         self._segment = segment
@@ -223,7 +222,7 @@ class OffsetIndexReader:
         self._positions = entries.values
 
     def start_position(self, offset: int) -> int:
-        """The largest position that is known to be that of a batch not behind the one that holds the offset."""
+        """The largest known position of a batch at or before the batch that holds the offset."""
         slot = bisect_right(self._offsets, offset - self._segment.base_offset) - 1
         for candidate in range(slot, max(slot - WRONG_ENTRIES_MAX, -1), -1):
             if self._is_right(candidate):
@@ -231,13 +230,13 @@ class OffsetIndexReader:
         return 0
 
     def end_position(self, offset: int) -> int:
-        """A position behind all batches with records before the offset; the end of the file where there is no entry."""
+        """A position after all batches with records before the offset; the end of the file without such an entry."""
         slot = bisect_right(self._offsets, offset - self._segment.base_offset - 1)
-        # The batch of this entry ends at the offset or behind it, and may begin before.
+        # The batch of this entry ends at or after the offset, and may begin before it.
         return self._first_right(slot + 1)
 
     def position_after(self, position: int) -> int:
-        """The first position behind the given one that is known to be a batch's; the end of the file without."""
+        """The first known position of a batch after the given one; the end of the file if there is none."""
         return self._first_right(bisect_right(self._positions, position))
 
     def _first_right(self, slot: int) -> int:
@@ -259,7 +258,7 @@ class OffsetIndexReader:
 
 
 def header_at(file: File, position: int) -> BatchHeader | None:
-    """The header of the batch that begins at the position, if one may."""
+    """The header at the position; None if no batch can begin there."""
     try:
         return parse_header(file.pread(HEADER_PROBE_BYTES, position))
     except CorruptRecord:
@@ -271,7 +270,7 @@ def scan_headers(segment: SegmentFile, file: File, position: int) -> Iterator[Sc
 
 
 def log_end_offset(files: PartitionFiles) -> int:
-    """The offset behind the last batch that is there whole."""
+    """The offset after the last complete batch."""
     segment = files.segments[-1]
     end_offset = segment.base_offset
     file = open_segment(segment.path, segment.inode)
@@ -280,13 +279,13 @@ def log_end_offset(files: PartitionFiles) -> int:
         for _, header, _, _ in scan_headers(segment, file, position):
             end_offset = header.next_offset
     except CorruptRecord:
-        # What follows is not read either.
+        # Readers stop here too.
         pass
     return end_offset
 
 
 def _advance(files: PartitionFiles) -> tuple[int, int]:
-    """By leader epoch, then by end: a replica that is ahead in an older epoch is to be cut, not to be read."""
+    """Orders replicas by leader epoch, then by end: one that is ahead in an older epoch will be truncated."""
     try:
         epochs = checkpoints.read_epochs(
             DiskFileSystem(), os.path.join(files.directory, names.LEADER_EPOCH_CHECKPOINT)
@@ -298,7 +297,7 @@ def _advance(files: PartitionFiles) -> tuple[int, int]:
 
 
 def first_offset_at(files: PartitionFiles, time_ms: int) -> int | None:
-    """The offset of the first record that is not older; None if all are."""
+    """The offset of the first record at the time or later; None if there is none."""
     for segment in files.segments:
         skipped_offset = last_offset_before(files, segment, time_ms)
         if segment.end_base_offset is not None and skipped_offset >= segment.end_base_offset - 1:
@@ -312,7 +311,7 @@ def first_offset_at(files: PartitionFiles, time_ms: int) -> int | None:
                         if record.timestamp >= time_ms and record.offset >= files.log_start_offset:
                             return record.offset
         except CorruptRecord:
-            # Whoever reads this segment will be told; here the next one may have the record.
+            # Reading the segment reports the damage; the next segment may have the record.
             continue
     return None
 
@@ -328,7 +327,7 @@ def _records(file: File, position: int, header: BatchHeader) -> list[Record]:
 
 
 def last_offset_before(files: PartitionFiles, segment: SegmentFile, time_ms: int) -> int:
-    """An offset up to which all records of the segment are older, by a time index that can be believed; or -1."""
+    """An offset up to which all records of the segment are older, from the time index of a synced segment; or -1."""
     if not files.is_synced(segment):
         return -1
     entries = read_index(segment, names.TIME_INDEX_SUFFIX, TIME_ENTRY_BYTES)

@@ -1,8 +1,8 @@
-"""Which records of a partition's files were committed: without a broker, as a broker finds it out when it starts.
+"""Finds out which records of a partition's files were committed, as a broker does when it starts.
 
-Up to the newest producer snapshot before the recovery point the files are as the broker has synced them: the snapshot
-names the transactions that are open there, and transaction indexes those that were aborted before. From there on
-transactions are followed by the headers of batches and by markers.
+The broker has synced everything up to the newest producer snapshot before the recovery point: the snapshot names the
+transactions that are open there, and the transaction indexes name those that were aborted before. From there on, the
+headers of batches and the markers tell.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from barnabas.errors import KafkaError, KafkaStorageError
 from barnabas.log import names
 from barnabas.log.file_system import DiskFileSystem, File
 from barnabas.log.producers.snapshot import decode_snapshot
-from barnabas.log.segment.sparse_index import CorruptIndex
-from barnabas.log.segment.transaction_index import TransactionIndex
-from barnabas.records.control import control_record_type
-from barnabas.records.header import BatchHeader, CorruptRecord
-from barnabas.records.layout import ControlRecordType
-from barnabas.records.reader import decode_batch
-from barnabas.spark.logs.files import (
+from barnabas.log.reader.partition_files import (
     OffsetIndexReader,
     PartitionFiles,
     SegmentFile,
     open_segment,
     scan_headers,
 )
+from barnabas.log.segment.sparse_index import CorruptIndex
+from barnabas.log.segment.transaction_index import TransactionIndex
+from barnabas.records.control import control_record_type
+from barnabas.records.header import BatchHeader, CorruptRecord
+from barnabas.records.layout import ControlRecordType
+from barnabas.records.reader import decode_batch
 
 ENDS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
@@ -44,7 +44,7 @@ class Aborted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """What was aborted, by the offsets of the markers; `last_stable_offset` is None if no transaction is open."""
+    """Aborted transactions in the order of their markers; `last_stable_offset` is None if none is open."""
 
     aborted: tuple[Aborted, ...]
     last_stable_offset: int | None
@@ -74,20 +74,20 @@ class AbortedBatches:
 
 
 class TransactionReader:
-    """Follows the transactions of a partition: what was read once is not read again when the log has grown.
+    """Follows the transactions of a partition. When the log has grown, only the new part is read.
 
-    Raises CorruptRecord where a batch cannot be read behind which a marker may be, unless that is allowed.
+    Raises CorruptRecord at a damaged batch, which may hide a marker, unless damage is allowed.
     """
 
     def __init__(self, *, fails_on_corruption: bool) -> None:
         self._fails_on_corruption = fails_on_corruption
-        # Up to where transactions have been followed; -1 before the beginning.
+        # The offset up to which transactions have been followed; -1 before the first read.
         self._next_offset = -1
         self._open: dict[int, int] = {}
         self._aborted: list[Aborted] = []
 
     def read(self, files: PartitionFiles) -> Transactions:
-        """Those in the files as they are now."""
+        """The transactions in the files as they are now."""
         if self._next_offset < files.segments[0].base_offset:
             self._begin(files)
         for header, data in _headers_from(files, self._next_offset, self._fails_on_corruption):
@@ -101,7 +101,7 @@ class TransactionReader:
         )
 
     def forget_before(self, offset: int) -> None:
-        """Lets go of transactions that ended before the offset: a stream has read beyond them."""
+        """Drops transactions that ended before the offset, which a stream has passed."""
         self._aborted = [each for each in self._aborted if each.last_offset >= offset]
 
     def _begin(self, files: PartitionFiles) -> None:
@@ -114,7 +114,7 @@ class TransactionReader:
                         each for each in _indexed(segment) if each.last_offset < self._next_offset
                     ]
         except CorruptIndex:
-            # An index is made of the log, so the log can tell.
+            # The index is derived from the log, so read the log instead.
             self._next_offset, self._open, self._aborted = files.segments[0].base_offset, {}, []
 
     def _end(self, header: BatchHeader, data: bytes) -> None:
@@ -126,7 +126,7 @@ class TransactionReader:
 
 
 def _newest_snapshot(files: PartitionFiles) -> tuple[int, dict[int, int]]:
-    """The offset of the newest snapshot that can be believed, and the first offsets of transactions open there."""
+    """The offset of the newest valid synced snapshot, and the first offsets of the transactions open there."""
     for offset in files.snapshots():
         if offset > files.recovery_point:
             continue
@@ -153,7 +153,7 @@ def _indexed(segment: SegmentFile) -> Iterator[Aborted]:
 def _headers_from(
     files: PartitionFiles, offset: int, fails_on_corruption: bool
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The headers of batches from an offset on, and the whole bytes of control batches."""
+    """The headers of batches from an offset on, with the bytes of control batches."""
     for segment in files.segments:
         if segment.end_base_offset is not None and segment.end_base_offset <= offset:
             continue
@@ -177,7 +177,7 @@ def _headers_from(
 
 
 def is_blank(file: File, position: int, end_position: int) -> bool:
-    """Whether there are only zeros: a preallocated file, or what a crash has left of a write."""
+    """Whether there are only zeros, as in a preallocated file or after a crash."""
     chunk_bytes = 1 << 20
     while position < end_position:
         chunk = file.pread(min(chunk_bytes, end_position - position), position)
@@ -190,7 +190,7 @@ def is_blank(file: File, position: int, end_position: int) -> bool:
 
 
 def _marker(header: BatchHeader, data: bytes) -> ControlRecordType:
-    """What a control batch is; one that the cleaner has emptied, or that is damaged, says nothing."""
+    """The type of a control batch; UNKNOWN if the cleaner has emptied it or it is damaged."""
     try:
         records = decode_batch(data, 0, header=header)
         return control_record_type(records[0].key) if records else ControlRecordType.UNKNOWN

@@ -1,0 +1,1 @@
+"""Raw batches of partitions, for programs that distribute the reading themselves."""
