@@ -9,9 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from barnabas.clock import Clock
+from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.server import Server
+from barnabas.log.file_system import DiskFileSystem
+from barnabas.server.environment import Environment
+from barnabas.server.server import Server
 from tests.broker.raw_client import RawClient
 
 T = TypeVar("T")
@@ -21,10 +23,17 @@ WAIT_S = 60
 
 class RunningBroker:
     def __init__(
-        self, directory: Path, overrides: Mapping[str, str] | None = None, *, clock: Clock | None = None
+        self,
+        directory: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        clock: Clock | None = None,
+        fs: Any = None,
     ) -> None:
+        """`fs` is a FileSystem, or an object that passes most calls on to one."""
         self.directory = directory
         self._clock = clock
+        self._fs = fs
         self._overrides = dict(overrides or {})
         self._thread: threading.Thread | None = None
 
@@ -65,7 +74,7 @@ class RunningBroker:
                         **self._overrides,
                     }
                 ),
-                clock=self._clock,
+                Environment(clock=self._clock or SystemClock(), fs=self._fs or DiskFileSystem()),
             )
             await self.server.start()
         except BaseException as error:

@@ -204,13 +204,10 @@ class FailingDisk:
 
 
 @pytest.mark.parametrize("error_number", [errno.EIO, errno.ENOSPC])
-def test_a_disk_that_refuses_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int
-) -> None:
+def test_a_disk_that_refuses_to_write(tmp_path: Path, error_number: int) -> None:
     directories = [tmp_path / "a", tmp_path / "b"]
     disk = FailingDisk(directories[1], error_number)
-    monkeypatch.setattr("barnabas.server.DiskFileSystem", lambda: disk)
-    broker = RunningBroker(tmp_path / "a", {"log.dirs": ",".join(map(str, directories))})
+    broker = RunningBroker(tmp_path / "a", {"log.dirs": ",".join(map(str, directories))}, fs=disk)
     with broker:
         with broker.client() as client:
             create_topic(client, TOPIC, PARTITIONS)
@@ -247,9 +244,8 @@ class SlowDisk(FailingDisk):
 def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer to who has created a topic does not wait for ever; until the log is there, clients try again."""
     disk = SlowDisk(tmp_path / "a")
-    monkeypatch.setattr("barnabas.server.DiskFileSystem", lambda: disk)
     monkeypatch.setattr("barnabas.broker.handlers.topics.create_topics.OPENING_WAIT_S", 0.05)
-    with RunningBroker(tmp_path / "a") as broker, broker.client() as client:
+    with RunningBroker(tmp_path / "a", fs=disk) as broker, broker.client() as client:
         try:
             create_topic(client, TOPIC)
             assert produce(client, TOPIC, batch(b"early")).error_code == NotLeaderOrFollower.code

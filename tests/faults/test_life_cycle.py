@@ -99,7 +99,7 @@ def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal
             producer.stop()
         assert took_s < WAIT_S
         text = first.log_text()
-        assert text.rstrip().endswith("stopped (barnabas.server)")
+        assert text.rstrip().endswith("Stopped (barnabas.server)")
         assert "Traceback" not in text
         first.start()
         assert "recovering" not in first.log_text()
@@ -115,7 +115,7 @@ def test_a_broker_that_is_told_to_stop_while_it_starts(first: BrokerProcess) -> 
         # Its address is taken, and more is to be done before it is ready.
         first.wait_for_line("Listening on", WAIT_S)
         assert first.stop() == 0
-        assert first.log_text().rstrip().endswith("stopped (barnabas.server)")
+        assert first.log_text().rstrip().endswith("Stopped (barnabas.server)")
         first.start()
         assert "recovering" not in first.log_text()
 

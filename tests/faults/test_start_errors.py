@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -143,15 +141,6 @@ def test_files_that_may_not_grow(broker: BrokerProcess) -> None:
     check_starts_as_the_first(broker)
 
 
-@contextlib.contextmanager
-def failing_at(path: Path, error_number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    disk = FailingDisk(path, error_number)
-    disk.fails = True
-    with monkeypatch.context() as patched:
-        patched.setattr("barnabas.server.DiskFileSystem", lambda: disk)
-        yield
-
-
 @pytest.mark.parametrize(
     ("error_number", "advice"),
     [
@@ -160,11 +149,11 @@ def failing_at(path: Path, error_number: int, monkeypatch: pytest.MonkeyPatch) -
         (errno.EIO, "Look after the disk"),
     ],
 )
-def test_each_cause_has_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, advice: str
-) -> None:
-    with failing_at(tmp_path, error_number, monkeypatch), pytest.raises(KafkaStorageError) as caught:
-        RunningBroker(tmp_path / "data").start()
+def test_each_cause_has_its_own_words(tmp_path: Path, error_number: int, advice: str) -> None:
+    disk = FailingDisk(tmp_path, error_number)
+    disk.fails = True
+    with pytest.raises(KafkaStorageError) as caught:
+        RunningBroker(tmp_path / "data", fs=disk).start()
     assert os.strerror(error_number) in str(caught.value)
     assert advice in str(caught.value)
     with RunningBroker(tmp_path / "data") as running:

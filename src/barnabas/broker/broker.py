@@ -1,38 +1,18 @@
-"""The parts of a running broker, for handlers to find. `server` makes them and puts them together."""
+"""The parts of a running broker, where handlers find them. `server` builds them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from barnabas.broker.coordinators.group_runtime import GroupRuntime
-from barnabas.broker.coordinators.producer_ids import ProducerIds
-from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
-from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
-from barnabas.broker.quotas.quotas import Quotas
-from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.requests.conversions import Conversions
-from barnabas.broker.requests.fetch_sessions import FetchSessions
-from barnabas.broker.telemetry.client_metrics import ClientMetrics
-from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
-from barnabas.broker.waiting.tasks import Tasks
-from barnabas.broker.waiting.turns import Turns
-from barnabas.clock import Clock
+from barnabas.broker.parts import ClientParts, ClusterParts, CoordinatorParts, ReplicaParts
+from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.live_settings import LiveSettings
-from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.metrics.registry import Registry
-
-if TYPE_CHECKING:
-    from barnabas.broker.replication.log_dir_mover import LogDirMover
-    from barnabas.coordination.controller.controller import Controller
-    from barnabas.coordination.writing.cluster_writer import ClusterWriter
-    from barnabas.log.manager.manager import LogManager
 
 
 class Broker:
     __slots__ = (
         "automatic_topics",
+        "background",
         "client_metrics",
         "clock",
         "controller",
@@ -57,51 +37,39 @@ class Broker:
     def __init__(
         self,
         *,
-        clock: Clock,
+        scheduling: Scheduling,
         metrics: Registry,
-        metadata: MetadataCache,
-        settings: LiveSettings,
-        controller: Controller,
-        writer: ClusterWriter,
-        automatic_topics: AutomaticTopics,
-        client_metrics: ClientMetrics,
-        log_manager: LogManager,
-        log_dir_mover: LogDirMover,
-        replicas: ReplicaManager,
-        fetch_sessions: FetchSessions,
-        groups: GroupRuntime,
-        markers: TransactionMarkers,
-        quotas: Quotas,
-        producer_ids: ProducerIds,
-        tasks: Tasks,
-        transactions: TransactionRuntime,
-        conversions: Conversions,
-        turns: Turns,
+        cluster: ClusterParts,
+        replicas: ReplicaParts,
+        coordinators: CoordinatorParts,
+        clients: ClientParts,
     ) -> None:
-        self.clock = clock
+        # Handlers take a part in one step, so that a request pays nothing for the grouping.
+        self.clock = scheduling.clock
+        self.background = scheduling.background
+        self.tasks = scheduling.tasks
+        self.turns = scheduling.turns
         self.metrics = metrics
-        self.metadata = metadata
-        self.settings = settings
-        self.controller = controller
-        self.writer = writer
-        self.automatic_topics = automatic_topics
-        self.client_metrics = client_metrics
-        self.log_manager = log_manager
-        self.log_dir_mover = log_dir_mover
-        self.replicas = replicas
-        self.fetch_sessions = fetch_sessions
-        self.groups = groups
-        self.markers = markers
-        self.quotas = quotas
-        self.producer_ids = producer_ids
-        self.tasks = tasks
-        self.transactions = transactions
-        self.conversions = conversions
-        self.turns = turns
+        self.metadata = cluster.metadata
+        self.settings = cluster.settings
+        self.controller = cluster.controller
+        self.writer = cluster.writer
+        self.automatic_topics = cluster.automatic_topics
+        self.log_manager = replicas.log_manager
+        self.replicas = replicas.replicas
+        self.log_dir_mover = replicas.log_dir_mover
+        self.groups = coordinators.groups
+        self.transactions = coordinators.transactions
+        self.markers = coordinators.markers
+        self.producer_ids = coordinators.producer_ids
+        self.quotas = clients.quotas
+        self.fetch_sessions = clients.fetch_sessions
+        self.conversions = clients.conversions
+        self.client_metrics = clients.client_metrics
 
     @property
     def config(self) -> BrokerConfig:
-        """Some settings change at run time: read them again for each request."""
+        """The current configuration. Some settings change at run time, so read it for each request."""
         return self.settings.current
 
     @property

@@ -94,7 +94,7 @@ def start(
     )
     from barnabas.config.properties import load_properties
     from barnabas.net.busy_poll import new_event_loop
-    from barnabas.server import Server
+    from barnabas.server.server import Server
 
     gc.enable()
     log_to_stderr(form=log_format, level=log_level, verbose=verbose)

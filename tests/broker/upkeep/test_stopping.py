@@ -14,7 +14,7 @@ from barnabas.broker.waiting.tasks import Tasks
 from barnabas.broker.waiting.timing_wheel import TimerTask
 from barnabas.log.manager.manager import LogManager
 from barnabas.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from barnabas.server import Server
+from barnabas.server.server import Server
 from tests.broker.group_requests import commit, join_alone, wait_for_coordinator
 from tests.broker.record_requests import batch, create_topic, produce
 from tests.broker.running import RunningBroker

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.broker.upkeep.background import Background
+from barnabas.broker.waiting.background import Background
 from barnabas.clock import Clock
 from barnabas.log.cleaner.cleaner import Cleaner, CleaningAborted
 from barnabas.log.cleaner.offset_map import OffsetMap

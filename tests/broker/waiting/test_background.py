@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from barnabas.broker.upkeep.background import Background
+from barnabas.broker.waiting.background import Background
 
 
 def test_work_runs_in_threads_and_in_time() -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
-        background = Background(loop, 2)
+        background = Background(loop, ThreadPoolExecutor(2))
         done = asyncio.Event()
         seen: list[tuple[str, int]] = []
 
@@ -35,7 +36,7 @@ def test_work_runs_in_threads_and_in_time() -> None:
 def test_repeated_work_goes_on_after_a_failure_and_ends_with_stop(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> int:
         loop = asyncio.get_running_loop()
-        background = Background(loop, 1)
+        background = Background(loop, ThreadPoolExecutor(1))
         enough = asyncio.Event()
         runs = 0
 

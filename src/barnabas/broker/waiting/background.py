@@ -1,26 +1,33 @@
-"""Work that waits for disks, off the event loop: what the log hands over, and what is done every so often."""
+"""Work that waits for disks, off the event loop: what the log hands over, and what is repeated."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Background:
-    """A few threads, and timers that feed them. Any thread may schedule; nothing is started after `stop`."""
+    """A few threads, and timers that feed them. Any thread may schedule; nothing starts after `stop`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
-        self.executor = ThreadPoolExecutor(threads, thread_name_prefix="background")
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self.executor = executor
         self._loop = loop
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
 
+    def run(self, action: Callable[[], T]) -> asyncio.Future[T]:
+        """Runs the action in a thread; for callers on the event loop, which get its result there."""
+        return self._loop.run_in_executor(self.executor, action)
+
     def schedule(self, name: str, action: Callable[[], object], delay_ms: int = 0) -> None:
-        """Runs the action once in a thread, not before the delay is over."""
+        """Runs the action once in a thread, after the delay."""
         if self._is_stopped:
             return
         if delay_ms <= 0:
@@ -29,7 +36,7 @@ class Background:
             self._loop.call_soon_threadsafe(self._start_timer, name, action, delay_ms / 1_000)
 
     def repeat(self, name: str, action: Callable[[], object], *, first_ms: int, every_ms: int) -> None:
-        """Runs the action again and again, each time so long after the last one has ended."""
+        """Runs the action again and again, each time `every_ms` after the last run has ended."""
 
         def once() -> None:
             try:
@@ -40,7 +47,7 @@ class Background:
         self.schedule(name, once, max(first_ms, 1))
 
     def stop(self) -> None:
-        """Waits for what runs; what has not begun does not begin."""
+        """Waits for the work that runs, and drops the work that waits."""
         self._is_stopped = True
         for timer in self._timers:
             timer.cancel()

@@ -1,0 +1,56 @@
+"""The parts of a running broker, grouped by what they are for. `server` builds each group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.coordinators.group_runtime import GroupRuntime
+from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
+from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
+from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.replication.log_dir_mover import LogDirMover
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.conversions import Conversions
+from barnabas.broker.requests.fetch_sessions import FetchSessions
+from barnabas.broker.telemetry.client_metrics import ClientMetrics
+from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.writing.cluster_writer import ClusterWriter
+from barnabas.log.manager.manager import LogManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterParts:
+    metadata: MetadataCache
+    settings: LiveSettings
+    controller: Controller
+    writer: ClusterWriter
+    automatic_topics: AutomaticTopics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaParts:
+    log_manager: LogManager
+    replicas: ReplicaManager
+    log_dir_mover: LogDirMover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorParts:
+    groups: GroupRuntime
+    transactions: TransactionRuntime
+    markers: TransactionMarkers
+    producer_ids: ProducerIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientParts:
+    """What the broker keeps for its clients between requests."""
+
+    quotas: Quotas
+    fetch_sessions: FetchSessions
+    conversions: Conversions
+    client_metrics: ClientMetrics

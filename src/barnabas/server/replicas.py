@@ -1,0 +1,89 @@
+"""The partitions of a broker, and what follows the metadata: logs, settings, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from barnabas.broker.parts import ReplicaParts
+from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.replication.delayed import DelayedOperations
+from barnabas.broker.replication.log_dir_mover import LogDirMover
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.upkeep.config_updates import ConfigUpdates
+from barnabas.broker.upkeep.image_follower import ImageFollower
+from barnabas.broker.waiting.scheduling import Scheduling
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.live_settings import LiveSettings
+from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.server.cluster import Cluster
+
+
+def build_replicas(
+    broker_id: BrokerId, settings: LiveSettings, manager: LogManager, scheduling: Scheduling
+) -> ReplicaParts:
+    config = settings.current
+    delayed = DelayedOperations(
+        scheduling.loop,
+        scheduling.timer,
+        fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
+        produce_purge_interval=config.producer_purgatory_purge_interval_requests,
+        delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
+    )
+    replicas = ReplicaManager(
+        broker_id,
+        scheduling.loop,
+        delayed,
+        partial(_open_log, manager),
+        partial(_open_log, manager, is_new=True),
+        scheduling.background.executor,
+    )
+    mover = LogDirMover(
+        manager,
+        replicas,
+        scheduling.tasks,
+        lambda: settings.current.replica_alter_log_dirs_io_max_bytes_per_second,
+    )
+    return ReplicaParts(log_manager=manager, replicas=replicas, log_dir_mover=mover)
+
+
+async def follow_metadata(
+    cluster: Cluster,
+    parts: ReplicaParts,
+    quotas: Quotas,
+    scheduling: Scheduling,
+    use_config: Callable[[BrokerConfig], None],
+) -> ImageFollower:
+    """`use_config` passes a new configuration to the parts that do not read it from the live settings."""
+    updates = ConfigUpdates(
+        cluster.metadata,
+        cluster.settings,
+        parts.replicas,
+        parts.log_manager,
+        scheduling.tasks,
+        use_config,
+    )
+    follower = ImageFollower(
+        cluster.controller,
+        cluster.metadata,
+        parts.replicas,
+        parts.log_manager,
+        quotas,
+        updates,
+        parts.log_dir_mover,
+        scheduling.tasks,
+    )
+    await follower.begin()
+    return follower
+
+
+def _open_log(
+    manager: LogManager,
+    partition: TopicPartition,
+    topic_id: bytes,
+    *,
+    is_new: bool = False,
+) -> PartitionLog:
+    return manager.get_or_create(partition, topic_id, is_new=is_new)

@@ -1,0 +1,277 @@
+"""Builds a broker from its parts, starts it and stops it. This is the one place that states the order.
+
+Start: addresses, log directories, store, identity, controller, logs, replicas, coordinators; then clients may connect.
+Nothing is written before the addresses are bound and the directories are locked.
+
+Stop: in the opposite order. Everything that writes to logs ends before they are closed (`_end_work`), so everything
+that was acknowledged is on the disk, and the log directories are marked as cleanly stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from barnabas import __version__
+from barnabas.broker.broker import Broker
+from barnabas.broker.metrics.broker_metrics import FlushTimes, register_metrics
+from barnabas.broker.parts import ClusterParts, ReplicaParts
+from barnabas.broker.quotas.connections import ConnectionQuota
+from barnabas.broker.quotas.quotas import Quotas
+from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
+from barnabas.broker.upkeep.maintenance import CleanerThread, start_maintenance
+from barnabas.broker.waiting.scheduling import Scheduling
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.store.contract import StoreError
+from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
+from barnabas.errors import KafkaStorageError
+from barnabas.log.file_system import StorageFailure
+from barnabas.log.manager.directory_check import explained, find_directories
+from barnabas.log.manager.manager import LogManager
+from barnabas.metrics.registry import Registry
+from barnabas.net.listener import Connections
+from barnabas.server.cluster import Cluster, join_cluster, open_store
+from barnabas.server.coordinators import start_coordinators
+from barnabas.server.environment import Environment
+from barnabas.server.listeners import Listeners, check_security, connection_limits
+from barnabas.server.metrics import bind_metrics
+from barnabas.server.replicas import build_replicas, follow_metadata
+from barnabas.server.requests import start_client_parts
+from barnabas.server.storage import (
+    DirectoryFailures,
+    RecoveryReport,
+    TopicSettings,
+    claim_directories,
+    lock_directories,
+    manager_settings,
+)
+
+log = logging.getLogger("barnabas.server")
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Server:
+    """One broker. `start` returns when it answers, `stop` when everything is on the disk."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
+        self._config = config
+        self._directories = [os.path.abspath(directory) for directory in config.log_dirs]
+        self._environment = environment or Environment()
+        self._metrics = Registry()
+        # What has been opened, and is closed in the opposite order.
+        self._open = contextlib.AsyncExitStack()
+        self._stopping = asyncio.Event()
+        # Why the broker cannot go on, if it cannot.
+        self._failure = ""
+        self.ports: dict[str, int] = {}
+        self.metrics_port = 0
+
+    async def start(self) -> None:
+        """Raises KafkaError or OSError with a message for people if the broker cannot run."""
+        _allow_many_files()
+        try:
+            await self._start()
+        except (KafkaStorageError, StoreError) as error:
+            await self.stop()
+            failure = _failure_behind(error)
+            if failure is not None:
+                directory = os.path.dirname(failure.path)
+                raise explained(self._environment.fs, directory, failure) from error
+            raise KafkaStorageError(str(error)) from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        check_security(self._config)
+        scheduling = self._start_scheduling()
+        connections = Connections(
+            scheduling.loop, scheduling.background.executor, connection_limits(self._config)
+        )
+        self._open.callback(connections.close)
+        listeners = Listeners(self._config, connections)
+        metrics_endpoint = await bind_metrics(self._config, self._metrics)
+        if metrics_endpoint is not None:
+            self._open.push_async_callback(metrics_endpoint.close)
+            self.metrics_port = metrics_endpoint.port
+
+        cluster, storage = await self._open_storage(scheduling, listeners)
+        broker = await self._build_broker(scheduling, connections, cluster, storage)
+        self.broker = broker
+        self._open.push_async_callback(self._end_work, broker, connections, scheduling)
+        self._start_maintenance(broker.log_manager, scheduling)
+        register_metrics(broker, connections, scheduling.loop)
+        if metrics_endpoint is not None:
+            await metrics_endpoint.start_serving()
+        log.info(
+            "Barnabas %s, broker %d of cluster %s",
+            *(__version__, broker.replicas.broker_id, broker.image.cluster_id),
+        )
+        log.info(
+            "%d topics, %d partitions in %s",
+            len(broker.image.topics),
+            len(broker.replicas),
+            ", ".join(self._directories),
+        )
+        self.ports = listeners.ports
+        listeners.open(broker, scheduling.tasks)
+
+    def _start_scheduling(self) -> Scheduling:
+        executor = ThreadPoolExecutor(self._config.background_threads, thread_name_prefix="background")
+        scheduling = Scheduling(asyncio.get_running_loop(), self._environment.clock, executor)
+        self._open.callback(scheduling.background.stop)
+        return scheduling
+
+    async def _open_storage(
+        self, scheduling: Scheduling, listeners: Listeners
+    ) -> tuple[Cluster, ReplicaParts]:
+        """Locks the log directories, opens the store, takes the broker's place in the cluster, opens the logs."""
+        config, environment = self._config, self._environment
+        found = find_directories(environment.fs, self._directories)
+        settings = LiveSettings(config)
+        topics = TopicSettings(settings)
+        failures = DirectoryFailures(scheduling.loop, self._fail)
+        manager = lock_directories(
+            self._directories,
+            found,
+            config,
+            environment,
+            scheduling,
+            FlushTimes(self._metrics),
+            topics,
+            failures,
+        )
+        self._open.callback(manager.release)
+        store = await open_store(manager, environment)
+        self._open.push_async_callback(store.close)
+        session = await store.connect()
+        cluster = await join_cluster(session, settings, listeners.advertised, environment, found)
+        self._open.push_async_callback(cluster.controller.close)
+        self._open.push_async_callback(cluster.writer.close)
+        topics.metadata = cluster.metadata
+        if store.may_have_lost:
+            await cluster.writer.hold_deletion(cluster.metadata.image.topics)
+        manager.settings = manager_settings(settings.current)
+        self._open.callback(scheduling.timer.close)
+        storage = build_replicas(cluster.broker_id, settings, manager, scheduling)
+        failures.begin(manager, storage.replicas)
+        report = RecoveryReport(environment.clock)
+        await scheduling.loop.run_in_executor(None, manager.open, report)
+        self._open.push_async_callback(self._close_logs, manager)
+        claim_directories(manager, cluster.metadata.image.cluster_id, cluster.broker_id)
+        return cluster, storage
+
+    async def _build_broker(
+        self,
+        scheduling: Scheduling,
+        connections: Connections,
+        cluster: Cluster,
+        storage: ReplicaParts,
+    ) -> Broker:
+        def use(changed: BrokerConfig) -> None:
+            connections.change_limits(connection_limits(changed))
+            storage.log_manager.settings = manager_settings(changed)
+
+        settings, controller = cluster.settings, cluster.controller
+        use(settings.current)
+        environment, tasks, replicas = self._environment, scheduling.tasks, storage.replicas
+        quotas = Quotas()
+        connections.creation_quota = ConnectionQuota(quotas, environment.clock, lambda: settings.current)
+        self._open.push_async_callback(tasks.stop)
+        follower = await follow_metadata(cluster, storage, quotas, scheduling, use)
+        blocks = ProducerIdBlocks(cluster.session, cluster.broker_id)
+        self._open.push_async_callback(blocks.close)
+        coordinators = start_coordinators(cluster, replicas, follower, scheduling, environment.rng, blocks)
+        clients = start_client_parts(cluster, quotas, self._metrics, environment, scheduling)
+        self._open.callback(clients.conversions.close)
+        return Broker(
+            scheduling=scheduling,
+            metrics=self._metrics,
+            cluster=ClusterParts(
+                metadata=cluster.metadata,
+                settings=settings,
+                controller=controller,
+                writer=cluster.writer,
+                automatic_topics=AutomaticTopics(controller.auto_create_topics, replicas, tasks),
+            ),
+            replicas=storage,
+            coordinators=coordinators,
+            clients=clients,
+        )
+
+    def _start_maintenance(self, manager: LogManager, scheduling: Scheduling) -> None:
+        start_maintenance(manager, scheduling.background)
+        if manager.settings.log_cleaner_enable:
+            cleaner = CleanerThread(manager, scheduling.clock)
+            cleaner.start()
+            self._open.callback(cleaner.stop)
+
+    def watch_signals(self) -> None:
+        """Notes signals to stop from now on, also while the broker starts."""
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            log.info("Stopping")
+            self._stopping.set()
+            for number in STOP_SIGNALS:
+                # A second signal ends the process at once.
+                loop.remove_signal_handler(number)
+
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stop)
+
+    async def run_until_signal(self) -> None:
+        """Raises KafkaStorageError if the broker stopped because the last of its log directories failed."""
+        await self._stopping.wait()
+        await self.stop()
+        if self._failure:
+            raise KafkaStorageError(self._failure)
+        log.info("Stopped")
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        log.critical("The broker stops: %s", reason)
+        self._stopping.set()
+
+    async def _end_work(self, broker: Broker, connections: Connections, scheduling: Scheduling) -> None:
+        """Ends everything that writes, in the order in which one part gives work to the next.
+
+        Logs and the store are closed after it. A write to a closed log would fail, and a write between the last flush
+        of a log and its end would be acknowledged without being on the disk.
+        """
+        connections.close()
+        await broker.controller.close()
+        await scheduling.tasks.stop()
+        broker.transactions.end()
+        broker.groups.end()
+        scheduling.timer.close()
+        await broker.replicas.opened(broker.image.topics)
+        scheduling.background.stop()
+
+    async def _close_logs(self, manager: LogManager) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, manager.close)
+
+
+def _failure_behind(error: BaseException | None) -> StorageFailure | None:
+    """The refusal of a disk that caused the error, if there is one."""
+    while error is not None and not isinstance(error, StorageFailure):
+        error = error.__cause__
+    return error
+
+
+def _allow_many_files() -> None:
+    """A broker needs a descriptor for each connection and each segment in use."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
