@@ -1,4 +1,4 @@
-"""Time, as it comes in from outside: the machine's, or one that a test moves by hand."""
+"""Time that comes in from outside: the machine's clock, or one that a test advances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that stands still until a test advances it."""
 
     __slots__ = ("_elapsed_ns", "_start_ms")
 

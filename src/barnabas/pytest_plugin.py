@@ -3,12 +3,12 @@
     def test_orders(barnabas_broker):
         producer = barnabas_broker.producer()
 
-`barnabas_broker` is a broker of the test's own. `shared_barnabas_broker` is one for all tests of a run, which finds no
-topics and groups but its own: cheaper where tests are many. Settings and topics are asked for with a marker:
+`barnabas_broker` is a broker for one test. `shared_barnabas_broker` is one broker for all tests of a run; each test
+sees only its own topics and groups. This is cheaper if there are many tests. A marker sets topics and settings:
 
     @pytest.mark.barnabas(topics={"orders": 3}, log_retention_ms=1000)
 
-pytest loads this module whenever it starts, whether or not a test needs a broker: what costs time is imported late.
+pytest loads this module at every start, whether or not a test needs a broker, so expensive imports are late.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker that nobody else uses, gone with all its data after the test."""
+    """A broker for this test only; it is removed with all its data after the test."""
     from barnabas.testing import Broker
 
     marker = request.node.get_closest_marker(MARKER)
@@ -53,7 +53,7 @@ def _session_barnabas_broker() -> Iterator[Broker]:
 def shared_barnabas_broker(
     request: pytest.FixtureRequest, _session_barnabas_broker: Broker
 ) -> Iterator[Broker]:
-    """One broker for all tests that ask for it; what a test leaves behind is deleted after it."""
+    """One broker for all tests that use it; topics and groups of a test are deleted after it."""
     broker = _session_barnabas_broker
     marker = request.node.get_closest_marker(MARKER)
     wanted = {} if marker is None else dict(marker.kwargs)

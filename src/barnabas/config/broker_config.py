@@ -1,7 +1,7 @@
-"""A broker's configuration: a `server.properties` of Apache Kafka, overrides, and what was changed at run time.
+"""A broker's configuration: a `server.properties` of Apache Kafka, overrides, and changes at run time.
 
-The strongest source that has a value wins: set at run time for this broker, set at run time for the cluster, the file
-with its overrides, the default. A configuration never changes; `with_dynamic` makes another.
+The order of precedence is: set at run time for this broker, set at run time for the cluster, the file with its
+overrides, the default. A configuration never changes; `with_dynamic` returns a new one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BrokerConfig:
-    """One attribute a setting that has an effect here, by Kafka's name with underscores.
+    """One attribute per setting that has an effect, with Kafka's name and underscores.
 
-    The annotations are the list: a setting that is not among them, and is no default of a topic's, is known but
-    without effect, and a file that sets it is told so.
+    The annotations are the list of effective settings. A setting that is neither here nor a default of a topic setting
+    is known but has no effect, and the broker warns about it.
     """
 
     add_partitions_to_txn_retry_backoff_max_ms: int
@@ -169,9 +169,9 @@ class BrokerConfig:
         return BrokerConfig(self.static, dynamic_default=default, dynamic_broker=broker)
 
     def topic_config(self, properties: Mapping[str, str]) -> LogConfig:
-        """The configuration of a topic with these settings of its own.
+        """The configuration of a topic with these topic settings.
 
-        Kafka 3 and later write the newest record format whatever message.format.version says.
+        Kafka 3 and later write the newest record format regardless of message.format.version.
         """
         return LogConfig.from_properties(
             {name: text for name, text in properties.items() if name != "message.format.version"},
@@ -188,7 +188,7 @@ class BrokerConfig:
         return values
 
     def listener_integer(self, listener: str, name: str) -> int:
-        """A setting that a listener may have a value of its own for."""
+        """A setting that each listener may override."""
         own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
         for source in (self.dynamic_broker, self.dynamic_default, self.static):
             if own in source:
@@ -380,7 +380,7 @@ def is_honoured(name: str) -> bool:
 
 
 def parse_overrides(items: Iterable[str]) -> dict[str, str]:
-    """`name=value` texts from the command line. `unknown_settings` tells of names that nothing has."""
+    """`name=value` texts from the command line. `unknown_settings` returns the unknown names."""
     overrides = {}
     for item in items:
         name, equals, text = item.partition("=")
@@ -397,7 +397,7 @@ def unknown_settings(properties: Mapping[str, str]) -> list[str]:
 
 
 def warnings_about(properties: Mapping[str, str]) -> list[str]:
-    """What a person should know of a file that was accepted: names nobody knows, and names without effect."""
+    """Warnings about an accepted file: unknown names, and names without effect."""
     warnings = unknown_settings(properties)
     idle = sorted(name for name in properties if name in broker_settings() and not is_honoured(name))
     if idle:
@@ -435,7 +435,7 @@ def validate_dynamic(properties: Mapping[str, str], *, per_broker: bool) -> None
 
 
 def _base_setting(name: str) -> BrokerSetting | None:
-    """The setting itself, or the one that a listener's own value stands in for."""
+    """The setting itself, or the one that a listener's own value overrides."""
     if name.startswith(LISTENER_PREFIX):
         name = name[len(LISTENER_PREFIX) :].partition(".")[2]
     return broker_settings().get(name)

@@ -1,11 +1,11 @@
-"""Every broker setting of Apache Kafka 3.9.1 and 4.3.1, and how they fill in for a topic's settings.
+"""Every broker setting of Apache Kafka 3.9.1 and 4.3.1, and the topic settings that they are defaults for.
 
-`broker_settings.json` holds the facts, a row a setting:
+`broker_settings.json` holds the facts, one row per setting:
 
     name: [type, default, allowed values, importance, update mode, releases, what 3.9.1 has otherwise]
 
-Types, defaults and bounds are those of 4.3.1; where 3.9.1 differs its own stand in the last column, and a value that
-either release takes is taken, so that a file of either starts us. The table is read at first use.
+Types, defaults and bounds are those of 4.3.1. If 3.9.1 differs, the last column has its own. A value that either
+release accepts is accepted, so that the broker starts from a file of either release. The table is read at first use.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ REPLICATION_QUOTAS: Final = (
 )
 
 OUR_SETTINGS: Final = (
-    # Paths of what is lost, or damaged beyond repair, and without which the broker shall go on.
+    # Paths of files and directories that are lost, or damaged beyond repair, and that the broker may start without.
     Setting("barnabas.accept.loss", SettingType.LIST, (), ""),
-    # For so long the event loop looks for more before it sleeps; see net/busy_poll.py. 0 saves processor time.
+    # The event loop polls for this time before it sleeps; see net/busy_poll.py. 0 saves processor time.
     Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
     # Of each kind, after a burst; see primitives/log_limit.py. 0 for no bound.
     Setting("barnabas.log.lines.per.second", SettingType.INT, 1, ">=0"),
-    # `header` checks what a batch's header tells; `full` also walks every record, as Apache Kafka does.
+    # `header` checks the header of a batch; `full` also walks every record, as Apache Kafka does.
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
-    # Requests that take longer are logged; what a fetch waits for records does not count.
+    # Requests that take longer are logged; the time that a fetch waits for records does not count.
     Setting("barnabas.slow.request.ms", SettingType.INT, 1_000, "1..2147483647"),
     # The port that serves metrics to Prometheus; -1 for none.
     Setting("barnabas.metrics.port", SettingType.INT, -1, "0..65535 or -1"),
@@ -154,7 +154,7 @@ def broker_settings() -> dict[str, BrokerSetting]:
 
 
 def nearest_name(name: str) -> str | None:
-    """The known name that a mistyped one most likely stands for."""
+    """The known name that is closest to a mistyped one."""
     # difflib takes a millisecond to import and is needed once in a blue moon.
     from difflib import get_close_matches
 

@@ -1,7 +1,7 @@
-"""What a setting is: its name, type, default, and which values it takes.
+"""The definition of a setting: its name, type, default and allowed values.
 
-A table of settings is data. The values that are allowed are written in a line of text, which the check reads and a
-message to a person shows nearly as it stands:
+A table of settings is data. One line of text defines the allowed values. The check parses this line, and error messages
+show it almost unchanged:
 
     >=14              a number of at least 14
     0..1              a number between 0 and 1, both included
@@ -66,7 +66,7 @@ class InvalidSetting(InvalidConfig):
         self._reason = reason
 
     def under(self, prefix: str) -> InvalidSetting:
-        """The same for a person who gave the setting a longer name, as `kafka.acks` in options of Spark."""
+        """The same error for a user who gave the setting a longer name, such as `kafka.acks` in Spark options."""
         return InvalidSetting(prefix + self.setting, self._shown, self.allowed, reason=self._reason)
 
 
@@ -84,7 +84,7 @@ class Setting(NamedTuple):
     importance: Importance = Importance.MEDIUM
 
     def parse(self, text: str) -> Value:
-        """The value that a text stands for, checked. Space around it does not count, as in Kafka."""
+        """Parses and checks a value. Surrounding white space does not count, as in Kafka."""
         text = text.strip()
         if len(text) > VALUE_LENGTH_MAX:
             raise InvalidSetting(self.name, text, f"at most {VALUE_LENGTH_MAX} characters")
@@ -98,7 +98,7 @@ class Setting(NamedTuple):
         return not self.allowed or value is None or _satisfies(self.allowed, value)
 
     def describe_allowed(self) -> str:
-        """What the setting takes, for a person."""
+        """The allowed values, for an error message."""
         kind = _KINDS[self.type]
         if not self.allowed:
             return kind
@@ -146,7 +146,7 @@ class Setting(NamedTuple):
 
 
 def to_text(value: Value) -> str | None:
-    """A value as Java would print it: what a client sees in an answer."""
+    """A value as Java prints it: the form that a client sees in a response."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Where each value of a configuration comes from: what a client sees when it asks to describe one."""
+"""The source of each value of a configuration, as clients see it when they describe a resource."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
     GROUP_CONFIG = 8
 
 
-# Codes of the protocol; 0 stands for a type that is not known.
+# Codes of the protocol; 0 is an unknown type.
 TYPE_CODES: Final = {
     SettingType.BOOLEAN: 1,
     SettingType.STRING: 2,
@@ -61,7 +61,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A setting's value now; `synonyms` are all values it could have, the strongest first. Passwords are left out."""
+    """The current value of a setting; `synonyms` are all possible values, by precedence. Omits passwords."""
 
     name: str
     value: str | None
@@ -73,7 +73,7 @@ class ConfigEntry:
 
 
 def describe_topic(broker: BrokerConfig, properties: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """Every setting of a topic that has these of its own."""
+    """Every setting of a topic with these topic settings."""
     config = LogConfig.from_properties(properties, defaults=broker.log_defaults)
     for name, setting in TOPIC_SETTINGS.items():
         value = to_text(config.value_of(name))
@@ -105,7 +105,7 @@ def describe_broker(broker: BrokerConfig) -> Iterator[ConfigEntry]:
 
 
 def describe_cluster_default(broker: BrokerConfig) -> Iterator[ConfigEntry]:
-    """What was set at run time for all brokers of the cluster."""
+    """The settings at run time for all brokers of the cluster."""
     for name, text in broker.dynamic_default.items():
         sensitive = _is_sensitive(name)
         value = None if sensitive else text
@@ -166,7 +166,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
 
 
 def _is_sensitive(name: str) -> bool:
-    """A name that nobody knows might be a password."""
+    """An unknown setting might be a password."""
     row = broker_settings().get(name)
     return row is None or row.is_sensitive
 

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells clients: `NAME://host:port`, several with commas between them."""
+"""The listeners of a broker and their advertised addresses: `NAME://host:port`, separated by commas."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ from barnabas.config.broker_config import BrokerConfig
 
 
 class LiveSettings:
-    """`current` is the configuration with what was set at run time.
+    """`current` is the configuration including the changes at run time.
 
-    Only the owner replaces it: the server while it starts, then the follower of settings (`ConfigUpdates`). Everybody
-    else reads it again for each use, since settings change while the broker runs.
+    Only the owner replaces it: the server while it starts, then the follower of settings (`ConfigUpdates`). All other
+    code reads it again for each use, because settings change while the broker runs.
     """
 
     __slots__ = ("current",)

@@ -1,7 +1,7 @@
 """A topic's settings, as the log needs them: Kafka's names with underscores, Kafka's defaults and bounds.
 
-Where releases differ, defaults and bounds are those of 3.9: segments may be small, and a timestamp may lie in the
-future (4.0 refuses more than an hour). Settings that only one of 3.9 and 4.3 knows are taken all the same.
+If releases differ, defaults and bounds are those of 3.9: segments may be small, and a timestamp may be in the future
+(4.0 rejects more than an hour). Settings that only one of 3.9 and 4.3 knows are accepted too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LogConfig:
     local_retention_bytes: int = SAME_AS_RETENTION
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
-    # Ours: neither retention nor compaction takes anything, since nobody has confirmed the topic's settings.
+    # Specific to Barnabas: retention and compaction delete nothing, because no user has confirmed the topic's settings.
     barnabas_deletion_hold: bool = False
     # Kafka's names of the settings that were set for the topic itself, the others being the broker's.
     overridden: frozenset[str] = field(default=frozenset(), compare=False)
@@ -142,7 +142,7 @@ class LogConfig:
 
     @property
     def message_magic(self) -> int:
-        """The record format that message.format.version stands for."""
+        """The record format of a message.format.version."""
         release = tuple(int(part) for part in self.message_format_version.split("-")[0].split("."))
         if release < (0, 10):
             return MAGIC_V0

@@ -21,7 +21,7 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 class MalformedProperties(InvalidConfig):
-    """A properties file that cannot be read: says which file, which line, and what is wrong."""
+    """A properties file that cannot be read. The message names the file, the line and the error."""
 
 
 def load_properties(path: Path) -> dict[str, str]:
@@ -111,5 +111,5 @@ def _unescape(text: str, where: str) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    # Java's strings are UTF-16: two escapes may stand for one character outside the basic plane.
+    # Java's strings are UTF-16: two escapes may form one character outside the basic plane.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""What is counted on the hot path: an attribute to which an integer is added, a list in which one is."""
+"""Counters and histograms for the hot path: counting adds an integer to an attribute or to an element of a list."""
 
 from __future__ import annotations
 

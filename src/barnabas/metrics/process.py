@@ -1,6 +1,6 @@
-"""What Prometheus' own client libraries tell about any process, under the same names.
+"""The metrics of a process that Prometheus' own client libraries export, under the same names.
 
-What a system does not tell is left out: only Linux has /proc.
+Metrics that a system does not provide are omitted: only Linux has /proc.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ DURATION_BOUNDS_S: Final = (
 )
 SIZE_BOUNDS_BYTES: Final = tuple(float(4**power) for power in range(3, 15))
 
-# A label may come from a client (a topic's name): what asks for more series than this is counted together.
+# A label may come from a client (a topic name): values beyond this number of series are counted together.
 MAX_SERIES_A_FAMILY: Final = 20_000
 
 
@@ -43,7 +43,7 @@ Reading = Callable[[], float | Iterable[tuple[Mapping[str, str], float]]]
 
 
 class CounterFamily:
-    """All counters of one name, told apart by their labels."""
+    """All counters with one name, distinguished by their labels."""
 
     def __init__(self, name: str, help_text: str, label_names: tuple[str, ...]) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class CounterFamily:
 
 
 class HistogramFamily:
-    """All histograms of one name, told apart by their labels."""
+    """All histograms with one name, distinguished by their labels."""
 
     def __init__(
         self, name: str, help_text: str, label_names: tuple[str, ...], bounds: tuple[float, ...]

@@ -11,7 +11,9 @@ CONNECT_TIMEOUT_S: Final = 2.0
 
 
 def advertised_host(host: str) -> str:
-    """What clients are told of a listener: its host, or for a listener on every address a name of this machine."""
+    """The address that clients receive for a listener: its host, or a name of this machine if it listens on every
+    address.
+    """
     if host not in WILDCARDS:
         return host
     name = socket.gethostname()
@@ -23,7 +25,7 @@ def advertised_host(host: str) -> str:
 
 
 async def why_unreachable(host: str, port: int) -> str | None:
-    """Why this very machine cannot connect to what clients are told; None if it can."""
+    """Why this machine cannot connect to the advertised address; None if it can."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)

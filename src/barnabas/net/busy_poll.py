@@ -1,12 +1,12 @@
-"""An event loop that looks again for a moment before it sleeps.
+"""An event loop that polls for a moment before it sleeps.
 
-A thread that sleeps has to be woken up, and a processor that has nothing else to do has to be woken up with it; on a
-virtual machine that takes several times as long as a small request. A client that waits for its answers one by one has
-its next request here sooner than that. So before the loop waits, it looks for a few microseconds whether something
-comes. A loop that has nothing to do sleeps as any other, a moment later. So does at once a loop with a connection that
-waits to write: that one will be told, and the longer it takes, the more can be written at once.
+A sleeping thread has to be woken up, and an idle processor has to be woken up with it. On a virtual machine this takes
+several times as long as a small request. A client that waits for each response sends its next request sooner than that.
+So before the loop waits, it polls for events for a few microseconds. An idle loop then sleeps like any other loop. A
+loop with a connection that waits to write sleeps at once: the selector reports when it can write, and the longer this
+takes, the more can be written at once.
 
-It also knows for how long it has had nothing to do.
+The loop also measures for how long it was idle.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
 
 def new_event_loop(busy_poll_us: int) -> BrokerEventLoop:
-    """A loop that sleeps at once where it is told so, or where others need the only processor meanwhile."""
+    """A loop that sleeps at once if the setting is 0, or if there is only one processor, which others may need."""
     return BrokerEventLoop(0 if _processors() == 1 else max(busy_poll_us, 0))
 
 

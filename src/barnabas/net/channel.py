@@ -1,8 +1,8 @@
-"""What a connection writes to and reads from: a plain socket here, and the place where TLS comes in.
+"""The transport of a connection: a plain socket here, and the place for TLS.
 
-Every call does at once what can be done without waiting. Where that is nothing, sending raises BlockingIOError;
-receiving, which comes to its end after every request, tells so by what it returns: an exception would cost as much as
-a third of a request.
+Every call does at once what it can do without waiting. If it can do nothing, a send raises BlockingIOError. A receive
+returns a special value instead, because it ends this way after every request, and an exception would cost as much as a
+third of a request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.protocol.frames import FrameReader
 MAX_PARTS_AT_ONCE: Final = 64
 NOTHING_YET: Final = -1
 
-# Plain numbers: what enumerations are put together with costs more than the call that they are for.
+# Plain integers: combining enumeration members costs more than the call that they are for.
 _PEEK: Final = int(socket.MSG_PEEK)
 _NO_SIGNAL: Final = int(socket.MSG_NOSIGNAL)
 # Without it the few bytes before a file slice would travel in a packet of their own.
@@ -33,7 +33,7 @@ class Channel(Protocol):
         """How many bytes came; 0 is the end of the stream, NOTHING_YET if there are none."""
 
     def receive(self, max_bytes: int) -> bytes | None:
-        """What came, in memory of its own; empty at the end of the stream, None if there is nothing yet."""
+        """The received bytes, in memory of their own; empty at the end of the stream, None if there are none yet."""
 
     def has_ended(self) -> bool:
         """Whether the peer sends nothing more, and all that it has sent was received."""

@@ -1,13 +1,14 @@
 """One connection: frames in, one request at a time, replies out in the order of the requests.
 
-As in Apache Kafka, a connection has at most one request under way: the next one is taken up when the reply to
-the last has been written. Clients may send ahead; what they send waits in the receive buffer and in the kernel, so a
-client that does not read its replies is soon not read from either, and nothing here grows with what a peer does.
+As in Apache Kafka, a connection has at most one request in progress: it takes the next request when it has written the
+reply to the last one. Clients may send ahead. These bytes wait in the receive buffer and in the kernel, so the
+connection soon stops reading from a client that does not read its replies, and no memory grows with what a peer does.
 
-A handler is called with the connection and a frame. It answers by `reply`, at once or later, exactly once; `reply()`
-without parts is for requests that want no answer. An exception of a handler closes its connection and no other.
-A handler that answers later may leave `on_hang_up` behind: it is called if the peer ends its stream meanwhile, and if
-the connection closes. Whoever still reads gets the answer; nobody waits on for a peer that is gone.
+The connection calls its handler with itself and a frame. The handler calls `reply` exactly once, at once or later;
+`reply()` without parts is for requests that want no response. An exception of a handler closes its connection and no
+other. A handler that replies later may set `on_hang_up`, which is called if the peer ends its stream before the reply,
+and if the connection closes. A peer that still reads gets the reply. The handler need not wait any longer for a peer
+that is gone.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from barnabas.protocol.frames import FrameReader
 
 log = logging.getLogger(__name__)
 
-# A connection that always has more to read gives way to the others after so many reads. A large frame takes two.
+# A connection that always has more to read yields to the others after this many reads. A large frame takes two.
 READS_A_TURN: Final = 16
-# Of the replies of a turn the first is written at once, the others together, until so much has come together: each
-# time that a client is woken up costs about as much as a small request.
+# The first reply of a turn is written at once, the others together, up to this size: waking up a client costs about as
+# much as a small request.
 REPLIES_TOGETHER_BYTES: Final = 256 * 1024
 
 FrameHandler = Callable[["Connection", bytes], None]
@@ -85,7 +86,7 @@ class Connection:
         self.local = local
         self.is_closed = False
         self.last_active_s = loop.time()
-        # What the handler keeps about this client: its session, its principal, its software.
+        # The handler's state for this client: its session, its principal, its software.
         self.context: object = None
         # Of the request under way, which is to be answered soon, if at all.
         self.on_hang_up: Callable[[], object] | None = None
@@ -95,7 +96,7 @@ class Connection:
         self._reader = reader
         self._handler = handler
         self._on_close = on_close
-        # What the request under way holds of the memory for all requests, and whether it waits for more.
+        # How much of the memory for all requests the current request holds, and whether it waits for more.
         self._memory = memory
         self._held_bytes = 0
         self._is_starved = False
@@ -121,7 +122,10 @@ class Connection:
         return self._is_awaiting_reply
 
     def is_idle_since(self, time_s: float) -> bool:
-        """Whether nothing has moved since that time of the loop; who waits for an answer of ours is not idle."""
+        """Whether the connection was inactive since that time of the loop.
+
+        A client that waits for our reply is not idle.
+        """
         return self.last_active_s < time_s and not (
             self._is_awaiting_reply or self._is_cold or self._resume or self._is_starved
         )
@@ -192,7 +196,7 @@ class Connection:
         return self._is_awaiting_reply or self._is_writing or self._is_cold or self._resume is not None
 
     def _take_turn(self, is_readable: bool = False) -> None:
-        """Reads, handles and writes until nothing is there, somebody has to be waited for, or it is others' turn."""
+        """Reads, handles and writes until there is nothing to do, the connection must wait, or its turn is over."""
         assert not self._in_turn
         self._in_turn = True
         try:
@@ -210,7 +214,10 @@ class Connection:
             self._in_turn = False
 
     def fail(self, reason: str | None, ending: str = "by the broker") -> None:
-        """Ends the connection at a request that failed. Those before it were answered: what can go out at once does."""
+        """Ends the connection at a request that failed.
+
+        The requests before it were answered: sends what can be sent at once.
+        """
         if self.is_closed:
             return
         with contextlib.suppress(OSError, ColdRange):
@@ -228,7 +235,8 @@ class Connection:
             if self.is_closed:
                 return
             if self._is_busy():
-                # Who cannot write now is told when it can, and only then goes on with what has come.
+                # A connection that cannot write now continues when the socket is writable, and handles the received
+                # frames then.
                 if not self._is_writing:
                     self._flush()
                 return
@@ -240,7 +248,7 @@ class Connection:
                 raise self._reader.error
             if reads == READS_A_TURN or not expects_more or not self._receive():
                 break
-            # Behind one small request there is seldom another: to look for it costs more than to be told.
+            # A small request is seldom followed by another one: another read costs more than waiting for the event.
             expects_more = len(self._frames) > 1 or self._reader.is_among_large
             reads += 1
         self._end_turn()
@@ -257,13 +265,13 @@ class Connection:
             self._is_awaiting_reply = True
             self._handler(self, frames.popleft())
             if not self._has_replied and self._outbox.pending_bytes:
-                # The client goes on with this reply, and sends more, while the next ones are worked out.
+                # The client continues with this reply, and sends more, while the handler works on the next requests.
                 self._has_replied = True
                 if not self._flush():
                     return
 
     def _receive(self) -> bool:
-        """One read; False if nothing is there, or the stream has ended."""
+        """One read; False if there are no bytes, or the stream has ended."""
         if self._reader.payload_bytes > SMALL_BYTES and not self._reserve_memory():
             self._is_starved = True
             return False
@@ -274,7 +282,7 @@ class Connection:
         return count > 0
 
     def _reserve_memory(self) -> bool:
-        """Has the request under way counted as far as it is received next; False if there is no room for that."""
+        """Reserves memory for the next part of the current request; False if there is no room."""
         reader = self._reader
         wanted_bytes = reader.arrived_bytes + reader.missing_bytes - self._held_bytes
         if wanted_bytes > 0:
@@ -297,7 +305,7 @@ class Connection:
             self._watch_reading(True)
 
     def _flush(self) -> bool:
-        """True if everything is written; otherwise whoever is waited for will call again."""
+        """True if everything is written; otherwise an event will call this again."""
         if self._is_cold:
             return False
         try:

@@ -14,7 +14,7 @@ MAX_REQUEST_BYTES: Final = 8 * 1024
 MAX_WAIT_S: Final = 5.0
 MAX_CONNECTIONS: Final = 32
 
-# For so long a page is written before others get their turn.
+# The writing of a page yields to other work after this time.
 TURN_S: Final = 0.001
 
 # Content type and body of an answer.

@@ -1,13 +1,14 @@
-"""Listening sockets, and the bounds on who may connect.
+"""Listening sockets, and the bounds on connections.
 
-A listener accepts a few connections a turn. When the broker has as many connections as it may, nobody is accepted until
-one goes, as in Apache Kafka; an address that has its share is accepted and closed at once. Connections on which nothing
-has moved for too long are closed. Connections never take the last of the process's file descriptors: a log that cannot
-open a file is worse than a client that has to wait.
+A listener accepts a few connections per turn. When the broker has its maximum number of connections, the listener
+accepts none until one closes, as in Apache Kafka. If an address has its maximum, the listener accepts its connections
+and closes them at once. It closes connections that were inactive for too long. Connections never take the last file
+descriptors of the process: a log that cannot open a file is worse than a client that has to wait.
 
-How fast connections may come is up to a `CreationQuota`. When too many come in all, the newest waits, accepted, and
-whoever comes after it waits in the system's backlog. An address from which too many come has its connections accepted,
-left alone for a while and closed, as in Apache Kafka: a client that tries again and again is slowed down by it.
+A `CreationQuota` bounds the rate of new connections. If the total rate is too high, the newest connection waits,
+accepted, and all later ones wait in the system's backlog. If the rate of an address is too high, the listener accepts
+its connections, does not read from them for a while, and closes them, as in Apache Kafka: this slows down a client that
+retries again and again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ log = logging.getLogger(__name__)
 
 ACCEPTS_A_TURN: Final = 32
 BACKLOG: Final = 128
-# How long nobody is accepted after the system has run out of descriptors or memory for a connection.
+# The time without accepting after the system has run out of descriptors or memory for a connection.
 PAUSE_AFTER_EXHAUSTION_S: Final = 0.5
 EXHAUSTION: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 SYSTEM_DEFAULT: Final = -1
-# So many connections are left alone at a time before they are closed; what comes above them is closed at once.
+# The maximum number of connections that wait before they are closed; further ones are closed at once.
 MAX_THROTTLED: Final = 1_000
 # How the system shows an IPv4 address on a socket that takes both kinds.
 MAPPED_IPV4: Final = "::ffff:"
@@ -66,11 +67,13 @@ class ConnectionLimits:
 
 class CreationQuota(Protocol):
     def delay_ms(self, listener: str) -> int:
-        """Counts a new connection; for so long it has to wait, and all others behind it."""
+        """Counts a new connection. Returns how long it, and all connections after it, must wait."""
 
     def refuse_ms(self, listener: str, address: str) -> int:
-        """Counts a connection from the address and returns 0. If that is too many, nothing is counted: the connection
-        is to be closed after so long."""
+        """Counts a connection from the address and returns 0.
+
+        If there are too many, counts nothing and returns the time after which the connection is to be closed.
+        """
 
 
 class Connections:
@@ -85,7 +88,7 @@ class Connections:
         self._listeners: list[Listener] = []
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self._memory = RequestMemory(loop, limits.queued_max_request_bytes)
-        # The system gives the lowest descriptor that is free: a high one tells that few are left.
+        # The system assigns the lowest free descriptor: a high one shows that few are left.
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
             descriptors = 2**31 - 1
@@ -109,7 +112,7 @@ class Connections:
         )
 
     def change_limits(self, limits: ConnectionLimits) -> None:
-        """Those who are connected stay; whoever waits is let in if there is room now."""
+        """Existing connections stay. Waiting connections are accepted if there is room now."""
         self.limits = limits
         for listener in self._listeners:
             listener.accept_again()
@@ -170,7 +173,7 @@ class Connections:
         connection.open()
 
     def close(self) -> None:
-        """Stops listening and ends every connection, whatever waits on it."""
+        """Stops listening and closes every connection, including those with a request in progress."""
         if self._reaper is not None:
             self._reaper.cancel()
             self._reaper = None

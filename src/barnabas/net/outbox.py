@@ -1,4 +1,4 @@
-"""What waits to be sent on one connection: bytes and slices of files, in order."""
+"""The bytes and file slices that one connection has yet to send, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IsCached = Callable[[int, int, int], bool]
 
 @mypyc_attr(native_class=False)
 class FileEndedEarly(OSError):
-    """A file was cut while a slice of it was being sent: what the reply promised cannot be kept."""
+    """A file was truncated while a slice of it was being sent, so the reply cannot be completed."""
 
 
 @mypyc_attr(native_class=False)

@@ -1,8 +1,8 @@
-"""Tells whether a range of a file is in the page cache, so that nobody waits for a disk on the event loop.
+"""Checks whether a range of a file is in the page cache, so that the event loop never waits for a disk.
 
-Linux 6.5 has a call for it, cachestat. Before that, single bytes are read with RWF_NOWAIT, which fails instead of
-waiting: one every 64 KiB, since the kernel reads ahead in spans of that order. Where neither is known (macOS), every
-range counts as cached.
+Linux 6.5 has a system call for this, cachestat. On older kernels the probe reads single bytes with RWF_NOWAIT, which
+fails instead of waiting: one byte every 64 KiB, because the kernel reads ahead in spans of about this size. If the
+system has neither (macOS), every range counts as cached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def probed_by_reading(descriptor: int, position: int, count: int) -> bool:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # A file system without RWF_NOWAIT (tmpfs, say): sendfile itself will tell.
+            return True  # A file system without RWF_NOWAIT, such as tmpfs: sendfile itself reports errors.
     return True
 
 

@@ -1,12 +1,12 @@
-"""What half-sent requests and requests under way may hold in memory, of all connections together.
+"""A bound on the memory of all requests that are arriving or in progress, over all connections.
 
-Kafka's `queued.max.request.bytes`. A request is counted as it arrives, and until it is answered. Small ones are not
-counted, so whatever others do, they are always served. A connection whose request has no room is not read from until
-there is some. Very large requests leave a part of the room to the others.
+This is Kafka's `queued.max.request.bytes`. A request counts from its arrival until its response. Small requests do not
+count, so they are always served, whatever other clients do. If there is no room for a request, its connection is not
+read from until there is. Very large requests leave a part of the room to the others.
 
-Nobody can hold the room for ever. The request that is under way longest always gets what it needs, so that there is
-never one that all wait for and that waits itself; what is held can exceed the bound by this one. And while somebody
-waits, a request that does not get on is ended with its connection.
+No request can hold the room for ever. The oldest request always gets the room that it needs, so that no request waits
+while all others wait for it; the total may exceed the bound by this one request. While a request waits for room, a
+request that makes no progress is ended with its connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SMALL_BYTES: Final = 128 * 1024
 # Requests above this size leave this part of the room to the others.
 VERY_LARGE_BYTES: Final = 2 << 20
 LEFT_TO_OTHERS: Final = 4
-# While others wait: for so long nothing may come of a request, and so long it may take in all.
+# While others wait: the maximum time without bytes for a request, and the maximum time for its arrival.
 SILENT_MAX_S: Final = 10.0
 UNDER_WAY_MAX_S: Final = 60.0
 CHECK_EVERY_S: Final = 1.0
@@ -36,7 +36,7 @@ class RequestMemory:
         self.used_bytes = 0
         # Since when each connection holds something, the longest first.
         self._holders: dict[Connection, float] = {}
-        # What each connection waits for: how much, and for a request of which size.
+        # The bytes that each connection waits for, and the size of its request.
         self._waiting: dict[Connection, tuple[int, int]] = {}
         self._check: TimerHandle | None = None
 
@@ -80,7 +80,7 @@ class RequestMemory:
         return next(iter(self._holders), connection) is connection
 
     def _wake(self) -> None:
-        """Those who wait take what there is in the order in which they came. They ask again when they read."""
+        """Waiting connections take the room in the order of their arrival. They ask again when they read."""
         for connection, (count, request_bytes) in list(self._waiting.items()):
             if self._has_room(connection, count, request_bytes):
                 del self._waiting[connection]

@@ -1,9 +1,9 @@
-"""The requesting side of a connection: requests go out at once, answers come back in the order of the requests.
+"""The requesting side of a connection: requests go out at once, responses come back in the order of the requests.
 
-A request is sent behind those that wait for an answer, up to a bound. A broker answers in order, so the oldest request
-is always the one that is answered. Whatever breaks (the stream ends, bytes that are no answer, a request that is not
-answered in time) ends the connection, and every request that was under way is told the reason: nobody can know what the
-broker made of it.
+A request goes out behind the requests that wait for a response, up to a bound. A broker answers in order, so a response
+always belongs to the oldest request. Any failure (the end of the stream, bytes that are not a response, a request
+without a response in time) ends the connection, and every request in progress gets the reason: it is unknown whether
+the broker has carried it out.
 
 All calls happen on the loop. A callback must not raise; it may send further requests.
 """
@@ -139,9 +139,9 @@ class Requester:
         timeout_s: float,
         expects_response: bool = True,
     ) -> None:
-        """Sends a request. `on_done` is called once, later: with the answer, or with None and the reason.
+        """Sends a request. Calls `on_done` once, later: with the response, or with None and the reason.
 
-        A request that expects no answer is done when the system has taken all of it. EncodeError comes through.
+        A request without a response is done when the system has taken all its bytes. Raises EncodeError.
         """
         if self.closed_by is not None:
             self._loop.call_soon(on_done, None, self.closed_by)
@@ -158,7 +158,7 @@ class Requester:
             ),
             header_version,
         )
-        # Records are sent from where they are; what is small goes in one part with the header.
+        # Records are sent from where they are; small parts are joined with the header.
         parts = encode_parts(body, version)
         size = len(header)
         for part in parts:
@@ -175,14 +175,14 @@ class Requester:
             self._waiting.append(_Waiting(api, version, correlation_id, now_s, deadline_s, on_done))
             self._watch_deadline(deadline_s)
         else:
-            # No answer will tell that the connection is in use.
+            # No response will show that the connection is in use.
             self.last_active_s = self._loop.time()
             self._sending.append(on_done)
         if not self._is_writing:
             self._flush()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """Ends the connection; requests under way are told why, later on the loop."""
+        """Ends the connection. Requests in progress get the reason, later on the loop."""
         if self.closed_by is not None:
             return
         error = (

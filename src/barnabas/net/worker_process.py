@@ -1,10 +1,10 @@
-"""A process beside the broker that takes one job at a time: bytes go to it, bytes come back.
+"""A separate process that takes one job at a time: bytes go to it, bytes come back.
 
     job     =  size: uint32  |  `size` bytes
     result  =  size: uint32  |  is last: one byte  |  `size` bytes
 
-It is started by the first job and lives until it is closed, says of a result that it is its last (it has grown too
-large), or does not answer in time. Whatever it does, the caller gets a result or WorkerGone; nothing here waits.
+The first job starts the process. It runs until it is closed, marks a result as its last (it has grown too large), or
+does not answer in time. In every case the caller gets a result or WorkerGone. Nothing here blocks.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _spawn(command: Sequence[str], theirs: socket.socket) -> subprocess.Popen[by
 
 
 def _abandon(theirs: socket.socket, spawning: Future[subprocess.Popen[bytes]]) -> None:
-    """Ends a process that nobody waits for any more."""
+    """Ends a process that no caller waits for any more."""
     theirs.close()
     if not spawning.cancelled() and spawning.exception() is None:
         process = spawning.result()

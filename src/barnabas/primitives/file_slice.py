@@ -1,12 +1,12 @@
-"""A part of an open file, handed from the log to whatever sends or reads it.
+"""A part of an open file, which the log returns and a connection or a reader uses.
 
-A slice owns a reference to its open file, and a file's descriptor is closed when the last reference to the file is
-gone: the interpreter's own count is the only one. So a segment may be deleted, or its file closed to spare
-descriptors, while a slice of it is still being sent, and the descriptor cannot be reused for another topic's file
+A slice owns a reference to its open file. The file's descriptor is closed when the last reference to the file is
+dropped: the interpreter's reference count is the only one. A segment may therefore be deleted, or its file closed to
+save descriptors, while a slice of it is still being sent, and the descriptor cannot be reused for another topic's file
 in between.
 
-Whoever uses `fileno` must hold the file in an attribute or a container until the system call is over. A local
-variable does not do: compiled code drops it after its last use, which is the call of `fileno` itself.
+Code that uses `fileno` must keep the file in an attribute or a container until the system call returns. A local
+variable is not enough: compiled code drops it after its last use, which is the call of `fileno` itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """All of it; raises KafkaStorageError when the file has been truncated meanwhile."""
+        """All bytes of the slice; raises KafkaStorageError if the file was truncated in the meantime."""
         data = self.file.pread(self.size_bytes, self.position)
         if len(data) != self.size_bytes:
             raise KafkaStorageError(

@@ -1,8 +1,8 @@
-"""A bound on how often the log says the same thing.
+"""A bound on the rate of similar log lines.
 
-Peers can cause lines: a frame that is none, a connection that is refused. A million of them are one fact. Lines of a
-kind (the same text, whatever is filled in) come through as they are, up to so many at once and so many a second; the
-next one that comes through afterwards says how many were left out.
+Peers can cause log lines, for example by invalid frames or rejected connections. A million such lines are one fact.
+Lines of one kind (the same format string, with any arguments) pass unchanged up to a burst and then up to a rate. The
+next line that passes after that states how many were omitted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 BURST: Final = 100
-# There are as many kinds as there are places that log. What comes above that counts as one.
+# There are as many kinds as there are places that log. Kinds beyond this number count as one.
 KINDS_MAX: Final = 1_000
 
 

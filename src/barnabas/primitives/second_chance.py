@@ -1,8 +1,8 @@
-"""A bound on things that can be dropped and brought back: open files, index files in memory.
+"""A bound on objects that can be dropped and brought back: open files, index files in memory.
 
-The algorithm is second chance. A thing that is used only sets a flag of its own, which costs nothing; when the total
-of all costs exceeds the limit, things are looked at in the order in which they came, those used since they were last
-looked at go to the end of the row, and others are evicted.
+The algorithm is second chance. A use of an object only sets its flag, which costs nothing. When the total of all costs
+exceeds the limit, the objects are visited in the order of their arrival: an object that was used since its last visit
+moves to the end of the queue, and any other is evicted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Resident:
         self.recently_used = False
 
     def evict(self) -> None:
-        """Lets go of what it holds. It may be called from any thread: users keep references of their own."""
+        """Releases what the object holds. Any thread may call it: users keep their own references."""
         raise AssertionError("a resident says how it lets go of what it holds")
 
 
@@ -46,7 +46,7 @@ class SecondChance:
         with self._lock:
             self.total_cost += cost - self._costs.pop(resident, 0)
             self._costs[resident] = cost
-            # Other threads may go on using residents: each is passed over at most once.
+            # Other threads may use residents at the same time: each resident gets at most one second chance.
             chances = len(self._costs)
             while self.total_cost > self.limit and len(self._costs) > 1:
                 candidate, candidate_cost = self._costs.popitem(last=False)

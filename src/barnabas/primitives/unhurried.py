@@ -1,7 +1,8 @@
 """Long work in a thread beside the event loop.
 
-Whoever holds the interpreter's lock is asked for it only every few milliseconds, which is an age for the loop. A thread
-that goes through thousands of things offers the lock between them, and the loop never waits for more than a few.
+A thread that holds the interpreter's lock releases it only every few milliseconds, which is very long for the loop. A
+thread that visits thousands of objects releases the lock between them, so the loop never waits for more than a few of
+them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ _CONTROLLED_SHUTDOWN_KEY: Final = 7
 
 
 class Api:
-    """Versions are those of the schemas, both inclusive: what we can read and write, not what a broker offers."""
+    """Versions are those of the schemas, both inclusive: the versions that we can read and write.
+
+    A broker may offer fewer.
+    """
 
     __slots__ = ("first_flexible_version", "first_version", "key", "last_version", "name")
 

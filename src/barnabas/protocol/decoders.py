@@ -80,7 +80,7 @@ class _DecoderWriter:
             self._sized(field, target, is_nullable=field.is_nullable(self._version))
 
     def _nullable_struct(self, field: Field, target: str, prefix: str) -> None:
-        """A struct, behind a prefix that says whether it is there if it can be null."""
+        """A struct; a nullable one has a prefix that says whether it is present."""
         source = self._source
         assert field.struct is not None
         if not field.is_nullable(self._version):

@@ -1,9 +1,9 @@
 """Writes encoders: `encode(m, splices=None) -> bytes` for one version of one message.
 
-Records go into the bytes, or, where the caller gives a list for them, into that list.
+Records go into the bytes, or into the list `splices` if the caller gives one.
 
-An encoder raises what comes when a value does not fit (`Malformed`, struct.error, TypeError, AttributeError, …), and
-`faults.raise_encode_error` then says which field it was.
+If a value does not fit, an encoder raises whatever error occurs (`Malformed`, struct.error, TypeError, AttributeError,
+…), and `faults.raise_encode_error` then names the field.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _EncoderWriter:
 
     def _primitive(self, kind: str, value: str) -> None:
         if kind == "uuid":
-            # A Struct would cut or pad what is not 16 bytes.
+            # A Struct would truncate or pad a value that does not have 16 bytes.
             variable = self._source.name("v")
             self._source.line(f"{variable} = {value}")
             with self._source.block(f"if len({variable}) != 16:"):

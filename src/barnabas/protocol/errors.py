@@ -1,4 +1,4 @@
-"""What can be wrong with a message on its way in or out. Each error names message, version, field and place."""
+"""The errors of messages in decoding and encoding. Each error names message, version, field and position."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class EncodeError(KafkaError):
 
 
 class InvalidValue(InvalidRequest, EncodeError):
-    """A value that does not fit its field: out of range, too long, of another type, null where null is not known."""
+    """A value that does not fit its field: out of range, too long, of another type, or null in a field that is not
+    nullable.
+    """
 
 
 class FieldNotInVersion(UnsupportedVersion, EncodeError):

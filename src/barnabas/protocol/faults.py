@@ -1,7 +1,7 @@
-"""Says what is wrong with bytes or values that a codec has refused, and where.
+"""Explains what is wrong with bytes or values that a codec has rejected, and where.
 
-Codecs only notice that something does not fit. The walks here go over the same bytes or the same message with the
-schema in hand and stop at the first fault. They build nothing, so bad bytes cost no more memory than they have.
+Codecs only detect that something does not fit. The walks here visit the same bytes or the same message with the schema
+and stop at the first fault. They build nothing, so bad bytes cost no more memory than they have.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
     frame  =  size: int32, big-endian  |  payload: `size` bytes
 
-A connection asks where to receive and says what came; it gets back the payloads that this completed, as `bytes`. There
-are two ways, and the reader says which: `next_buffer` is a place for whatever comes (small frames, many at a time, are
-cut out of it), and where there is none, `missing_bytes` of a large payload are to be received as `bytes` of their own.
-A payload that comes in one piece is that piece: it is not copied at all. However a payload is cut, each of its
-bytes is copied a few times at most.
+A connection asks where to receive and reports the received bytes. It gets back the payloads that are now complete, as
+`bytes`. There are two ways to receive, and the reader says which one applies. `next_buffer` is a buffer for any bytes;
+small frames, many at a time, are cut out of it. If there is no such buffer, the connection receives `missing_bytes` of
+a large payload as separate `bytes`. A payload that arrives in one piece is that piece: it is not copied at all. However
+a payload arrives, each of its bytes is copied a few times at most.
 
-Between calls a reader holds the frame under way and nothing else: all connections of a thread share one receive buffer,
-so an idle one costs next to nothing. Memory grows with what has arrived, not with what the peer has announced.
+Between calls a reader holds only the current frame: all connections of a thread share one receive buffer, so an idle
+connection costs almost nothing. Memory grows with the received bytes, not with the announced size.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 
 class FrameError(InvalidRequest):
-    """A size that no frame can have. What follows in the stream has no meaning any more."""
+    """A size that no frame can have. The rest of the stream has no meaning."""
 
 
 class FrameReader:
     """Cuts one connection's stream into frames.
 
-    The requests ahead of a bad size are good and are returned; the bad size stands in `error` from then on, and
-    every later call raises it.
+    The requests before a bad size are valid and are returned. From then on `error` has the bad size, and every later
+    call raises it.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class FrameReader:
 
     @property
     def missing_bytes(self) -> int:
-        """How much to receive and hand to `take`; 0 where `next_buffer` is the place."""
+        """How many bytes to receive and pass to `take`; 0 if `next_buffer` is to be used."""
         if self._payload_bytes < 0:
             return 0
         return min(self._payload_bytes - self._arrived, max(FIRST_ALLOCATION_BYTES, self._arrived))
@@ -171,7 +171,7 @@ class FrameReader:
         return frames
 
     def _split(self, count: int) -> list[bytes]:
-        """Takes whole frames out of the shared receive buffer, and keeps what is left of it."""
+        """Takes whole frames out of the shared receive buffer, and keeps the rest."""
         frames: list[bytes] = []
         data = self._receive_buffer
         assert count <= len(data)

@@ -1,8 +1,8 @@
-"""Kafka's JSON form of messages, both ways: what its own tools print and read.
+"""Kafka's JSON form of messages, in both directions, as its own tools print and read it.
 
-Field names begin with a small letter. Bytes and records are base64, a uuid is unpadded base64url, null is null. Tagged
-fields at their default are left out, as are fields that the version does not have. Unknown tagged fields have no JSON
-form: who needs them looks at `unknown_tagged_fields`.
+Field names begin with a small letter. Bytes and records are base64, a uuid is unpadded base64url, null is null. The
+form omits tagged fields at their default, and fields that the version does not have. Unknown tagged fields have no JSON
+form; they are in `unknown_tagged_fields`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What all message types share: the types of their fields, and how they compare and show themselves.
+"""The common parts of all message types: the types of their fields, comparison and representation.
 
-Message types are plain classes without a common base, so that each module of them can be compiled on its own.
+Message types are plain classes without a common base, so that each of their modules can be compiled on its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def equal(one: object, other: object) -> bool:
 
 
 def show(message: object) -> str:
-    """All fields that tell something: unknown tagged fields only if there are any, records by their size."""
+    """All fields except empty unknown tagged fields; records are shown by their size."""
     shown = []
     for name in field_names(message):
         value = getattr(message, name)
@@ -53,7 +53,7 @@ def show(message: object) -> str:
 
 
 def field_names(message: object) -> tuple[str, ...]:
-    # A compiled class has no __slots__: mypyc leaves them out and lists the attributes under a name of its own.
+    # A compiled class has no __slots__: mypyc omits them and lists the attributes under a different name.
     message_type = type(message)
     names: tuple[str, ...] = getattr(message_type, "__slots__", None) or message_type.__mypyc_attrs__  # type: ignore[attr-defined]
     return names

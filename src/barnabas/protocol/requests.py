@@ -1,9 +1,9 @@
-"""Requests and responses as they travel, without the size before them (see `frames`): a header, then a body.
+"""Requests and responses on the wire, without the size before them (see `frames`): a header, then a body.
 
     request    RequestHeader v0-v2 (API key, version, correlation id, client id, tagged fields) | request
     response   ResponseHeader v0-v1 (correlation id, tagged fields)                             | response
 
-A response does not say what it is: whoever sent the request remembers its API and version by the correlation id.
+A response does not contain its type: the sender of the request remembers API and version by the correlation id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.protocol.message import Buffer, Message
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.messages.response_header import ResponseHeader
 
-# What tells the version of the header itself: API key and version, then the correlation id.
+# The fields that determine the version of the header itself: API key and version, then the correlation id.
 _HEADER_START_BYTES: Final = 8
 _VERSION_POSITION: Final = 2
 
@@ -65,7 +65,7 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
-    """The API, the header and the position of the body, in whatever version the request is."""
+    """The API, the header and the position of the body, for any version of the request."""
     if len(frame) < _HEADER_START_BYTES:
         raise DecodeError(
             "RequestHeader", 0, "", 0, f"{_HEADER_START_BYTES} bytes needed, there are {len(frame)}"

@@ -1,8 +1,8 @@
 """The schema facts of every message, as typed values.
 
-A message is described by one file, `schemas/<Name>.json`, in Kafka's own notation: a line a field, prose removed, the
-versions of Kafka 3.9 and 4.3 merged. `load_schema` reads one file at its first use, so what is not used costs
-nothing. Everything that depends on a message's layout (types, codecs, the JSON form) is derived from here.
+One file describes a message, `schemas/<Name>.json`, in Kafka's own notation: one line per field, without prose, with
+the versions of Kafka 3.9 and 4.3 merged. `load_schema` reads a file at its first use, so unused messages cost nothing.
+Everything that depends on a message's layout (types, codecs, the JSON form) is derived from these facts.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ class StructSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSchema(StructSchema):
-    """A message is a struct with a name of its own; `versions` are the versions that exist.
+    """A message is a struct with a name; `versions` are the existing versions.
 
-    `type` is one of request, response, header, data, metadata, coordinator-key, coordinator-value. `structs` are
-    all structs below it, inner ones first.
+    `type` is one of request, response, header, data, metadata, coordinator-key, coordinator-value. `structs` are all
+    structs below it, inner ones first.
     """
 
     type: str

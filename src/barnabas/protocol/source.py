@@ -1,7 +1,7 @@
-"""What the two writers of codec source share: lines, names, and runs of fixed-size values.
+"""Shared parts of the two writers of codec source: lines, names, and runs of fixed-size values.
 
-A codec is a Python function written for one version of one message and compiled when that version is first seen.
-Values of a fixed size that lie side by side, lengths included, are read or written as one run by one `Struct`.
+A codec is a Python function for one version of one message. It is written and compiled when that version is first used.
+Adjacent values of a fixed size, lengths included, are read or written as one run by one `Struct`.
 """
 
 from __future__ import annotations
