@@ -12,6 +12,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.log.cleaner.cleaner import Cleaned, Cleaner
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TimestampMs
 from barnabas.records.builder import BatchBuilder
@@ -53,10 +54,9 @@ def _clean_once(directory: str) -> tuple[float, Cleaned]:
     clock = SystemClock()
     log = PartitionLog.open(
         directory,
-        fs=DiskFileSystem(),
-        clock=clock,
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=clock),
         config=LogConfig(cleanup_policy=("compact",), segment_bytes=32 << 20),
-        clean_shutdown=True,
+        prior=PriorState(clean_shutdown=True),
     )
     now_ms = TimestampMs(clock.now_ms())
     value = bytes(100)

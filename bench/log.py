@@ -17,6 +17,7 @@ from typing import Final
 from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.model import ProducerEpoch, ProducerId, TimestampMs
@@ -189,10 +190,9 @@ def _write(batch: bytes, count: int) -> Timed:
 def _open(directory: str, config: LogConfig | None = None) -> PartitionLog:
     return PartitionLog.open(
         f"{directory}/topic-0",
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config=config or LogConfig(),
-        gapless=True,
+        prior=PriorState(is_gapless=True),
     )
 
 

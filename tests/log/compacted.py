@@ -16,6 +16,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.log.cleaner.cleaner import Cleaned, Cleaner
 from barnabas.log.cleaner.manager import log_to_clean
 from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.log.tools.inspection import read_from
@@ -59,7 +60,10 @@ class CompactedLog:
 
     def _open(self, *, clean_shutdown: bool) -> PartitionLog:
         log = PartitionLog.open(
-            DIRECTORY, fs=self.fs, clock=self.clock, config=self.config, clean_shutdown=clean_shutdown
+            DIRECTORY,
+            environment=LogEnvironment(fs=self.fs, clock=self.clock),
+            config=self.config,
+            prior=PriorState(clean_shutdown=clean_shutdown),
         )
         log.update_high_watermark(log.log_end_offset)
         return log

@@ -19,6 +19,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.errors import KafkaStorageError
 from barnabas.log.checkpoints import read_offsets, write_offsets
 from barnabas.log.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
@@ -411,19 +412,18 @@ class History:
     def _open(self, *, clean_shutdown: bool) -> PartitionLog:
         return PartitionLog.open(
             DIRECTORY,
-            fs=self.fs,
-            clock=self.clock,
+            environment=LogEnvironment(fs=self.fs, clock=self.clock, scheduler=self.scheduler),
             config=self.config,
-            scheduler=self.scheduler,
-            recovery_point=read_offsets(self.fs, f"{ROOT}/{RECOVERY_POINT_CHECKPOINT}").get(
-                PARTITION, Offset(0)
+            prior=PriorState(
+                recovery_point=self._checkpointed(RECOVERY_POINT_CHECKPOINT),
+                log_start_offset=self._checkpointed(LOG_START_OFFSET_CHECKPOINT),
+                clean_shutdown=clean_shutdown,
+                is_gapless=not self.is_cleaned,
             ),
-            log_start_offset=read_offsets(self.fs, f"{ROOT}/{LOG_START_OFFSET_CHECKPOINT}").get(
-                PARTITION, Offset(0)
-            ),
-            clean_shutdown=clean_shutdown,
-            gapless=not self.is_cleaned,
         )
+
+    def _checkpointed(self, name: str) -> Offset:
+        return read_offsets(self.fs, f"{ROOT}/{name}").get(PARTITION, Offset(0))
 
     def _difference(self, found: list[ModelBatch]) -> str:
         def offsets(batches: list[ModelBatch] | tuple[ModelBatch, ...]) -> list[tuple[int, int]]:

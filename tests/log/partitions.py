@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, Final
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.partition.append import AppendInfo
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation, LogReadResult
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
@@ -45,19 +47,26 @@ class Disk:
         self.scheduler = LaterScheduler()
 
     def open(self, **options: Any) -> PartitionLog:
-        given: dict[str, Any] = {
-            "fs": self.fs,
-            "clock": self.clock,
-            "config": self.config,
-            "scheduler": self.scheduler,
-        }
-        return PartitionLog.open(DIRECTORY, **given | options)
+        """Opens the log. The options are those of PartitionLog.open and the fields of what it takes."""
+        given: dict[str, Any] = {"fs": self.fs, "clock": self.clock, "scheduler": self.scheduler} | options
+        return PartitionLog.open(
+            DIRECTORY,
+            config=given.pop("config", self.config),
+            environment=LogEnvironment(**_taken(given, LogEnvironment)),
+            prior=PriorState(**_taken(given, PriorState)),
+            **given,
+        )
 
     def names(self) -> list[str]:
         return self.fs.list_dir(DIRECTORY)
 
     def content(self) -> dict[str, bytes]:
         return dict(self.fs.walk())
+
+
+def _taken(options: dict[str, Any], kind: type[LogEnvironment | PriorState]) -> dict[str, Any]:
+    """Takes the fields of the class out of the options."""
+    return {field.name: options.pop(field.name) for field in fields(kind) if field.name in options}
 
 
 def batch(

@@ -25,6 +25,7 @@ from barnabas.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.log.producers.state import NO_GUARD, ProducerSettings
@@ -117,11 +118,13 @@ class World:
     def _open(self, partition: TopicPartition) -> PartitionLog:
         return PartitionLog.open(
             f"/data/{partition}",
-            fs=SimulatedFileSystem(self.clock),
-            clock=self.clock,
+            environment=LogEnvironment(
+                fs=SimulatedFileSystem(self.clock),
+                clock=self.clock,
+                scheduler=LaterScheduler(),
+                producer_settings=ProducerSettings(verifies_transactions=True),
+            ),
             config=LogConfig(),
-            scheduler=LaterScheduler(),
-            producer_settings=ProducerSettings(verifies_transactions=True),
         )
 
     def close(self) -> None:

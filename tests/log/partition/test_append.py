@@ -282,7 +282,7 @@ def test_a_failed_read_bars_the_log() -> None:
 def test_a_failed_sync_in_the_background_bars_the_log() -> None:
     disk = Disk()
     failures: list[StorageFailure] = []
-    log = disk.open(on_failure=failures.append, gapless=True)
+    log = disk.open(on_failure=failures.append, is_gapless=True)
     append(log, b"a")
     log.roll()
     disk.fs.inject("/data", errno.EIO, operations=("sync",))

@@ -17,7 +17,7 @@ SIZE_BYTES = len(batch(b"value", producer_id=1, sequence=0))
 def filled(count: int = 8, **settings: int) -> tuple[Disk, PartitionLog]:
     """Three batches to a segment, a producer with an id, an epoch for each two batches."""
     disk = Disk(segment_bytes=3 * SIZE_BYTES, index_interval_bytes=0, **settings)
-    log = disk.open(gapless=True)
+    log = disk.open(is_gapless=True)
     for number in range(count):
         append(log, b"value", leader_epoch=number // 2, producer_id=1, sequence=number)
     return disk, log
@@ -110,7 +110,7 @@ def test_a_lost_end_of_a_segment_is_noticed_where_the_log_has_no_gaps() -> None:
         disk, _ = filled()
         disk.fs = disk.fs.kill()
         disk.fs.open(path(3, ".log"), WRITE).truncate(SIZE_BYTES)
-        log = disk.open(gapless=gapless)
+        log = disk.open(is_gapless=gapless)
         assert all_offsets(log) == offsets
 
 

@@ -148,7 +148,7 @@ def test_preallocated_files_are_cut_when_they_are_rolled() -> None:
 
 
 def test_flushing_moves_the_recovery_point() -> None:
-    log = Disk(segment_bytes=3 * SIZE_BYTES).open(gapless=True)
+    log = Disk(segment_bytes=3 * SIZE_BYTES).open(is_gapless=True)
     for _ in range(7):
         append(log)
     assert log.recovery_point == 0
@@ -177,12 +177,12 @@ def test_the_time_of_the_last_flush_is_known() -> None:
 
 
 def test_a_rolled_segment_is_flushed_later_only_if_recovery_could_tell() -> None:
-    careful = Disk(segment_bytes=SIZE_BYTES).open(gapless=False)
+    careful = Disk(segment_bytes=SIZE_BYTES).open(is_gapless=False)
     append(careful)
     append(careful)
     assert careful.recovery_point == 1
     disk = Disk(segment_bytes=SIZE_BYTES)
-    quick = disk.open(gapless=True)
+    quick = disk.open(is_gapless=True)
     append(quick)
     append(quick)
     assert quick.recovery_point == 0
@@ -441,7 +441,7 @@ def test_segments_that_have_left_the_log_and_not_yet_its_directory(how: str) -> 
         log.delete()
         assert not disk.fs.exists(DIRECTORY)
         return
-    while log._remove_detached_segment():
+    while log._retention._remove_detached_segment():
         pass
     disk.scheduler.run()
     names = disk.fs.list_dir(log._local.directory)

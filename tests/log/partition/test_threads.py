@@ -13,6 +13,7 @@ from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import KafkaStorageError, OffsetOutOfRange
 from barnabas.log.file_system import DiskFileSystem
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.records.reader import iterate_batches
@@ -74,13 +75,11 @@ def test_flushing_and_reading_while_the_log_changes(tmp_path: Path) -> None:
     scheduler = LaterScheduler()
     log = PartitionLog.open(
         f"{tmp_path}/topic-0",
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock(), scheduler=scheduler),
         config=LogConfig(
             segment_bytes=3000, index_interval_bytes=100, retention_bytes=12_000, retention_ms=-1
         ),
-        scheduler=scheduler,
-        gapless=True,
+        prior=PriorState(is_gapless=True),
     )
     threads = Threads()
     threads.repeat(log.flush)
@@ -105,11 +104,9 @@ def test_flushing_and_reading_while_the_log_changes(tmp_path: Path) -> None:
     log.close()
     reopened = PartitionLog.open(
         f"{tmp_path}/topic-0",
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config=LogConfig(),
-        log_start_offset=offsets[0],
-        recovery_point=offsets[-1] + 1,
+        prior=PriorState(log_start_offset=offsets[0], recovery_point=offsets[-1] + 1),
     )
     assert all_offsets(reopened) == offsets
     reopened.close()

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.tools.directory_config import infer_log_configs
 from barnabas.model import TimestampMs
@@ -17,12 +18,21 @@ from tests.log.simulated import SimulatedFileSystem
 DEFAULT = LogConfig()
 
 
+def open_log(fs: SimulatedFileSystem, directory: str, config: LogConfig, clock: ManualClock) -> PartitionLog:
+    return PartitionLog.open(
+        directory,
+        environment=LogEnvironment(fs=fs, clock=clock),
+        config=config,
+        prior=PriorState(clean_shutdown=True),
+    )
+
+
 def write(fs: SimulatedFileSystem, topic: str, interval_bytes: int, rng: Random, restarts: int = 0) -> str:
     directory = f"/data/{topic}-0"
     config = LogConfig(index_interval_bytes=interval_bytes, segment_bytes=20_000)
     clock = ManualClock()
     for _ in range(restarts + 1):
-        log = PartitionLog.open(directory, fs=fs, clock=clock, config=config, clean_shutdown=True)
+        log = open_log(fs, directory, config, clock)
         for _ in range(60 // (restarts + 1)):
             builder = BatchBuilder()
             for _ in range(rng.randrange(1, 8)):
@@ -42,7 +52,7 @@ def test_rebuilt_index_is_the_one_that_was_lost(interval_bytes: int) -> None:
         lost = f"{directory}/00000000000000000000.index"
         before = fs.read_file(lost)
         fs.remove(lost)
-        log = PartitionLog.open(directory, fs=fs, clock=ManualClock(), config=config, clean_shutdown=True)
+        log = open_log(fs, directory, config, ManualClock())
         log.close()
         assert fs.read_file(lost) == before, (seed, config.index_interval_bytes)
 

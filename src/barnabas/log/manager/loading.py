@@ -22,6 +22,8 @@ from barnabas.log.checkpoints import read_clean_shutdown
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.names import METADATA_TOPIC
+from barnabas.log.partition.environment import PriorState
+from barnabas.log.partition.loader import OnSegmentRecovered
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
 
@@ -50,13 +52,9 @@ class OpenLog(Protocol):
         self,
         directory: LogDirectory,
         name: str,
+        prior: PriorState,
         *,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_shutdown: bool,
-        lists_side_files: bool,
-        was_cleaned: bool,
-        on_segment_recovered: Callable[[int], None],
+        on_segment_recovered: OnSegmentRecovered,
     ) -> PartitionLog: ...
 
 
@@ -214,11 +212,13 @@ class _Loading:
         log = self._open_log(
             self._directory,
             name,
-            recovery_point=self.recovery_points.get(partition, 0),
-            log_start_offset=self._log_start_offsets.get(partition, 0),
-            clean_shutdown=self._is_clean,
-            lists_side_files=self._lists_side_files,
-            was_cleaned=partition in self._cleaned,
+            PriorState(
+                recovery_point=self.recovery_points.get(partition, 0),
+                log_start_offset=self._log_start_offsets.get(partition, 0),
+                clean_shutdown=self._is_clean,
+                lists_side_files=self._lists_side_files,
+                is_gapless=partition not in self._cleaned,
+            ),
             on_segment_recovered=partial(self._note_segments, name),
         )
         if partition in self._high_watermarks:

@@ -16,6 +16,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
@@ -24,6 +25,7 @@ from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.manager.open_logs import OpenLogs, vanished
 from barnabas.log.partition.append import UnexpectedAppendOffset
+from barnabas.log.partition.environment import PriorState
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.model import TopicPartition
@@ -32,6 +34,7 @@ from barnabas.primitives.unhurried import unhurried
 logger = logging.getLogger(__name__)
 
 COPY_BYTES: Final = 1 << 20
+NEW_LOG: Final = PriorState(clean_shutdown=True, lists_side_files=False, is_gapless=True)
 
 
 class LogManager(OpenLogs):
@@ -74,7 +77,7 @@ class LogManager(OpenLogs):
         choices = self._emptiest_first() if directory is None else [self.directory(directory)]
         for choice in choices:
             try:
-                log = self._open_log(choice, names.partition_dir(partition), topic_id=topic_id)
+                log = self._open_log(choice, names.partition_dir(partition), NEW_LOG, topic_id)
                 choice.register.add([partition])
             except StorageFailure as failure:
                 choice.fail(failure)
@@ -108,7 +111,7 @@ class LogManager(OpenLogs):
             self.delete(partition, is_future=True)
         name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.FUTURE_DIR_SUFFIX)
         try:
-            log = self._open_log(target, name, was_cleaned=True, topic_id=source.topic_id)
+            log = self._open_log(target, name, replace(NEW_LOG, is_gapless=False), source.topic_id)
             # After a crash the move goes on.
             self._fs.sync_dir(target.path)
             if source.log_start_offset > 0:
@@ -265,12 +268,11 @@ class LogManager(OpenLogs):
         partition: TopicPartition,
         offset: int,
         *,
-        log_start_offset: int | None = None,
         is_future: bool = False,
     ) -> None:
         log = self._required(partition, is_future=is_future)
         with self.cleaner.paused(partition):
-            log.truncate_fully_and_start_at(offset, log_start_offset)
+            log.truncate_fully_and_start_at(offset)
             self._settle_truncation(log, is_future)
 
     def _settle_truncation(self, log: PartitionLog, is_future: bool) -> None:

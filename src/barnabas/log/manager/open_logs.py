@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -29,9 +30,9 @@ from barnabas.log.file_system import FileSystem, StorageFailure
 from barnabas.log.manager.directory_check import explained, probe
 from barnabas.log.manager.loading import OnProgress, load_directory
 from barnabas.log.manager.settings import ManagerSettings
-from barnabas.log.partition.local_log import OnFlush
+from barnabas.log.partition.environment import LogEnvironment, OnFlush, PriorState
+from barnabas.log.partition.loader import OnSegmentRecovered
 from barnabas.log.partition.partition_log import PartitionLog
-from barnabas.log.producers.state import ProducerSettings
 from barnabas.log.scheduler import Scheduler
 from barnabas.model import TopicPartition
 from barnabas.primitives.unhurried import unhurried
@@ -67,17 +68,20 @@ class OpenLogs:
 
         Of a topic that is not known when the logs are opened, the originals were marked since it was deleted.
         """
-        # What all logs share, and what follows the settings while they are in use.
-        self._producer_settings = ProducerSettings()
+        self._environment = LogEnvironment(
+            fs=fs,
+            clock=clock,
+            scheduler=scheduler,
+            rng=Random() if rng is None else rng,
+            on_flush=on_flush,
+        )
         self.settings = ManagerSettings() if settings is None else settings
         self.directories = [LogDirectory(fs, path, self._take_offline) for path in directories]
         self._fs = fs
         self._clock = clock
         self._scheduler = scheduler
         self._config_of = config_of
-        self._rng = Random() if rng is None else rng
         self._on_offline = on_offline
-        self._on_flush = on_flush
         self._knows_topic = knows_topic
         self._locks = locks
         # Held while logs are made, moved and deleted, which takes time; never by whoever reports a failure.
@@ -106,8 +110,10 @@ class OpenLogs:
     @settings.setter
     def settings(self, settings: ManagerSettings) -> None:
         self._settings = settings
-        self._producer_settings.producer_id_expiration_ms = settings.producer_id_expiration_ms
-        self._producer_settings.verifies_transactions = settings.verifies_transactions
+        self._environment = replace(self._environment, validate_fully=settings.validate_fully)
+        producer_settings = self._environment.producer_settings
+        producer_settings.producer_id_expiration_ms = settings.producer_id_expiration_ms
+        producer_settings.verifies_transactions = settings.verifies_transactions
 
     def lock(self) -> None:
         """Makes the directories that are not there, and locks them; those that cannot be used go offline.
@@ -223,33 +229,20 @@ class OpenLogs:
         self,
         directory: LogDirectory,
         name: str,
-        *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean_shutdown: bool = True,
-        lists_side_files: bool = False,
-        was_cleaned: bool = False,
+        prior: PriorState,
         topic_id: bytes | None = None,
-        on_segment_recovered: Callable[[int], None] | None = None,
+        on_segment_recovered: OnSegmentRecovered | None = None,
     ) -> PartitionLog:
         config = self._config_of(names.parse_partition_dir(name).partition.topic)
+        if config.compact or not self.settings.expects_no_gaps:
+            prior = replace(prior, is_gapless=False)
         return PartitionLog.open(
             directory.file(name),
-            fs=self._fs,
-            clock=self._clock,
+            environment=self._environment,
             config=config,
-            scheduler=self._scheduler,
-            rng=self._rng,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown,
-            lists_side_files=lists_side_files,
-            gapless=self.settings.expects_no_gaps and not config.compact and not was_cleaned,
+            prior=prior,
             topic_id=topic_id,
-            producer_settings=self._producer_settings,
-            validate_fully=self.settings.validate_fully,
             on_failure=directory.fail,
-            on_flush=self._on_flush,
             on_segment_recovered=on_segment_recovered,
         )
 

@@ -38,9 +38,11 @@ from barnabas.log.names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     SegmentFileName,
+    parse_partition_dir,
     parse_segment_file,
     segment_file,
 )
+from barnabas.log.partition.environment import PriorState
 from barnabas.log.partition.epoch_cache import EpochCache
 from barnabas.log.partition.segment_digests import expect_listed
 from barnabas.log.producers.replay import rebuild_producer_state, replay_recovered_batch
@@ -49,7 +51,7 @@ from barnabas.log.segment.replacement import split_overflowed, swap_in
 from barnabas.log.segment.segment import Segment, SegmentOffsetOverflow
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.sparse_index import CorruptIndex
-from barnabas.log.side_files import SideFiles
+from barnabas.log.side_files import LastStop
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V2
 
@@ -113,7 +115,12 @@ class LoadedLog:
     log_end_offset: int
     recovery_point: int
     is_changed: bool
-    """Whether files were made or removed, so that the directory is yet to be synced."""
+    """Whether files were created or removed, so that the directory must be synced."""
+    is_flushed: bool
+    """Whether anything of the log was flushed before."""
+    is_gapless: bool
+    listed_checksum: int
+    """The checksum of the list of side files, if it is on the disk and covers all of them."""
 
 
 class Loader:
@@ -122,35 +129,31 @@ class Loader:
     def __init__(
         self,
         directory: str,
-        where: str,
-        *,
         factory: SegmentFactory,
         config: LogConfig,
         epochs: EpochCache,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_shutdown: bool,
-        side_files: SideFiles | None,
-        gapless: bool,
+        prior: PriorState,
+        stop: LastStop,
         producer_settings: ProducerSettings,
         on_segment_recovered: OnSegmentRecovered | None,
     ) -> None:
         self._directory = directory
-        self._where = where
+        self._where = str(parse_partition_dir(directory.rpartition("/")[2]).partition)
         self._factory = factory
         self._fs = factory.fs
         self._config = config
         self._epochs = epochs
-        self._recovery_point = recovery_point
-        self._log_start_offset = log_start_offset
-        self._clean_shutdown = clean_shutdown
-        self._side_files = side_files
-        self._gapless = gapless
+        self._prior = prior
+        self._stop = stop
+        self._recovery_point = prior.recovery_point
+        self._log_start_offset = prior.log_start_offset
+        self._clean_shutdown = stop.is_clean
+        self._side_files = stop.files
         self._producer_settings = producer_settings
         self._on_segment_recovered = on_segment_recovered
         self._names: dict[str, SegmentFileName] = {}
         self._segments: list[Segment] = []
-        self._is_changed = not clean_shutdown
+        self._is_changed = not stop.is_clean
         self._has_removed = False
 
     def load(self) -> LoadedLog:
@@ -180,6 +183,9 @@ class Loader:
             if self._clean_shutdown
             else min(self._recovery_point, log_end_offset),
             is_changed=self._is_changed,
+            is_flushed=self._recovery_point > 0,
+            is_gapless=self._prior.is_gapless,
+            listed_checksum=self._stop.checksum,
         )
 
     def _list_files(self) -> None:
@@ -322,7 +328,7 @@ class Loader:
             # The process before may have cut the file: what it cut off must not come back behind what is appended.
             self._fs.open(segment.path, WRITE).sync()
             following = unflushed[done + 1 :]
-            if following and self._gapless and not is_cut:
+            if following and self._prior.is_gapless and not is_cut:
                 is_cut = self._has_lost_its_end(segment, following[0])
             if is_cut:
                 self._remove_segments(following)

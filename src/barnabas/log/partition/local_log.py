@@ -1,10 +1,7 @@
 """The segments of a partition's log on disk: appending, rolling, flushing, truncating and removing them.
 
-What the records mean, who may see them and who wrote them, partition_log.py knows, which also holds the lock: one
-thread at a time changes something here. Another may `flush` meanwhile; what cannot bear that waits for it.
-
-Thousands of logs may be made at once, and a new one has nothing to lose: its directory and the files that say whose it
-is are synced when the first of its records are.
+Thousands of logs may be created at once, and a new log has nothing to lose: its directory, its epochs and its topic id
+are synced together with the first of its records.
 """
 
 from __future__ import annotations
@@ -14,12 +11,13 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile
 from barnabas.log.names import DELETED_SUFFIX, PARTITION_METADATA, SIDE_FILES
+from barnabas.log.partition.environment import OnFlush
 from barnabas.log.partition.epoch_cache import EpochCache
 from barnabas.log.partition.loader import LoadedLog, SegmentFactory
 from barnabas.log.partition.read import OffsetBound, locate
@@ -34,11 +32,17 @@ from barnabas.records.header import BatchHeader
 
 logger = logging.getLogger(__name__)
 
-# Gets the nanoseconds that a flush has taken, in the thread that flushed.
-OnFlush = Callable[[int], None]
-
 
 class LocalLog:
+    """Owns the segments of one log, its end, and its recovery point: the offset up to which records are on the disk.
+
+    Invariant: recovery point ≤ end offset. The end offset goes up with an append and down with a truncation alone.
+
+    Threads: the caller of a method that changes something holds the log's lock, except for `flush`, which any thread
+    calls at any time. `_flush_lock` keeps a flush away from whatever must not change under it (truncation, renaming,
+    closing). Any thread may read `segments` and `end`, both of which are replaced as a whole.
+    """
+
     __slots__ = (
         "_bounds",
         "_clock",
@@ -76,13 +80,7 @@ class LocalLog:
         scheduler: Scheduler,
         epochs: EpochCache,
         on_flush: OnFlush | None = None,
-        is_flushed: bool = True,
-        listed_checksum: int = NOT_LISTED,
     ) -> None:
-        """Of a log of which nothing was flushed yet, the file of epochs is synced with the first flush.
-
-        The checksum is that of the list of side files, if it is on the disk and about all of them.
-        """
         self.directory = directory
         self.segments: Segments = loaded.segments
         self.recovery_point: int = loaded.recovery_point
@@ -93,8 +91,8 @@ class LocalLog:
         self._scheduler = scheduler
         self._on_flush = on_flush
         self._epochs = epochs
-        self.is_flushed = is_flushed
-        """Whether anything of the log was ever flushed."""
+        self.is_flushed = loaded.is_flushed
+        """Whether anything of the log was ever flushed. If not, the first flush also syncs the file of epochs."""
         self._directory_changes = int(loaded.is_changed)
         self._directory_changes_synced = 0
         self._flush_lock = threading.Lock()
@@ -103,9 +101,10 @@ class LocalLog:
         self._bounds: list[OffsetBound] = []
         # No part of the log any more, but of its directory.
         self._leaving: deque[Segment] = deque()
-        # Those that the list of side files is about; what was sealed since then is not in it.
-        self._listed_segments: Segments | None = None if listed_checksum == NOT_LISTED else loaded.segments
-        self._listed_checksum = listed_checksum
+        # The list of side files describes these; segments that were sealed since then are not in it.
+        is_listed = loaded.listed_checksum != NOT_LISTED
+        self._listed_segments: Segments | None = loaded.segments if is_listed else None
+        self._listed_checksum = loaded.listed_checksum
         active = self.segments.active
         self.end = OffsetBound(loaded.log_end_offset, active.base_offset, active.size_bytes)
         self.update_config(config)

@@ -1,203 +1,237 @@
 """A partition's log: an append-only sequence of record batches in segments, with what a broker must know about it.
 
-    log start offset ≤ last stable offset ≤ high watermark ≤ log end offset
-          │                    │                 │                 └ the next record's offset
-          │                    │                 └ replicated: what consumers may see
-          │                    └ decided: no transaction before it is open
-          └ the first record that has not been deleted
-
 Records that are flushed survive a crash of the machine; `recovery_point` is the offset up to which they are. After a
 crash the log is what it was at some moment after its last flush: it never has a hole. To that end segments come and go
 in order, each on the disk, by name, before the next; a truncation is synced before anything is appended again; and a
-segment is synced before its successor takes records, unless the log is known to be `gapless` (never cleaned): then
+segment is synced before its successor takes records, unless the log is known to be gapless (never cleaned): then
 recovery itself can tell that the end of a segment is missing, and the sync is left to the scheduler.
 
-Threads: appends and everything else that changes the log take its lock. Reads take none: they work on the list of
-segments and the end of the log as they were at one moment. Syncing goes on outside the lock.
+A log has its parts, each of which owns what it names and states its invariants and its thread rule:
 
-A storage failure leaves the log as it was, unusable from then on: part of a write may be on the disk. Whoever
-owns the directory is told, and opens the log again when the disk is well.
+    Guard           the lock, and the reason why the log is out of use
+    LocalLog        segments on disk, the end offset, the recovery point
+    Watermarks      log start offset, high watermark, last stable offset (a picture of them is there)
+    EpochCache      leader epochs and their start offsets
+    ProducerState   producers, open transactions, snapshots
+    Appender        the append path          LogReader     reads, offsets by time
+    SegmentUpkeep   rolls, cleaned segments  Retention     deletion of old segments     Truncation
+
+A storage failure leaves the log as it was, unusable from then on: part of a write may be on the disk. The owner of the
+directory gets the failure, and opens the log again when the disk is well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
-from typing import Final
+from collections.abc import Iterator, Sequence
 
-from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
-from barnabas.errors import (
-    InconsistentTopicId,
-    OutOfOrderSequenceNumber,
-    RecordListTooLarge,
-)
-from barnabas.log.checkpoints import id_to_text, read_topic_id, write_topic_id
-from barnabas.log.file_system import Data, FileSystem
+from barnabas.errors import OffsetOutOfRange
+from barnabas.log.file_system import Data, StorageFailure
 from barnabas.log.names import (
     LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     SIDE_FILES,
     parse_partition_dir,
     segment_file,
 )
-from barnabas.log.partition.append import (
-    AppendInfo,
-    OffsetsOutOfOrder,
-    ProducerChanges,
-    UnexpectedAppendOffset,
-    append_policy,
-    prepare_producers,
-)
-from barnabas.log.partition.epoch_cache import EpochCache
+from barnabas.log.partition.append import AppendInfo, OffsetsOutOfOrder
+from barnabas.log.partition.appender import Appender
+from barnabas.log.partition.environment import LogEnvironment, PriorState
+from barnabas.log.partition.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
 from barnabas.log.partition.epoch_recovery import check_epochs
 from barnabas.log.partition.guard import Guard, OnStorageFailure
-from barnabas.log.partition.loader import Loader, OnSegmentRecovered, SegmentFactory
-from barnabas.log.partition.local_log import LocalLog, OnFlush
-from barnabas.log.partition.upkeep import LogUpkeep
-from barnabas.log.producers.recall import recall_batches
-from barnabas.log.producers.replay import note_aborted
-from barnabas.log.producers.state import NO_GUARD, ProducerSettings, ProducerState
-from barnabas.log.scheduler import InlineScheduler, Scheduler
+from barnabas.log.partition.loader import LoadedLog, Loader, OnSegmentRecovered, SegmentFactory
+from barnabas.log.partition.local_log import LocalLog
+from barnabas.log.partition.offsets import TimeCandidate, TimestampAndOffset
+from barnabas.log.partition.read import Isolation, LogReadResult
+from barnabas.log.partition.reader import LogReader
+from barnabas.log.partition.retention import Retention
+from barnabas.log.partition.topic_id import TopicIdFile
+from barnabas.log.partition.truncation import Truncation
+from barnabas.log.partition.upkeep import SegmentUpkeep
+from barnabas.log.partition.watermarks import Watermarks
+from barnabas.log.producers.entry import ActiveProducer
+from barnabas.log.producers.state import NO_GUARD
 from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.segments import Segments
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.side_files import SideFiles, read_last_stop
-from barnabas.model import (
-    LeaderEpoch,
-    Offset,
-    TopicPartition,
-)
+from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.records.analyze import analyze_records
-from barnabas.records.header import BatchHeader
-from barnabas.records.layout import INT32_MAX, MAGIC_V2
 from barnabas.records.policy import AppendOrigin, AppendPolicy
-from barnabas.records.validate import ValidatedRecords, validate_records
-
-_RNG: Final = Random(0)
+from barnabas.records.validate import ValidatedRecords
 
 
-class PartitionLog(LogUpkeep):
-    """One thread opens it; `close` ends its use. See the module for what holds in between."""
+class PartitionLog:
+    """One thread opens a log; `close`, `delete` or `take_offline` ends its use.
 
-    __slots__ = ("_policy", "_validate_fully")
+    Threads: any thread calls any method. Methods that change the log take its lock here, so that its parts need not;
+    Retention alone takes it by itself, in steps. Reads take no lock. Syncing goes on outside the lock.
+    """
+
+    __slots__ = (
+        "_appender",
+        "_clock",
+        "_epochs",
+        "_guard",
+        "_local",
+        "_producers",
+        "_reader",
+        "_retention",
+        "_segments",
+        "_topic_id",
+        "_truncation",
+        "_watermarks",
+        "topic_partition",
+    )
 
     def __init__(
         self,
         topic_partition: TopicPartition,
-        *,
-        fs: FileSystem,
-        clock: Clock,
-        local: LocalLog,
+        environment: LogEnvironment,
         guard: Guard,
+        local: LocalLog,
         epochs: EpochCache,
-        producers: ProducerState,
-        log_start_offset: int,
-        topic_id: bytes | None,
-        gapless: bool,
-        validate_fully: bool,
+        loaded: LoadedLog,
+        topic_id: TopicIdFile,
     ) -> None:
         """Use `open`."""
-        super().__init__(
-            topic_partition,
-            clock,
-            local,
-            guard,
-            epochs,
-            producers,
-            log_start_offset,
-            topic_id,
-            fs=fs,
-            gapless=gapless,
+        self.topic_partition = topic_partition
+        where = str(topic_partition)
+        clock = environment.clock
+        producers = loaded.producers
+        watermarks = Watermarks(where, local, epochs, producers, loaded.log_start_offset)
+        segments = SegmentUpkeep(environment.fs, local, producers, guard, loaded.is_gapless)
+        self._clock = clock
+        self._guard = guard
+        self._local = local
+        self._epochs = epochs
+        self._producers = producers
+        self._topic_id = topic_id
+        self._watermarks = watermarks
+        self._segments = segments
+        self._reader = LogReader(topic_partition, local, watermarks, epochs, guard)
+        self._appender = Appender(
+            topic_partition, local, watermarks, epochs, producers, segments, environment.validate_fully
         )
-        self._validate_fully = validate_fully
-        self._policy: AppendPolicy = append_policy(local.config, validate_fully=validate_fully)
-        self._update_first_unstable_offset()
+        self._retention = Retention(clock, guard, local, watermarks, segments)
+        self._truncation = Truncation(where, clock, local, watermarks, epochs, producers, segments)
 
     @classmethod
     def open(
         cls,
         directory: str,
         *,
-        fs: FileSystem,
-        clock: Clock,
+        environment: LogEnvironment,
         config: LogConfig,
-        scheduler: Scheduler | None = None,
-        rng: Random | None = None,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean_shutdown: bool = False,
-        lists_side_files: bool = True,
-        gapless: bool = False,
+        prior: PriorState | None = None,
         topic_id: bytes | None = None,
-        producer_settings: ProducerSettings | None = None,
-        validate_fully: bool = False,
         on_failure: OnStorageFailure | None = None,
-        on_flush: OnFlush | None = None,
         on_segment_recovered: OnSegmentRecovered | None = None,
     ) -> PartitionLog:
-        """Opens the log in the directory, which is made if it is not there, and recovers it if need be.
-
-        Recovery point and start offset are those of the log directory's checkpoints; `gapless` says that the log was
-        never cleaned. The random numbers are for the jitter of rolls. A clean stop of ours `lists_side_files`.
-        """
+        """Opens the log in the directory, which is created if it is missing, and recovers it if need be."""
+        if prior is None:
+            prior = PriorState()
+        fs = environment.fs
         topic_partition = parse_partition_dir(directory.rpartition("/")[2]).partition
         where = str(topic_partition)
         fs.make_dirs(directory, syncs=False)
-        guard = Guard(where, InlineScheduler() if scheduler is None else scheduler, on_failure)
-        is_flushed = recovery_point > 0
+        guard = Guard(where, environment.scheduler, on_failure)
         stop = read_last_stop(
-            fs, f"{directory}/{SIDE_FILES}", is_clean=clean_shutdown, lists_side_files=lists_side_files
+            fs,
+            f"{directory}/{SIDE_FILES}",
+            is_clean=prior.clean_shutdown,
+            lists_side_files=prior.lists_side_files,
         )
         epochs = EpochCache(
             fs,
             f"{directory}/{LEADER_EPOCH_CHECKPOINT}",
             guard.schedule,
-            is_synced=is_flushed,
+            is_synced=prior.recovery_point > 0,
             side_files=stop.files if stop.is_clean else None,
         )
-        factory = SegmentFactory(fs=fs, clock=clock, rng=_RNG if rng is None else rng)
+        factory = SegmentFactory(fs=fs, clock=environment.clock, rng=environment.rng)
         loaded = Loader(
             directory,
-            where,
-            factory=factory,
-            config=config,
-            epochs=epochs,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=stop.is_clean,
-            side_files=stop.files,
-            gapless=gapless,
-            producer_settings=ProducerSettings() if producer_settings is None else producer_settings,
-            on_segment_recovered=on_segment_recovered,
+            factory,
+            config,
+            epochs,
+            prior,
+            stop,
+            environment.producer_settings,
+            on_segment_recovered,
         ).load()
         if epochs.is_damaged or not stop.is_clean:
             check_epochs(epochs, where, stop.epochs, loaded)
-        log = cls(
-            topic_partition,
-            fs=fs,
-            clock=clock,
-            local=LocalLog(
-                directory,
-                config,
-                loaded,
-                factory,
-                guard,
-                epochs,
-                on_flush,
-                is_flushed,
-                stop.checksum,
-            ),
-            guard=guard,
-            epochs=epochs,
-            producers=loaded.producers,
-            log_start_offset=loaded.log_start_offset,
-            topic_id=read_topic_id(fs, f"{directory}/{PARTITION_METADATA}"),
-            gapless=gapless,
-            validate_fully=validate_fully,
-        )
+        local = LocalLog(directory, config, loaded, factory, guard, epochs, environment.on_flush)
+        log = cls(topic_partition, environment, guard, local, epochs, loaded, TopicIdFile(fs, directory))
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
+
+    # What the log is, and where its offsets stand.
+
+    @property
+    def directory(self) -> str:
+        return self._local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._local.config
+
+    @property
+    def segments(self) -> Segments:
+        """The segments at this moment."""
+        return self._local.segments
+
+    @property
+    def size_bytes(self) -> int:
+        return self._local.segments.size_bytes
+
+    @property
+    def topic_id(self) -> bytes | None:
+        return self._topic_id.value
+
+    @property
+    def failure(self) -> str:
+        """Why the log is out of use; empty as long as it is in use."""
+        return self._guard.reason
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return Offset(self._watermarks.log_start_offset)
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return Offset(self._local.end.offset)
+
+    @property
+    def high_watermark(self) -> Offset:
+        return Offset(self._watermarks.high_watermark)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return Offset(self._watermarks.last_stable_offset)
+
+    @property
+    def first_offset_on_disk(self) -> Offset:
+        """The base offset of the first segment in the directory, which may have left the log already."""
+        return Offset(self._local.first_offset_on_disk)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return Offset(self._local.recovery_point)
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._local.last_flush_ms
+
+    @property
+    def append_policy(self) -> AppendPolicy:
+        """What the topic asks of records now; another object as soon as its settings change."""
+        return self._appender.policy
+
+    # Appends.
 
     def append_as_leader(
         self,
@@ -212,23 +246,20 @@ class PartitionLog(LogUpkeep):
     ) -> AppendInfo:
         """Checks the records, gives them offsets, epoch and perhaps time (in place, if that is possible), writes them.
 
-        Raises Kafka's error for what must not be written, and then the log is unchanged. The transaction version is
-        that of the transaction which a marker ends. What a leader writes that is alone in sync is committed at once.
+        Raises Kafka's error for records that must not be written; then the log is unchanged. The transaction version is
+        that of the transaction which a marker ends. If the leader `is_alone` in sync, records are committed at once.
         With `only_briefly`, records that take long to check raise RecordsTakeLong: see `append_validated`.
         """
         with self._guard:
-            now_ms = self._clock.now_ms()
-            validated = validate_records(
+            return self._appender.append_as_leader(
                 records,
-                base_offset=Offset(self._local.end.offset),
-                now_ms=now_ms,
-                leader_epoch=LeaderEpoch(leader_epoch),
-                policy=self._policy,
-                origin=origin,
-                only_briefly=only_briefly,
-            )
-            return self._append_validated(
-                validated, origin, verification_guard, transaction_version, now_ms, is_alone
+                leader_epoch,
+                origin,
+                verification_guard,
+                transaction_version,
+                self._clock.now_ms(),
+                is_alone,
+                only_briefly,
             )
 
     def append_validated(
@@ -242,58 +273,20 @@ class PartitionLog(LogUpkeep):
     ) -> AppendInfo | None:
         """Writes a client's records that were validated elsewhere, by the log's policy of that time.
 
-        None if they have to be validated again: the policy is another one now, or the records cannot be given the
-        offset at which the log ends now.
+        None if they have to be validated again: the policy has changed, or the records cannot be given the offset at
+        which the log ends now.
         """
         with self._guard:
-            if policy is not self._policy or not validated.move_to(
-                Offset(self._local.end.offset), LeaderEpoch(leader_epoch)
-            ):
-                return None
-            return self._append_validated(
-                validated, AppendOrigin.CLIENT, verification_guard, 0, self._clock.now_ms(), is_alone
+            return self._appender.append_validated(
+                validated, policy, leader_epoch, verification_guard, self._clock.now_ms(), is_alone
             )
 
-    def _append_validated(
-        self,
-        validated: ValidatedRecords,
-        origin: AppendOrigin,
-        verification_guard: int,
-        transaction_version: int,
-        now_ms: int,
-        is_alone: bool,
-    ) -> AppendInfo:
-        info = AppendInfo(
-            validated.first_offset,
-            validated.last_offset,
-            self._log_start_offset,
-            len(validated.data),
-            validated.max_timestamp,
-            validated.offset_of_max_timestamp,
-            validated.log_append_time,
-            validated.converted_count,
-        )
-        self._append(
-            validated.data,
-            validated.headers,
-            info,
-            origin,
-            verification_guard,
-            transaction_version,
-            now_ms,
-            validated.head,
-        )
-        if is_alone:
-            self._raise_high_watermark(self._local.end.offset)
-        return info
-
-    @property
-    def append_policy(self) -> AppendPolicy:
-        """What the topic asks of records now; another object as soon as its settings change."""
-        return self._policy
-
     def append_as_follower(self, records: Data) -> AppendInfo:
-        """Writes records as the leader has them, offsets and epochs included; a last batch that is cut is left out."""
+        """Writes batches as the leader has them, with their offsets and epochs. A last batch that is cut is left out.
+
+        Offsets must rise from batch to batch and begin at the end of the log or above it: batches of a compacted log
+        have gaps between them. Raises OffsetsOutOfOrder or UnexpectedAppendOffset otherwise.
+        """
         analyzed = analyze_records(records)
         if not analyzed.offsets_increase:
             raise OffsetsOutOfOrder(
@@ -302,113 +295,80 @@ class PartitionLog(LogUpkeep):
         if analyzed.valid_bytes < len(records):
             records = records[: analyzed.valid_bytes]
         with self._guard:
-            info = AppendInfo(
-                analyzed.first_offset,
-                analyzed.last_offset,
-                self._log_start_offset,
-                len(records),
-                analyzed.max_timestamp,
-                analyzed.offset_of_max_timestamp,
-            )
-            if not analyzed.headers:
-                return info
-            first_offset = (
-                analyzed.last_offset_of_first_batch if analyzed.first_offset < 0 else analyzed.first_offset
-            )
-            log_end_offset = self._local.end.offset
-            if first_offset < log_end_offset:
-                raise UnexpectedAppendOffset(
-                    f"records for {self.topic_partition} from offset {first_offset} to {analyzed.last_offset}"
-                    f" do not continue a log that ends at {log_end_offset} and starts at {self._log_start_offset}",
-                    first_offset,
-                    analyzed.last_offset,
-                )
-            self._append(
-                records, analyzed.headers, info, AppendOrigin.REPLICATION, NO_GUARD, 0, self._clock.now_ms()
-            )
-            return info
+            return self._appender.append_as_follower(records, analyzed, self._clock.now_ms())
 
-    def _append(
+    # Reads, none of which takes the lock.
+
+    def read(
         self,
-        data: Data,
-        headers: list[BatchHeader],
-        info: AppendInfo,
-        origin: AppendOrigin,
-        verification_guard: int,
-        transaction_version: int,
-        now_ms: int,
-        head: bytes = b"",
-    ) -> None:
-        local = self._local
-        size_bytes = len(data)
-        if size_bytes > local.segment_bytes:
-            raise RecordListTooLarge(
-                f"{size_bytes} bytes of records for {self.topic_partition} exceed a segment's {local.segment_bytes}"
-            )
-        try:
-            changes = prepare_producers(
-                self._producers, headers, data, origin, verification_guard, transaction_version
-            )
-        except OutOfOrderSequenceNumber:
-            if not self._recall_producers(headers):
-                raise
-            changes = prepare_producers(
-                self._producers, headers, data, origin, verification_guard, transaction_version
-            )
-        if changes is not None and changes.duplicate is not None:
-            duplicate = changes.duplicate
-            info.first_offset = duplicate.first_offset
-            info.last_offset = duplicate.last_offset
-            info.log_append_time = duplicate.timestamp
-            info.is_duplicate = True
-            return
-        for header in headers:
-            if header.magic < MAGIC_V2:
-                # Without epochs in the records, only truncation to the high watermark is safe.
-                self._epochs.clear()
-            elif header.partition_leader_epoch >= 0:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        last_offset = headers[-1].last_offset
-        if local.must_roll(size_bytes, last_offset, info.max_timestamp, now_ms):
-            self.roll(self._roll_offset(headers))
-        segment = local.append(data, headers, head)
-        if changes is not None:
-            self._apply(changes, segment)
-        self._producers.map_end_offset = last_offset + 1
-        if local.unflushed_count >= local.flush_messages:
-            local.flush()
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        min_one_message: bool = False,
+    ) -> LogReadResult:
+        """Batches from the one that holds the offset on, as far as the isolation allows.
 
-    def _recall_producers(self, headers: Sequence[BatchHeader]) -> bool:
-        """Has producers remember what snapshots do not keep; false if there is nothing to remember."""
-        recalled = False
-        for header in headers:
-            entry = self._producers.entry(header.producer_id)
-            if entry is not None and entry.is_partial and entry.producer_epoch == header.producer_epoch:
-                recall_batches(self._local.segments, entry)
-                recalled = True
-        return recalled
+        Raises OffsetOutOfRange before the start of the log and behind its end.
+        """
+        return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
-    def _apply(self, changes: ProducerChanges, segment: Segment) -> None:
-        producers = self._producers
-        for update in changes.updates.values():
-            producers.apply(update)
-        for completed in changes.completed:
-            had_index = segment.transaction_index.exists
-            note_aborted(segment, producers, completed)
-            if segment.transaction_index.exists and not had_index:
-                self._local.note_new_file()
-            producers.complete(completed)
-        for producer_id in changes.ended_verifications:
-            producers.end_verification(producer_id)
-        self._update_first_unstable_offset()
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        return self._reader.aborted_transactions(start_offset, end_offset)
 
-    def _roll_offset(self, headers: Sequence[BatchHeader]) -> int:
-        """The new segment begins where the log ends, unless the records are too far from there for its indexes."""
-        log_end_offset = self._local.end.offset
-        first, last = headers[0], headers[-1]
-        if last.last_offset - log_end_offset <= INT32_MAX:
-            return log_end_offset
-        return first.base_offset if first.magic >= MAGIC_V2 else last.last_offset - INT32_MAX
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record that is not older, or what one of ListOffsets' special timestamps stands for."""
+        return self._reader.offset_for_timestamp(timestamp)
+
+    def time_candidates(self, timestamp: int) -> Iterator[TimeCandidate | None]:
+        """The batches among which the first record that is not older must be, and pauses between."""
+        return self._reader.time_candidates(timestamp)
+
+    def offsets_before(self, timestamp: int, max_count: int) -> list[int]:
+        """What version 0 of ListOffsets asks for."""
+        return self._reader.offsets_before(timestamp, max_count, self._clock.now_ms())
+
+    # The watermarks and the start of the log.
+
+    def advance_high_watermark(self, candidate: int) -> bool:
+        """Raises the high watermark, if the candidate is higher."""
+        with self._guard:
+            return self._watermarks.raise_high_watermark(candidate)
+
+    def update_high_watermark(self, offset: int) -> Offset:
+        """Sets what the leader or a checkpoint says, within the bounds of the log."""
+        with self._guard:
+            return Offset(self._watermarks.update_high_watermark(offset))
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Drops the records before the offset. Raises OffsetOutOfRange if it is above the high watermark."""
+        with self._guard:
+            return self._watermarks.advance_log_start_offset(offset)
+
+    def delete_records(self, before_offset: int) -> Offset:
+        """DeleteRecords: -1 stands for the high watermark. Returns the new start offset of the log."""
+        with self._guard:
+            watermarks = self._watermarks
+            if before_offset == -1:
+                before_offset = watermarks.high_watermark
+            if before_offset < 0:
+                raise OffsetOutOfRange(f"there is no offset {before_offset} in {self.topic_partition}")
+            watermarks.advance_log_start_offset(before_offset)
+            return Offset(watermarks.log_start_offset)
+
+    # Leader epochs.
+
+    @property
+    def leader_epochs(self) -> list[EpochEntry]:
+        return self._epochs.entries()
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        epoch = self._epochs.latest_epoch
+        return None if epoch < 0 else LeaderEpoch(epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+        """Where the largest known epoch that is not above the given one ends."""
+        return self._epochs.end_offset_for(epoch, self._local.end.offset)
 
     def assign_epoch_start(self, leader_epoch: int) -> Offset:
         """The leader of the epoch begins to write at the end of the log. The offset is on the disk on return.
@@ -420,17 +380,26 @@ class PartitionLog(LogUpkeep):
             self._epochs.assign(leader_epoch, start_offset)
             return start_offset
 
-    def assign_topic_id(self, topic_id: bytes) -> None:
+    # Producers.
+
+    def active_producers(self) -> list[ActiveProducer]:
         with self._guard:
-            if self._topic_id is None:
-                path = f"{self._local.directory}/{PARTITION_METADATA}"
-                write_topic_id(self._fs, path, topic_id, syncs=self._local.is_flushed)
-                self._topic_id = topic_id
-            elif self._topic_id != topic_id:
-                raise InconsistentTopicId(
-                    f"{self._local.directory} belongs to the topic with id {id_to_text(self._topic_id)},"
-                    f" not to {id_to_text(topic_id)}"
+            return [
+                ActiveProducer(
+                    producer_id=ProducerId(entry.producer_id),
+                    producer_epoch=ProducerEpoch(entry.producer_epoch),
+                    last_sequence=entry.last_sequence,
+                    last_offset=Offset(entry.last_data_offset),
+                    last_timestamp=TimestampMs(entry.last_timestamp),
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=Offset(entry.current_txn_first_offset),
                 )
+                for entry in self._producers.producers.values()
+            ]
+
+    def has_late_transaction(self, max_transaction_timeout_ms: int) -> bool:
+        with self._guard:
+            return self._producers.has_late_transaction(self._clock.now_ms(), max_transaction_timeout_ms)
 
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, bumps_epochs: bool = False
@@ -445,10 +414,75 @@ class PartitionLog(LogUpkeep):
                 producer_id, sequence, producer_epoch, self._clock.now_ms(), bumps_epochs=bumps_epochs
             )
 
+    def remove_expired_producers(self) -> None:
+        with self._guard:
+            self._producers.remove_expired(self._clock.now_ms())
+
+    # Segments: flushing, rolling, retention, cleaning, truncation.
+
+    def flush(self, *, syncs_above: bool = True) -> None:
+        """Returns once all that was appended before is on the disk; then the recovery point is behind it.
+
+        Without `syncs_above` the directory above has been synced since the log was created.
+        """
+        self._guard.check()
+        try:
+            self._local.flush(syncs_above=syncs_above)
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+
+    def roll(self, base_offset: int = 0) -> Segment:
+        """Begins a new segment at the end of the log, or at the base offset if that is higher."""
+        with self._guard:
+            return self._segments.roll(base_offset)
+
+    def delete_old_segments(self) -> int:
+        """Deletes the segments that retention lets go of; how many.
+
+        They leave the log together. Their files go one at a time, each surely gone before the next, or there might be
+        a hole after a crash; the lock is free in between.
+        """
+        return self._retention.delete_old_segments()
+
+    def create_cleaned_segment(self, base_offset: int) -> Segment:
+        """An empty segment for the cleaner to write to."""
+        return self._segments.create_cleaned(base_offset)
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Puts cleaned segments (whose files are `.cleaned`) in the place of those that they were made of.
+
+        A crash at any step leaves either the old ones or the new. Old ones that have been deleted meanwhile are not
+        missed, but then the new ones must not be put in.
+        """
+        with self._guard:
+            self._segments.replace(new, old)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes the batches that hold the offset or later ones; false if there are none. It is on the disk on return.
+
+        The log goes on behind the last batch that is left, which in Kafka it does only when it is opened again: if the
+        offset was within a batch there would be a hole. The recovery point may go back: its owner writes the checkpoint
+        again before anything is appended.
+        """
+        with self._guard:
+            return self._truncation.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Removes everything; the log goes on at the offset. The recovery point goes back as with `truncate_to`."""
+        with self._guard:
+            self._truncation.truncate_fully_and_start_at(offset)
+
+    # The log as a whole.
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        with self._guard:
+            self._topic_id.assign(self._local.directory, topic_id, syncs=self._local.is_flushed)
+
     def update_config(self, config: LogConfig) -> None:
         with self._guard:
             self._local.update_config(config)
-            self._policy = append_policy(config, validate_fully=self._validate_fully)
+            self._appender.update_config(config)
 
     def rename_dir(self, name: str, *, syncs: bool = True) -> None:
         """Gives the partition's directory another name, for good unless the caller syncs the directory above."""
@@ -475,13 +509,19 @@ class PartitionLog(LogUpkeep):
             self._guard.bar("it has been closed")
 
     def take_offline(self, reason: str) -> None:
-        """Lets go of the files and bars the log: its directory has failed. Takes no lock, so anybody may call."""
+        """Closes the files and bars the log: its directory has failed. Takes no lock, so any thread may call."""
         self._guard.bar(reason)
         self._local.release()
 
     def delete(self) -> None:
         """Removes the directory with all that is in it."""
         with self._guard:
-            # First: whoever is about to use it, in another thread, must not take the missing files for a failure.
+            # First, so that another thread that is about to use the log does not take missing files for a failure.
             self._guard.bar("it has been deleted")
             self._local.delete()
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self._local.directory!r}, offsets {self.log_start_offset} to {self._local.end.offset},"
+            f" high watermark {self.high_watermark})"
+        )

@@ -1,10 +1,81 @@
-"""Which of a log's oldest segments may go: those before its start, too many bytes, too old."""
+"""Deleting the oldest segments of a log: those before its start, those that are too old, and those beyond its size."""
 
 from __future__ import annotations
 
+import logging
+
+from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
+from barnabas.log.file_system import StorageFailure
+from barnabas.log.partition.guard import Guard
+from barnabas.log.partition.local_log import LocalLog
+from barnabas.log.partition.upkeep import SegmentUpkeep
+from barnabas.log.partition.watermarks import Watermarks
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+
+class Retention:
+    """Deletes segments of one log.
+
+    Threads: any thread calls, without the log's lock. The lock is taken in steps and is free in between.
+    """
+
+    __slots__ = ("_clock", "_guard", "_local", "_segments", "_watermarks")
+
+    def __init__(
+        self, clock: Clock, guard: Guard, local: LocalLog, watermarks: Watermarks, segments: SegmentUpkeep
+    ) -> None:
+        self._clock = clock
+        self._guard = guard
+        self._local = local
+        self._watermarks = watermarks
+        self._segments = segments
+
+    def delete_old_segments(self) -> int:
+        local = self._local
+        try:
+            if not self._expired_segments():
+                return 0
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+        with self._guard:
+            count = len(self._expired_segments())
+            if count == len(local.segments):
+                self._segments.roll()
+            if count:
+                self._watermarks.advance_log_start_offset(local.segments.base_offsets[count])
+                local.detach_oldest(count)
+        while self._remove_detached_segment():
+            pass
+        return count
+
+    def _remove_detached_segment(self) -> bool:
+        try:
+            self._local.sync_directory()
+        except StorageFailure as failure:
+            self._guard.fail(failure)
+            raise
+        with self._guard:
+            removed = self._local.remove_detached()
+            if removed is None:
+                return False
+            logger.info("deleting segment %s", removed.path)
+            self._segments.delete_snapshots([removed])
+            return True
+
+    def _expired_segments(self) -> list[Segment]:
+        return expired_segments(
+            self._local.segments,
+            self._local.config,
+            log_start_offset=self._watermarks.log_start_offset,
+            log_end_offset=self._local.end.offset,
+            high_watermark=self._watermarks.high_watermark,
+            now_ms=self._clock.now_ms(),
+        )
 
 
 def expired_segments(
@@ -16,10 +87,10 @@ def expired_segments(
     high_watermark: int,
     now_ms: int,
 ) -> list[Segment]:
-    """The segments to delete, from the oldest on; never one that holds offsets at or behind the high watermark.
+    """The segments to delete, from the oldest on; never one that holds offsets at or above the high watermark.
 
-    Bytes before the start offset are of no use to any topic; by size and by time only a topic whose policy is
-    deletion, and whose settings somebody has confirmed, loses records.
+    Segments before the start offset go in any topic. Size and age count only for a topic whose cleanup policy is
+    deletion, and whose settings somebody has confirmed.
     """
     expired = 0
     sizes = [segment.size_bytes for segment in segments.all]

@@ -19,6 +19,7 @@ from barnabas.log import names
 from barnabas.log.checkpoints import id_to_text, read_clean_shutdown, read_epochs, read_offsets
 from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.log.names import METADATA_TOPIC
+from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.offsets import EARLIEST_TIMESTAMP, MAX_TIMESTAMP
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
@@ -89,13 +90,16 @@ class Inspection:
             try:
                 log = PartitionLog.open(
                     directory,
-                    fs=OverlayFileSystem(self._fs),
-                    clock=ManualClock(self._at_ms),
+                    environment=LogEnvironment(
+                        fs=OverlayFileSystem(self._fs), clock=ManualClock(self._at_ms)
+                    ),
                     config=LogConfig(),
-                    recovery_point=self._recovery_points.get(partition, 0),
-                    log_start_offset=self._log_start_offsets.get(partition, 0),
-                    clean_shutdown=self._stop is not None,
-                    lists_side_files=self._stop is None or self._stop.lists_side_files,
+                    prior=PriorState(
+                        recovery_point=self._recovery_points.get(partition, 0),
+                        log_start_offset=self._log_start_offsets.get(partition, 0),
+                        clean_shutdown=self._stop is not None,
+                        lists_side_files=self._stop is None or self._stop.lists_side_files,
+                    ),
                 )
             except NoSuchFile:
                 if attempt == OPEN_ATTEMPTS or not self._fs.exists(directory):
