@@ -23,7 +23,7 @@ NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/nativ
 # Only what runs for every request, batch or record: each module here adds to the time of a build.
 HOT_MODULES: list[str] = [
     "broker/broker.py",
-    "broker/coordinators/base.py",
+    "broker/coordinators/group_shell.py",
     "broker/coordinators/keys.py",
     "broker/coordinators/runtime.py",
     "broker/coordinators/shell.py",
@@ -74,7 +74,7 @@ HOT_MODULES: list[str] = [
     "client/producer/sender.py",
     "clock.py",
     "groups/coordinator.py",
-    "groups/decision.py",
+    "groups/caller.py",
     "groups/group_table.py",
     "groups/offset_store.py",
     "groups/offsets.py",
@@ -113,6 +113,7 @@ HOT_MODULES: list[str] = [
     "net/outbox.py",
     "net/request_memory.py",
     "net/requester.py",
+    "primitives/decision.py",
     "primitives/file_slice.py",
     "primitives/second_chance.py",
     "protocol/apis.py",
@@ -137,8 +138,9 @@ HOT_MODULES: list[str] = [
     "replication/leader.py",
     "replication/remote_replica.py",
     "transactions/coordinator.py",
-    "transactions/decision.py",
+    "transactions/answers.py",
     "transactions/entry.py",
+    "transactions/markers.py",
     "transactions/records.py",
 ]
 
@@ -171,8 +173,9 @@ QUICKLY_COMPILED = (
     "replication/leader.py",
     "replication/remote_replica.py",
     "transactions/coordinator.py",
-    "transactions/decision.py",
+    "transactions/answers.py",
     "transactions/entry.py",
+    "transactions/markers.py",
     "transactions/records.py",
 )
 

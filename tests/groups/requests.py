@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.groups.decision import Caller
+from barnabas.groups.caller import Caller
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -37,7 +37,7 @@ from barnabas.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
-from tests.groups.shell import GROUP, Shell
+from tests.groups.shell import GROUP, Shell, caller_of
 
 
 def sync(
@@ -52,7 +52,7 @@ def sync(
     protocol_type: str | None = None,
     version: int = 5,
 ) -> Caller:
-    caller = Caller(version=version)
+    caller = caller_of(version)
     request = SyncGroupRequest(
         group_id=group_id,
         generation_id=generation_id,
@@ -81,7 +81,7 @@ def heartbeat(
     instance_id: str | None = None,
     group_id: str = GROUP,
 ) -> int:
-    caller = Caller(version=4)
+    caller = caller_of(4)
     request = HeartbeatRequest(
         group_id=group_id, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id
     )
@@ -92,7 +92,14 @@ def heartbeat(
 def leave(
     shell: Shell, *identities: tuple[str, str | None], group_id: str = GROUP, version: int = 5
 ) -> LeaveGroupResponse:
-    caller = Caller(version=version)
+    caller = send_leave(shell, *identities, group_id=group_id, version=version)
+    return shell.reply(caller, LeaveGroupResponse)
+
+
+def send_leave(
+    shell: Shell, *identities: tuple[str, str | None], group_id: str = GROUP, version: int = 5
+) -> Caller:
+    caller = caller_of(version)
     request = LeaveGroupRequest(group_id=group_id)
     if version < 3:
         request.member_id = identities[0][0]
@@ -102,7 +109,7 @@ def leave(
             for member_id, instance_id in identities
         ]
     shell.carry_out(shell.coordinator.membership.leave(caller, request, shell.now_ms))
-    return shell.reply(caller, LeaveGroupResponse)
+    return caller
 
 
 def commit(
@@ -120,7 +127,7 @@ def commit(
     topic_id: bytes = ZERO_UUID,
     version: int = 9,
 ) -> Caller:
-    caller = Caller(version=version)
+    caller = caller_of(version)
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,
@@ -161,7 +168,7 @@ def send_txn_commit(
     metadata: str = "",
     group_id: str = GROUP,
 ) -> Caller:
-    caller = Caller(version=5)
+    caller = caller_of(5)
     request = TxnOffsetCommitRequest(
         transactional_id="txn",
         group_id=group_id,
@@ -225,7 +232,7 @@ def delete_offsets(
     shell: Shell, *partitions: tuple[str, int], group_id: str = GROUP
 ) -> tuple[int, list[int]]:
     """The code of the whole, and those of the partitions."""
-    caller = Caller(version=0)
+    caller = caller_of(0)
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -241,7 +248,7 @@ def delete_offsets(
 
 
 def delete_groups(shell: Shell, *group_ids: str) -> dict[str, int]:
-    caller = Caller(version=2)
+    caller = caller_of(2)
     shell.carry_out(shell.coordinator.delete_groups(caller, group_ids))
     return {
         result.group_id: result.error_code for result in shell.reply(caller, DeleteGroupsResponse).results
@@ -299,7 +306,7 @@ def send_heartbeat(
     client_id: str = "client",
 ) -> Caller:
     """Of the new protocol."""
-    caller = Caller(version=version, client_id=client_id, client_host="/127.0.0.1")
+    caller = caller_of(version, client_id)
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id,
         member_id=member_id,

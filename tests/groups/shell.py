@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 from barnabas.clock import ManualClock
 from barnabas.errors import KafkaError
+from barnabas.groups.caller import Caller
 from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.decision import Caller, Decision, Then, TimerKey
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.timers import TimerKey
 from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TimestampMs
+from barnabas.primitives.decision import Decision
 from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
@@ -43,7 +45,7 @@ class Shell:
         self.append_error: KafkaError | None = None
         # Appends whose commit is still to come, if they are held.
         self.holds_commits = False
-        self.uncommitted: deque[Then] = deque()
+        self.uncommitted: deque[Decision] = deque()
         self.coordinator = GroupCoordinator(self.settings, self._new_uuid)
         self.image = Image()
         self.set_topics(image or self.image)
@@ -75,32 +77,44 @@ class Shell:
         return other
 
     def carry_out(self, decision: Decision) -> None:
-        for caller, response in decision.replies:
-            assert caller not in self.replies, f"two answers for one request: {response}"
-            encode(response, caller.version)
-            self.replies[caller] = response
         for key, delay_ms in decision.timers.items():
+            assert isinstance(key, TimerKey)
             if delay_ms is None:
                 self.timers.pop(key, None)
             else:
                 assert delay_ms >= 0
                 self.timers[key] = self.now_ms + delay_ms
         for key, absent_delay_ms in decision.timers_if_absent.items():
+            assert isinstance(key, TimerKey)
             self.timers.setdefault(key, self.now_ms + absent_delay_ms)
+        assert not decision.other_work
+        assert not decision.parts
         if not decision.records:
             assert decision.then is None
+            self._send_replies(decision, None)
             return
         if self.append_error is not None:
-            if decision.then is not None:
-                self.carry_out(decision.then(self.append_error, self.now_ms))
+            self._settle(decision, self.append_error)
             return
         base_offset = Offset(self.next_offset)
         self._append(decision, base_offset)
         self.coordinator.appended(decision, base_offset)
-        if decision.then is not None:
-            self.uncommitted.append(decision.then)
+        self.uncommitted.append(decision)
         if not self.holds_commits:
             self.commit()
+
+    def _settle(self, decision: Decision, error: KafkaError | None) -> None:
+        self._send_replies(decision, error)
+        if decision.then is not None:
+            self.carry_out(decision.then(error, self.now_ms))
+
+    def _send_replies(self, decision: Decision, error: KafkaError | None) -> None:
+        for caller, response in decision.replies:
+            assert isinstance(caller, Caller)
+            sent = response if error is None else caller.refusal(response, error)
+            assert caller not in self.replies, f"two answers for one request: {sent}"
+            encode(sent, caller.version)
+            self.replies[caller] = sent
 
     def _append(self, decision: Decision, base_offset: Offset) -> None:
         producer = decision.producer
@@ -118,8 +132,16 @@ class Shell:
 
     def commit(self, error: KafkaError | None = None) -> None:
         while self.uncommitted:
-            then = self.uncommitted.popleft()
-            self.carry_out(then(error, self.now_ms))
+            self._settle(self.uncommitted.popleft(), error)
+
+    def kept(self) -> list[Caller]:
+        """The callers whose replies wait for a commit."""
+        return [
+            caller
+            for decision in self.uncommitted
+            for caller, _ in decision.replies
+            if isinstance(caller, Caller)
+        ]
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         self.log += end_transaction_marker(
@@ -160,7 +182,7 @@ class Shell:
         rebalance_timeout_ms: int = 60_000,
         client_id: str = "client",
     ) -> Caller:
-        caller = Caller(version=version, client_id=client_id, client_host="/127.0.0.1")
+        caller = caller_of(version, client_id)
         named = {"range": subscription("topic")} if protocols is None else protocols
         request = JoinGroupRequest(
             group_id=group_id,
@@ -183,6 +205,15 @@ class Shell:
 
     def joined(self, caller: Caller) -> JoinGroupResponse:
         return self.reply(caller, JoinGroupResponse)
+
+
+def caller_of(version: int, client_id: str = "") -> Caller:
+    """The shell notes what its callers are told, and does not call them."""
+    return Caller(version=version, client_id=client_id, client_host="/127.0.0.1", answer=_unheard)
+
+
+def _unheard(response: object) -> None:
+    raise AssertionError("the shell notes replies itself")
 
 
 def subscription(*topics: str) -> bytes:

@@ -29,8 +29,8 @@ from barnabas.errors import (
     UnknownMemberId,
     UnreleasedInstanceId,
 )
+from barnabas.groups.caller import Caller
 from barnabas.groups.consumer_protocol import build_assignment, parse_assignment, parse_subscription
-from barnabas.groups.decision import Caller
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.consumer_group_describe_response import DescribedGroup
@@ -46,8 +46,8 @@ from tests.groups.requests import (
     commit_code,
     fetch,
     heartbeat,
-    leave,
     send_heartbeat,
+    send_leave,
     sync,
 )
 from tests.groups.shell import Shell
@@ -303,7 +303,7 @@ class ClassicClient(Client):
 
     def leave(self) -> None:
         if self.instance_id is None and self.member_id:
-            leave(self.shell, (self.member_id, None), group_id=self.group_id)
+            send_leave(self.shell, (self.member_id, None), group_id=self.group_id)
 
 
 class World:

@@ -20,8 +20,8 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
+from barnabas.groups.caller import Caller
 from barnabas.groups.consumer_protocol import build_assignment, parse_assignment
-from barnabas.groups.decision import Caller
 from barnabas.groups.settings import GroupSettings
 from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.consumer_protocol_subscription import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import NONE, InvalidRegularExpression, NotEnoughReplicas
-from barnabas.groups.decision import TimerKind
 from barnabas.groups.regex_resolution import MATCHES_AT_ONCE
 from barnabas.groups.settings import GroupSettings
+from barnabas.groups.timers import TimerKind
 from tests.groups.requests import assigned, beat
 from tests.groups.shell import GROUP, Shell
 from tests.groups.topics import image_of, topic_id

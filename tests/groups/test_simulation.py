@@ -26,9 +26,9 @@ from barnabas.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from barnabas.groups.caller import Caller
 from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.coordinator import CLEANUP
-from barnabas.groups.decision import Caller
 from barnabas.groups.rebalance import join_timer, session_timer, sync_timer
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
@@ -40,7 +40,7 @@ from tests.groups.requests import (
     fetch,
     fetch_all,
     heartbeat,
-    leave,
+    send_leave,
     send_txn_commit,
     sync,
 )
@@ -180,7 +180,7 @@ class Client:
     def leave(self) -> None:
         self.is_dead = True
         if self.member_id:
-            leave(self.shell, (self.member_id, self.instance_id), group_id=self.group_id)
+            send_leave(self.shell, (self.member_id, self.instance_id), group_id=self.group_id)
 
 
 class World:
@@ -284,7 +284,7 @@ class World:
                 self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
 
     def check(self) -> None:
-        parked: set[Caller | None] = set()
+        parked: set[Caller | None] = {*self.shell.kept()}
         for group in self.shell.coordinator._groups.classic.values():
             self.check_group(group)
             for member in group.members.values():

@@ -9,14 +9,17 @@ from typing import Any, Generic, TypeVar
 from barnabas.clock import ManualClock
 from barnabas.errors import KafkaError
 from barnabas.model import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from barnabas.primitives.decision import Decision
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import iterate_batches
+from barnabas.transactions.answers import ProducerAnswer
 from barnabas.transactions.coordinator import TransactionCoordinator
-from barnabas.transactions.decision import Append, Decision, Markers, ProducerAnswer, Then, TimerKey
 from barnabas.transactions.entry import Entry
+from barnabas.transactions.markers import Markers
 from barnabas.transactions.producer import ProducerIdAndEpoch
 from barnabas.transactions.records import TransactionRecord, parse_record
 from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.timers import TimerKey
 from barnabas.transactions.transaction import Transaction, TransactionState
 
 T = TypeVar("T")
@@ -89,7 +92,7 @@ class Shell:
         self.append_error: KafkaError | None = None
         # Appends whose commit is still to come, if they are held.
         self.holds_commits = False
-        self.uncommitted: deque[tuple[Then, int]] = deque()
+        self.uncommitted: deque[tuple[Decision, int]] = deque()
         self.committed_bytes = len(log)
         # Markers that are still to be written, if they are held, and those that are.
         self.holds_markers = holds_markers
@@ -116,43 +119,56 @@ class Shell:
         )
 
     def carry_out(self, decision: Decision) -> None:
-        for reply in decision.replies:
-            reply()
         for key, delay_ms in decision.timers.items():
+            assert isinstance(key, TimerKey)
             if delay_ms is None:
                 self.timers.pop(key, None)
             else:
                 assert delay_ms >= 0
                 self.timers[key] = self.now_ms + delay_ms
-        for append in decision.appends:
-            self._append(append)
-        for markers in decision.markers:
+        if decision.records:
+            self._append(decision)
+        else:
+            self._send_replies(decision, None)
+        for markers in decision.other_work:
+            assert isinstance(markers, Markers)
             self.sent.append(markers)
             if not self.holds_markers:
                 self.write_markers()
+        for part in decision.parts:
+            self.carry_out(part)
 
-    def _append(self, append: Append) -> None:
-        assert append.timeout_ms > 0
+    def _append(self, decision: Decision) -> None:
+        assert decision.timeout_ms is None or decision.timeout_ms > 0
         if self.append_error is not None:
-            self.carry_out(append.then(self.append_error, self.now_ms))
+            self._settle(decision, self.append_error)
             return
         builder = BatchBuilder(base_offset=Offset(self.next_offset))
-        for record in append.records:
+        for record in decision.records:
             builder.append(TimestampMs(self.now_ms), record.key_bytes(), record.value_bytes())
         self.log += builder.build()
-        self.next_offset += len(append.records)
-        self.uncommitted.append((append.then, len(self.log)))
+        self.next_offset += len(decision.records)
+        self.uncommitted.append((decision, len(self.log)))
         if not self.holds_commits:
             self.commit()
+
+    def _settle(self, decision: Decision, error: KafkaError | None) -> None:
+        self._send_replies(decision, error)
+        assert decision.then is not None
+        self.carry_out(decision.then(error, self.now_ms))
+
+    def _send_replies(self, decision: Decision, error: KafkaError | None) -> None:
+        for requester, response in decision.replies:
+            requester.answer(response if error is None else requester.refusal(response, error))
 
     def commit(self, error: KafkaError | None = None) -> None:
         while self.uncommitted:
             self.commit_next(error)
 
     def commit_next(self, error: KafkaError | None = None) -> None:
-        then, end_position = self.uncommitted.popleft()
+        decision, end_position = self.uncommitted.popleft()
         self.committed_bytes = end_position
-        self.carry_out(then(error, self.now_ms))
+        self._settle(decision, error)
 
     def write_markers(self, errors: dict[TopicPartition, KafkaError] | None = None) -> None:
         """Has the oldest markers written that are not."""

@@ -35,7 +35,7 @@ from barnabas.records.control import parse_end_txn_marker
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.reader import iterate_batches
-from barnabas.transactions.decision import Markers
+from barnabas.transactions.markers import Markers
 from barnabas.transactions.records import TransactionRecord
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.transaction import AT_REST, LAST_PRODUCER_EPOCH

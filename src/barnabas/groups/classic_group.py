@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Final
 
 from barnabas.errors import FencedInstanceId, InvalidRecord, UnknownMemberId
-from barnabas.groups.decision import Caller
+from barnabas.groups.caller import Caller
 from barnabas.groups.records import GroupMetadataRecord
 from barnabas.groups.states import GroupState
 from barnabas.protocol.codec import decode_prefix

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from barnabas.errors import (
@@ -22,6 +21,7 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
+from barnabas.groups.caller import Caller, join_error
 from barnabas.groups.classic_group import member_id_of, protocols_by_name
 from barnabas.groups.consumer_group import (
     ClassicMetadata,
@@ -39,7 +39,6 @@ from barnabas.groups.consumer_protocol import (
     by_topic_id,
     parse_subscription,
 )
-from barnabas.groups.decision import Caller, Decision, Then, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.member_updates import (
     MemberUpdates,
@@ -51,8 +50,9 @@ from barnabas.groups.member_updates import (
     sync_timer_of,
 )
 from barnabas.groups.migration import can_downgrade
-from barnabas.groups.rebalance import DOWNGRADED, Rebalance, join_error, named
+from barnabas.groups.rebalance import DOWNGRADED, Rebalance, named
 from barnabas.groups.settings import GroupSettings
+from barnabas.primitives.decision import Decision
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
@@ -124,24 +124,24 @@ class ClassicMembers:
             member = updates.reconcile(
                 work, group, member, target, reported, has_subscription_changed=has_changed
             )
-        then: Then | None = None
         if is_downgrade:
             assert existing is not None
             classic = self._consumers.downgrade(work, group, {existing.member_id}, member)
             # A classic group needs a leader that knows of it: without one nobody would notice that topics change.
             self._rebalance.prepare(decision, classic, now_ms, DOWNGRADED)
-            then, decision.then = decision.then, None
-        response = JoinGroupResponse(
-            generation_id=group.group_epoch if is_downgrade else member.member_epoch,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocol_name=next(iter(protocols)),
-            member_id=member.member_id,
-        )
-        joined = partial(self._joined, caller, request, response, then, is_downgrade)
-        if work.records:
-            decision.append(work.records, joined)
         else:
-            _merge(decision, joined(None, now_ms))
+            _start_timers(decision, request, member.member_id)
+        decision.reply(
+            caller,
+            JoinGroupResponse(
+                generation_id=group.group_epoch if is_downgrade else member.member_epoch,
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=next(iter(protocols)),
+                member_id=member.member_id,
+            ),
+        )
+        if work.records:
+            self._consumers.append(work, group.group_id)
 
     def _member_before(
         self, work: Work, group: ConsumerGroup, member_id: str, instance_id: str | None, *, is_unknown: bool
@@ -154,29 +154,6 @@ class ClassicMembers:
         if existing is None:
             return ConsumerMember(member_id=member_id)
         return self._updates.replace_static(work, group, existing, member_id)
-
-    def _joined(
-        self,
-        caller: Caller,
-        request: JoinGroupRequest,
-        response: JoinGroupResponse,
-        then: Then | None,
-        is_downgrade: bool,
-        error: KafkaError | None,
-        now_ms: int,
-    ) -> Decision:
-        decision = Decision() if then is None else then(error, now_ms)
-        if error is not None:
-            self._consumers.restore_timers(decision, request.group_id)
-            decision.reply(caller, join_error(caller, code_of_failed_append(error), response.member_id))
-            return decision
-        if not is_downgrade:
-            group_id, member_id = request.group_id, response.member_id
-            decision.cancel_timer(join_timer_of(group_id, member_id))
-            decision.set_timer(session_timer_of(group_id, member_id), request.session_timeout_ms)
-            decision.set_timer(sync_timer_of(group_id, member_id), request.rebalance_timeout_ms)
-        decision.reply(caller, response)
-        return decision
 
     def sync(
         self, decision: Decision, caller: Caller, request: SyncGroupRequest, group: ConsumerGroup
@@ -255,24 +232,8 @@ class ClassicMembers:
         work = Work(decision, now_ms)
         reason = f"explicit LeaveGroup request for {named(list(leaving))}"
         self._consumers.fence(work, group, list(leaving.values()), reason)
-        then, decision.then = decision.then, None
-        decision.append(work.records, partial(self._left, caller, group.group_id, response, then))
-
-    def _left(
-        self,
-        caller: Caller,
-        group_id: str,
-        response: LeaveGroupResponse,
-        then: Then | None,
-        error: KafkaError | None,
-        now_ms: int,
-    ) -> Decision:
-        decision = Decision() if then is None else then(error, now_ms)
-        if error is not None:
-            self._consumers.restore_timers(decision, group_id)
-            response = LeaveGroupResponse(error_code=code_of_failed_append(error))
         decision.reply(caller, response)
-        return decision
+        self._consumers.append(work, group.group_id)
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
@@ -324,6 +285,8 @@ def _subscription(protocols: dict[str, bytes]) -> Subscription:
         raise UnknownServerError(str(error)) from error
 
 
-def _merge(decision: Decision, more: Decision) -> None:
-    decision.replies += more.replies
-    decision.timers.update(more.timers)
+def _start_timers(decision: Decision, request: JoinGroupRequest, member_id: str) -> None:
+    group_id = request.group_id
+    decision.cancel_timer(join_timer_of(group_id, member_id))
+    decision.set_timer(session_timer_of(group_id, member_id), request.session_timeout_ms)
+    decision.set_timer(sync_timer_of(group_id, member_id), request.rebalance_timeout_ms)

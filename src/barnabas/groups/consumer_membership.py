@@ -21,6 +21,7 @@ from barnabas.errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
+from barnabas.groups.caller import Caller
 from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.consumer_group import (
     JOIN_EPOCH,
@@ -36,11 +37,11 @@ from barnabas.groups.consumer_records import (
     consumer_group_tombstones,
     current_record,
 )
-from barnabas.groups.decision import Caller, Decision, Then, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.member_updates import (
     MemberUpdates,
     RegexChange,
+    Undo,
     Work,
     cancel_timers,
     known_static,
@@ -61,6 +62,8 @@ from barnabas.groups.reconciliation import Reported
 from barnabas.groups.records import group_tombstone
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
+from barnabas.groups.timers import TimerKey, TimerKind
+from barnabas.primitives.decision import Decision, error_of_failed_append
 from barnabas.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.consumer_group_heartbeat_response import (
     Assignment,
@@ -106,32 +109,20 @@ class ConsumerMembership:
                 caller, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
             )
             return work.decision
-        if not work.records:
-            work.decision.reply(caller, response)
-        else:
-            earlier = work.decision.then
-            work.decision.then = None
-            work.decision.append(
-                work.records, partial(self._stored, caller, request.group_id, response, earlier)
-            )
+        work.decision.reply(caller, response)
+        if work.records:
+            self.append(work, request.group_id)
         return work.decision
 
-    def _stored(
-        self,
-        caller: Caller,
-        group_id: str,
-        response: ConsumerGroupHeartbeatResponse,
-        earlier: Then | None,
-        error: KafkaError | None,
-        now_ms: int,
-    ) -> Decision:
-        decision = Decision() if earlier is None else earlier(error, now_ms)
+    def append(self, work: Work, group_id: str) -> None:
+        work.decision.append(work.records, partial(self._stored, group_id, work.undo))
+
+    def _stored(self, group_id: str, undo: Undo | None, error: KafkaError | None, now_ms: int) -> Decision:
+        decision = Decision()
         if error is not None:
+            if undo is not None:
+                undo(decision, error, now_ms)
             self.restore_timers(decision, group_id)
-            response = ConsumerGroupHeartbeatResponse(
-                error_code=code_of_failed_append(error), error_message=str(error)
-            )
-        decision.reply(caller, response)
         return decision
 
     def _heartbeat(
@@ -286,19 +277,17 @@ class ConsumerMembership:
             cancel_timers(work.decision, group.group_id, member_id)
         for member in classic.members.values():
             work.decision.set_timer(session_timer(classic, member.member_id), member.session_timeout_ms)
-        work.decision.then = partial(self._downgrade_stored, group, classic)
+        work.undo = partial(self._undo_downgrade, group, classic)
         return classic
 
-    def _downgrade_stored(
-        self, group: ConsumerGroup, classic: ClassicGroup, error: KafkaError | None, now_ms: int
-    ) -> Decision:
-        decision = Decision()
-        if error is not None and self._groups.classic.get(group.group_id) is classic:
-            bury(decision, classic, code_of_failed_append(error), now_ms)
+    def _undo_downgrade(
+        self, group: ConsumerGroup, classic: ClassicGroup, decision: Decision, error: KafkaError, now_ms: int
+    ) -> None:
+        if self._groups.classic.get(group.group_id) is classic:
+            bury(decision, classic, error_of_failed_append(error).code, now_ms)
             del self._groups.classic[group.group_id]
             self._groups.consumer[group.group_id] = group
             self._start_timers(decision.set_timer, group)
-        return decision
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
         """A timer of a consumer group or of one of its members is due."""
@@ -314,16 +303,8 @@ class ConsumerMembership:
         late = "did not revoke its partitions in time"
         why = late if key.kind is TimerKind.REVOCATION else "session expired"
         self.fence(work, group, [member], f"member {member.member_id}: {why}")
-        earlier = work.decision.then
-        work.decision.then = None
-        work.decision.append(work.records, partial(self._fenced, key.group_id, earlier))
+        self.append(work, key.group_id)
         return work.decision
-
-    def _fenced(self, group_id: str, earlier: Then | None, error: KafkaError | None, now_ms: int) -> Decision:
-        decision = Decision() if earlier is None else earlier(error, now_ms)
-        if error is not None:
-            self.restore_timers(decision, group_id)
-        return decision
 
     def restore_timers(self, decision: Decision, group_id: str) -> None:
         """What was decided could not be written: members that were to go are still there, with a session each."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Final
 
-from barnabas.errors import GroupIdNotFound, InvalidRecord, KafkaError, NonEmptyGroup
+from barnabas.errors import GroupIdNotFound, InvalidRecord, NonEmptyGroup
+from barnabas.groups.caller import Caller
 from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.consumer_describe import describe_consumer_group
@@ -31,7 +31,6 @@ from barnabas.groups.consumer_records import (
     consumer_group_tombstones,
 )
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.member_updates import MemberUpdates
 from barnabas.groups.membership import Membership
@@ -49,8 +48,10 @@ from barnabas.groups.records import (
 )
 from barnabas.groups.settings import GroupOverrides, GroupSettings
 from barnabas.groups.states import ConsumerGroupState, GroupState
+from barnabas.groups.timers import TimerKey, TimerKind
 from barnabas.groups.topics import Topics
 from barnabas.model import Offset, ProducerId, TopicPartition
+from barnabas.primitives.decision import Decision
 from barnabas.protocol.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,
 )
@@ -189,7 +190,9 @@ class GroupCoordinator:
         for index, record in enumerate(decision.records):
             if isinstance(record, ConsumerGroupRecord):
                 self._apply_consumer_record(record)
-            elif isinstance(record, OffsetCommitRecord) or record.value is None:
+            elif isinstance(record, OffsetCommitRecord) or (
+                isinstance(record, GroupMetadataRecord) and record.value is None
+            ):
                 self._apply(record, Offset(base_offset + index), producer_id)
 
     def _apply_consumer_record(self, record: ConsumerGroupRecord) -> None:
@@ -257,6 +260,7 @@ class GroupCoordinator:
                 break
         self._counts.offset_expirations += sum(isinstance(record, OffsetCommitRecord) for record in records)
         decision.append(records)
+        decision.is_atomic = False
         decision.set_timer(CLEANUP, delay_ms)
         return decision
 
@@ -371,19 +375,7 @@ class GroupCoordinator:
             else:
                 records.extend(self.offsets.tombstones(group_id))
                 records.extend(_tombstones(group))
-        if records:
-            decision.append(records, partial(self._groups_deleted, caller, response))
-        else:
-            decision.reply(caller, response)
-        return decision
-
-    def _groups_deleted(
-        self, caller: Caller, response: DeleteGroupsResponse, error: KafkaError | None, now_ms: int
-    ) -> Decision:
-        decision = Decision()
-        if error is not None:
-            for result in response.results:
-                result.error_code = code_of_failed_append(error)
+        decision.append(records)
         decision.reply(caller, response)
         return decision
 

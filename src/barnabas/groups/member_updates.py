@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from barnabas.errors import FencedInstanceId, GroupMaxSizeReached, UnknownMemberId
+from barnabas.errors import FencedInstanceId, GroupMaxSizeReached, KafkaError, UnknownMemberId
 from barnabas.groups.consumer_group import (
     JOIN_EPOCH,
     NOTHING_ASSIGNED,
@@ -33,25 +34,29 @@ from barnabas.groups.consumer_records import (
     target_record,
 )
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.decision import Decision, TimerKey, TimerKind
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.reconciliation import Reported, Target, reconcile
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.regex_resolution import PAUSE_MS, RegexResolution, compile_regex
 from barnabas.groups.settings import GroupOverrides, GroupSettings
 from barnabas.groups.target_assignment import compute_target
+from barnabas.groups.timers import TimerKey, TimerKind
 from barnabas.groups.topics import ids_of, metadata_hash
+from barnabas.primitives.decision import Decision
 
-# Expressions of a group are resolved together, and not more often than this.
 log = logging.getLogger(__name__)
 
-_REGEX_REFRESH_MIN_MS = 10_000
+# Expressions of a group are resolved together, and not more often than this.
+_REGEX_REFRESH_MIN_MS: Final = 10_000
 
 
 class RegexChange(enum.Enum):
     NONE = "none"
     UNRESOLVED = "unresolved"
     RESOLVED = "resolved"
+
+
+Undo: TypeAlias = Callable[[Decision, KafkaError, int], None]
 
 
 @dataclass(slots=True)
@@ -61,6 +66,8 @@ class Work:
     decision: Decision
     now_ms: int
     records: list[GroupRecord] = field(default_factory=list)
+    # Takes back what was changed ahead of the records, if they are not written.
+    undo: Undo | None = None
 
 
 class MemberUpdates:
@@ -281,7 +288,8 @@ class MemberUpdates:
             work = Work(decision, now_ms)
             self._resolved(work, group, resolution.result(now_ms))
             if work.records:
-                decision.append(work.records, _ignore_outcome)
+                # If they are not written they are resolved again, since the group does not know of them.
+                decision.append(work.records)
         return decision
 
     def _resolved(self, work: Work, group: ConsumerGroup, found: dict[str, ResolvedRegex]) -> None:
@@ -305,11 +313,6 @@ class MemberUpdates:
 
     def forget_resolutions(self) -> None:
         self._resolutions.clear()
-
-
-def _ignore_outcome(error: object, now_ms: int) -> Decision:
-    """What was not written is resolved again, since the group does not know of it."""
-    return Decision()
 
 
 def session_timer_of(group_id: str, member_id: str) -> TimerKey:

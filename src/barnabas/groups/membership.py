@@ -32,18 +32,17 @@ from barnabas.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
+from barnabas.groups.caller import Caller, join_error
 from barnabas.groups.classic_group import ClassicGroup, Member, member_id_of, protocols_by_name
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_records import consumer_group_tombstones
-from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.rebalance import (
     Rebalance,
     answer_parked,
     bury,
     client_reason,
-    join_error,
     join_response,
     named,
     remove_member,
@@ -54,6 +53,8 @@ from barnabas.groups.rebalance import (
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
+from barnabas.groups.timers import TimerKey, TimerKind
+from barnabas.primitives.decision import Decision, error_of_failed_append
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest
@@ -169,7 +170,7 @@ class Membership:
         decision = Decision()
         still_new = group.generation_id == 0 and self._groups.classic.get(group.group_id) is group
         if error is not None and still_new:
-            bury(decision, group, code_of_failed_append(error), now_ms)
+            bury(decision, group, error_of_failed_append(error).code, now_ms)
             del self._groups.classic[group.group_id]
             if consumer_group is not None:
                 self._groups.consumer[group.group_id] = consumer_group
@@ -347,7 +348,7 @@ class Membership:
         decision.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
         response = join_response(group, member)
         if error is not None:
-            response.error_code = code_of_failed_append(error)
+            response.error_code = error_of_failed_append(error).code
             response.member_id = ""
             response.members = []
         elif caller.version >= _FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:

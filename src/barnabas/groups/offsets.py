@@ -11,9 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from barnabas.errors import (
     NONE,
@@ -29,10 +27,10 @@ from barnabas.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from barnabas.groups.caller import Caller
 from barnabas.groups.classic_group import NO_STATE_TIMESTAMP, ClassicGroup
 from barnabas.groups.consumer_group import CommitRule, ConsumerGroup
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.decision import Caller, Decision, Producer, code_of_failed_append
 from barnabas.groups.group_table import GroupTable
 from barnabas.groups.offset_store import OffsetStore, StoredOffset
 from barnabas.groups.rebalance import session_timer
@@ -40,7 +38,8 @@ from barnabas.groups.records import NO_EXPIRY, GroupRecord, OffsetCommitRecord, 
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
 from barnabas.model import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
-from barnabas.protocol.message import ZERO_UUID, Message, Uuid
+from barnabas.primitives.decision import Decision, Producer
+from barnabas.protocol.message import ZERO_UUID, Uuid
 from barnabas.protocol.messages.offset_commit_key import OffsetCommitKey
 from barnabas.protocol.messages.offset_commit_request import OffsetCommitRequest
 from barnabas.protocol.messages.offset_commit_response import (
@@ -71,10 +70,6 @@ from barnabas.protocol.messages.txn_offset_commit_response import (
 _FIRST_COMMIT_WITH_UNKNOWN_GROUP: Final = 9
 _BROKER_DECIDES: Final = -1
 _LAST_OF_BASIC_PLANE: Final = "\uffff"
-
-
-_Failure: TypeAlias = Callable[[int], Message]
-"""The response that carries an error code."""
 
 
 class Offsets:
@@ -143,7 +138,8 @@ class Offsets:
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
         self._counts.offset_commits += len(records)
-        _append_then_reply(decision, records, caller, response, partial(commit_error, request))
+        decision.append(records)
+        decision.reply(caller, response)
         return decision
 
     def commit_in_transaction(
@@ -192,7 +188,8 @@ class Offsets:
                 )
                 records.append(_commit_record(request.group_id, topic.name, asked.partition_index, value))
         self._counts.offset_commits += len(records)
-        _append_then_reply(decision, records, caller, response, partial(txn_commit_error, request))
+        decision.append(records)
+        decision.reply(caller, response)
         decision.producer = Producer(
             producer_id=ProducerId(request.producer_id),
             producer_epoch=ProducerEpoch(request.producer_epoch),
@@ -299,14 +296,14 @@ class Offsets:
                     if TopicPartition(topic.name, asked.partition_index) in known
                 )
         self._counts.offset_deletions += len(records)
-        _append_then_reply(
-            decision, records, caller, response, lambda code: OffsetDeleteResponse(error_code=code)
-        )
+        decision.append(records)
+        decision.reply(caller, response)
         return decision
 
     def delete_partitions(self, deleted: set[TopicPartition]) -> Decision:
         """Partitions are gone, and so is what any group has committed for them."""
         decision = Decision()
+        decision.is_atomic = False
         decision.append(
             [
                 offset_tombstone(group_id, partition.topic, partition.partition)
@@ -393,27 +390,6 @@ def _validate_commit(
 
 def _commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> OffsetCommitRecord:
     return OffsetCommitRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value)
-
-
-def _append_then_reply(
-    decision: Decision,
-    records: list[GroupRecord],
-    caller: Caller,
-    response: Message,
-    failure: _Failure,
-) -> None:
-    if records:
-        decision.append(records, partial(_reply_after_append, caller, response, failure))
-    else:
-        decision.reply(caller, response)
-
-
-def _reply_after_append(
-    caller: Caller, response: Message, failure: _Failure, error: KafkaError | None, now_ms: int
-) -> Decision:
-    decision = Decision()
-    decision.reply(caller, response if error is None else failure(code_of_failed_append(error)))
-    return decision
 
 
 def commit_error(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:

@@ -10,17 +10,18 @@ import logging
 from typing import Final
 
 from barnabas.errors import KafkaError, RebalanceInProgress, UnknownMemberId
+from barnabas.groups.caller import join_error
 from barnabas.groups.classic_group import ClassicGroup, Member
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.decision import Caller, Decision, TimerKey, TimerKind, code_of_failed_append
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.states import GroupState
+from barnabas.groups.timers import TimerKey, TimerKind
+from barnabas.primitives.decision import Decision, error_of_failed_append
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
 
 log = logging.getLogger(__name__)
 
-_FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 # Members may say that a rebalance takes no time at all: the broker would look for a leader without a pause.
 _LEADERLESS_WAIT_MIN_MS: Final = 100
 # So much of it a line of the log has: a client may send 32 KB.
@@ -39,14 +40,6 @@ def join_timer(group: ClassicGroup) -> TimerKey:
 
 def sync_timer(group: ClassicGroup) -> TimerKey:
     return TimerKey(TimerKind.SYNC, group.group_id)
-
-
-def join_error(
-    caller: Caller, code: int, member_id: str, protocol_name: str | None = None
-) -> JoinGroupResponse:
-    if protocol_name is None and caller.version < _FIRST_JOIN_WITHOUT_PROTOCOL:
-        protocol_name = ""
-    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol_name)
 
 
 def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -256,7 +249,7 @@ class Rebalance:
             # The next rebalance has begun while this was written.
             return decision
         if error is not None:
-            self._refuse_assignment(decision, group, code_of_failed_append(error))
+            self._refuse_assignment(decision, group, error_of_failed_append(error).code)
             reason = f"error {error.name} when storing the group assignment"
             self.prepare(decision, group, now_ms, reason)
             return decision

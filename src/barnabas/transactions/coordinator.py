@@ -20,23 +20,24 @@ from barnabas.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     KafkaError,
+    KafkaStorageError,
     NotCoordinator,
+    NotLeaderOrFollower,
     TransactionAbortable,
     TransactionCoordinatorFenced,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
 from barnabas.model import NO_PRODUCER_ID, ProducerId, TimestampMs, TopicPartition
+from barnabas.primitives.decision import Decision
 from barnabas.records.header import BatchHeader
 from barnabas.records.record import Record
-from barnabas.transactions.decision import (
-    Append,
-    Decision,
-    Markers,
+from barnabas.transactions.answers import (
+    AnswerError,
+    AnswerProducer,
+    AsksForError,
+    AsksForProducer,
     ProducerAnswer,
-    TimerKey,
-    TimerKind,
-    error_of_failed_append,
 )
 from barnabas.transactions.entry import (
     COMPLETED,
@@ -48,9 +49,11 @@ from barnabas.transactions.entry import (
     check_producer,
     check_taker,
 )
+from barnabas.transactions.markers import Markers
 from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.records import TransactionRecord, parse_record
 from barnabas.transactions.settings import TransactionSettings
+from barnabas.transactions.timers import TimerKey, TimerKind
 from barnabas.transactions.transaction import (
     AT_REST,
     PREPARED,
@@ -71,11 +74,11 @@ RETRY_MAX_MS: Final = 5_000
 _NOTHING_TO_END: Final = (UnsupportedForMessageFormat, UnsupportedVersion)
 # Another coordinator has taken over, or another producer: neither needs this end.
 _OVERTAKEN: Final = (InvalidProducerEpoch, TransactionCoordinatorFenced)
+# The partition is not written here any more: the next coordinator goes on.
+_LOST: Final = (NotCoordinator, NotLeaderOrFollower, KafkaStorageError)
 
-_AnswerProducer = Callable[[ProducerAnswer], None]
-_AnswerError = Callable[[KafkaError | None], None]
 # Adds to the decision what follows a step, given the error that kept it from being made.
-_Finish = Callable[[Decision, KafkaError | None, int], None]
+_Finish = Callable[[Decision, Entry, KafkaError | None, int], None]
 
 
 class TransactionCoordinator:
@@ -120,11 +123,15 @@ class TransactionCoordinator:
 
     def loaded(self, now_ms: int) -> Decision:
         decision = Decision()
+        parts: list[Decision] = []
         for entry in self._entries.values():
             if entry.transaction.state in PREPARED:
-                self._begin_completion(decision, entry, now_ms)
+                part = Decision()
+                self._begin_completion(part, entry, now_ms)
+                parts.append(part)
             elif entry.transaction.state is TransactionState.ONGOING:
                 self._ongoing[entry.transactional_id] = entry
+        decision.parts = parts
         decision.timers[ABORT_TIMED_OUT] = self._settings.abort_timed_out_interval_ms
         decision.timers[REMOVE_EXPIRED] = self._settings.remove_expired_interval_ms
         return decision
@@ -146,7 +153,7 @@ class TransactionCoordinator:
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-        answer: _AnswerProducer,
+        answer: AnswerProducer,
         now_ms: int,
     ) -> Decision:
         """A producer takes a transactional id; `expected` is what it has been before, if it has.
@@ -155,6 +162,7 @@ class TransactionCoordinator:
         """
         assert 0 < timeout_ms <= self._settings.transaction_max_timeout_ms
         decision = Decision()
+        requester = AsksForProducer(answer)
         try:
             entry = self._entries.get(transactional_id)
             if entry is None:
@@ -163,14 +171,14 @@ class TransactionCoordinator:
                 )
             check_taker(entry, expected)
             if entry.transaction.state is TransactionState.ONGOING:
-                finish = partial(_answer_init_later, answer)
-                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, finish, now_ms)
-                return decision
+                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, now_ms)
+                raise ConcurrentTransactions("the transaction of the producer before is being aborted")
             begun = self._begin_producer(entry.transaction, timeout_ms, expected, now_ms)
         except KafkaError as error:
-            decision.reply(answer, ProducerAnswer(error=error))
+            decision.reply(requester, ProducerAnswer(error=error))
             return decision
-        self._step(decision, entry, begun, partial(_answer_producer, answer, begun))
+        self._step(decision, entry, begun)
+        decision.reply(requester, _answer_of(begun))
         return decision
 
     def _new_entry(self, transactional_id: str, timeout_ms: int, now_ms: int) -> Entry:
@@ -218,24 +226,24 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
         version: int,
-        answer: _AnswerError,
+        answer: AnswerError,
         now_ms: int,
     ) -> Decision:
         """Partitions become part of the producer's transaction, which begins if there is none."""
         decision = Decision()
+        requester = AsksForError(answer)
         try:
             entry = self._entry_of(transactional_id)
             check_nothing_pending(entry)
             check_producer(entry.transaction, producer)
         except KafkaError as error:
-            decision.reply(answer, error)
+            decision.reply(requester, error)
             return decision
         transaction = entry.transaction
-        if transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
-            decision.reply(answer, None)
-        else:
+        if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             added = transaction.add_partitions(partitions, version, now_ms)
-            self._step(decision, entry, added, partial(_answer_error, answer))
+            self._step(decision, entry, added)
+        decision.reply(requester, None)
         return decision
 
     def end_transaction(
@@ -244,27 +252,23 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         is_commit: bool,
         version: int,
-        answer: _AnswerProducer,
+        answer: AnswerProducer,
         now_ms: int,
     ) -> Decision:
         decision = Decision()
+        requester = AsksForProducer(answer)
         try:
             entry = self._entry_of(transactional_id)
             check = check_end if version >= TRANSACTION_VERSION_2 else check_end_of_version_0
             is_ended = check(entry, producer, is_commit)
+            transaction = entry.transaction
             if not is_ended:
-                finish = partial(_answer_end, answer, entry)
-                self._prepare(decision, entry, is_commit, version, finish, now_ms)
-                return decision
+                # The producer goes on as what it will be when the transaction is complete.
+                transaction = self._prepare(decision, entry, is_commit, version, now_ms).complete(now_ms)
         except KafkaError as error:
-            decision.reply(answer, ProducerAnswer(error=error))
+            decision.reply(requester, ProducerAnswer(error=error))
             return decision
-        decision.reply(
-            answer,
-            ProducerAnswer(
-                producer_id=entry.transaction.producer_id, producer_epoch=entry.transaction.producer_epoch
-            ),
-        )
+        decision.reply(requester, _answer_of(transaction))
         return decision
 
     def _entry_of(self, transactional_id: str) -> Entry:
@@ -273,27 +277,26 @@ class TransactionCoordinator:
             raise InvalidProducerIdMapping(f"{transactional_id} has no producer id")
         return entry
 
-    def _step(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish) -> None:
+    def _step(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish | None = None) -> None:
         assert entry.pending is None
         entry.pending = to.state
         self._append(decision, entry, to, finish)
 
-    def _append(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish) -> None:
+    def _append(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish | None) -> None:
         records = [TransactionRecord(entry.transactional_id, to)]
-        then = partial(self._step_ended, entry, to, finish)
-        decision.appends.append(Append(records, then, to.timeout_ms))
+        decision.append(records, partial(self._step_ended, entry, to, finish))
+        decision.timeout_ms = to.timeout_ms
 
     def _step_ended(
-        self, entry: Entry, to: Transaction, finish: _Finish, error: KafkaError | None, now_ms: int
+        self, entry: Entry, to: Transaction, finish: _Finish | None, error: KafkaError | None, now_ms: int
     ) -> Decision:
         decision = Decision()
         assert entry.pending is to.state
         entry.pending = None
-        if error is not None:
-            error = error_of_failed_append(error)
-        else:
+        if error is None:
             self._make_step(entry, to)
-        finish(decision, error, now_ms)
+        if finish is not None:
+            finish(decision, entry, error, now_ms)
         return decision
 
     def _make_step(self, entry: Entry, to: Transaction) -> None:
@@ -311,9 +314,8 @@ class TransactionCoordinator:
         entry: Entry,
         is_commit: bool,
         version: int,
-        finish: _Finish,
         now_ms: int,
-    ) -> None:
+    ) -> Transaction:
         transaction = entry.transaction
         next_producer_id = NO_PRODUCER_ID
         if version >= TRANSACTION_VERSION_2 and transaction.is_epoch_exhausted:
@@ -321,12 +323,10 @@ class TransactionCoordinator:
         prepared = transaction.prepare(
             is_commit=is_commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
         )
-        self._step(decision, entry, prepared, partial(self._prepared, entry, finish))
+        self._step(decision, entry, prepared, self._prepared)
+        return prepared
 
-    def _prepared(
-        self, entry: Entry, finish: _Finish, decision: Decision, error: KafkaError | None, now_ms: int
-    ) -> None:
-        finish(decision, error, now_ms)
+    def _prepared(self, decision: Decision, entry: Entry, error: KafkaError | None, now_ms: int) -> None:
         if error is None:
             self._begin_completion(decision, entry, now_ms)
 
@@ -342,7 +342,7 @@ class TransactionCoordinator:
         if not entry.unmarked:
             entry.markers = None
             completed = transaction.complete(now_ms)
-            self._append(decision, entry, completed, partial(self._completed, entry))
+            self._append(decision, entry, completed, self._completed)
             return
         entry.markers = Markers(
             transactional_id=entry.transactional_id,
@@ -352,7 +352,7 @@ class TransactionCoordinator:
             partitions=tuple(sorted(entry.unmarked)),
             version=transaction.version,
         )
-        decision.markers.append(entry.markers)
+        decision.other_work = (entry.markers,)
 
     def markers_written(
         self, markers: Markers, results: Mapping[TopicPartition, KafkaError | None], now_ms: int
@@ -376,8 +376,8 @@ class TransactionCoordinator:
             self._go_on_completing(decision, entry, now_ms)
         return decision
 
-    def _completed(self, entry: Entry, decision: Decision, error: KafkaError | None, now_ms: int) -> None:
-        if error is None or isinstance(error, NotCoordinator):
+    def _completed(self, decision: Decision, entry: Entry, error: KafkaError | None, now_ms: int) -> None:
+        if error is None or isinstance(error, _LOST):
             return
         # The end is decided and marked: it is only to be written down.
         entry.pending = COMPLETED[entry.transaction.is_commit]
@@ -397,12 +397,16 @@ class TransactionCoordinator:
         delay_ms = self._settings.abort_timed_out_interval_ms
         if len(timed_out) > ROUND_MAX:
             delay_ms = min(delay_ms, ROUND_PAUSE_MS)
+        parts: list[Decision] = []
         for entry in timed_out[:ROUND_MAX]:
+            part = Decision()
             try:
-                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, _finish_nothing, now_ms)
+                self._prepare(part, entry, False, TRANSACTION_VERSION_2, now_ms)
             except KafkaError:
                 # There is no producer id to go on with: the next time there may be.
                 continue
+            parts.append(part)
+        decision.parts = parts
         decision.timers[ABORT_TIMED_OUT] = delay_ms
         return decision
 
@@ -420,7 +424,7 @@ class TransactionCoordinator:
             for entry in expired:
                 entry.pending = TransactionState.DEAD
             records = [TransactionRecord(entry.transactional_id, None) for entry in expired]
-            decision.appends.append(Append(records, partial(self._removed, expired), TOMBSTONE_TIMEOUT_MS))
+            decision.append(records, partial(self._removed, expired))
         is_cut = len(expired) == ROUND_MAX
         delay_ms = self._settings.remove_expired_interval_ms
         decision.timers[REMOVE_EXPIRED] = min(delay_ms, ROUND_PAUSE_MS) if is_cut else delay_ms
@@ -435,37 +439,5 @@ class TransactionCoordinator:
         return Decision()
 
 
-def _answer_producer(
-    answer: _AnswerProducer, begun: Transaction, decision: Decision, error: KafkaError | None, now_ms: int
-) -> None:
-    if error is not None:
-        decision.reply(answer, ProducerAnswer(error=error))
-    else:
-        decision.reply(
-            answer, ProducerAnswer(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
-        )
-
-
-def _answer_init_later(
-    answer: _AnswerProducer, decision: Decision, error: KafkaError | None, now_ms: int
-) -> None:
-    again = ConcurrentTransactions("the transaction of the producer before is being aborted")
-    decision.reply(answer, ProducerAnswer(error=error or again))
-
-
-def _answer_end(
-    answer: _AnswerProducer, entry: Entry, decision: Decision, error: KafkaError | None, now_ms: int
-) -> None:
-    """The producer goes on as what it will be when the transaction is complete."""
-    if error is not None:
-        decision.reply(answer, ProducerAnswer(error=error))
-        return
-    _answer_producer(answer, entry.transaction.complete(now_ms), decision, None, now_ms)
-
-
-def _answer_error(answer: _AnswerError, decision: Decision, error: KafkaError | None, now_ms: int) -> None:
-    decision.reply(answer, error)
-
-
-def _finish_nothing(decision: Decision, error: KafkaError | None, now_ms: int) -> None:
-    pass
+def _answer_of(transaction: Transaction) -> ProducerAnswer:
+    return ProducerAnswer(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)

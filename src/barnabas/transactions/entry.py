@@ -12,7 +12,7 @@ from barnabas.errors import (
     ProducerFenced,
 )
 from barnabas.model import TopicPartition
-from barnabas.transactions.decision import Markers
+from barnabas.transactions.markers import Markers
 from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.transaction import (
     FIRST_PRODUCER_EPOCH,

@@ -21,7 +21,7 @@ from barnabas.model import TopicPartition
 from barnabas.records.layout import CompressionType
 
 if TYPE_CHECKING:
-    from barnabas.broker.coordinators.shell import GroupShell
+    from barnabas.broker.coordinators.group_shell import GroupShell
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
 
     def _new_shell(self, partition: Partition) -> GroupShell:
         # A broker that has no groups starts sooner, and is smaller, without all that belongs to them.
-        from barnabas.broker.coordinators.shell import GroupShell
+        from barnabas.broker.coordinators.group_shell import GroupShell
         from barnabas.groups.coordinator import GroupCoordinator
 
         config = self._live_settings.current

@@ -11,10 +11,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from barnabas.broker.coordinators.base import CoordinatorShell
 from barnabas.broker.coordinators.keys import partition_of_key
+from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.tasks import Tasks
@@ -34,7 +34,7 @@ _LOADS_KEPT: Final = 50
 
 # Creates topics that the broker needs; returns why some could not be.
 CreateTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, KafkaError]]]
-ShellT = TypeVar("ShellT", bound=CoordinatorShell[Any])
+ShellT = TypeVar("ShellT", bound=CoordinatorShell)
 
 
 class Surroundings(NamedTuple):

@@ -1,126 +1,216 @@
-"""Carries out what the coordinator of one partition of `__consumer_offsets` decides.
+"""Carries out what the machine of a coordinator decides. The machine lives on the records of one partition.
 
-Records are appended as one batch; only tombstones that nobody waits for may be several, since each of them stands for
-itself.
+The shell loads the machine by replaying the partition. Then it appends what the machine decides and sends the replies
+when the records are committed (see `primitives.decision`). A decision is carried out as a whole before any reply is
+sent: a reply lets the next request of a connection in, which may be for the same coordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from barnabas.broker.coordinators.base import CoordinatorShell
-from barnabas.broker.replication.partition import Partition
-from barnabas.broker.waiting.timing_wheel import Timer
+from barnabas.broker.coordinators.loading import read_batches
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.replicated import await_replicated
+from barnabas.broker.waiting.timing_wheel import Timer, TimerTask
 from barnabas.clock import Clock
-from barnabas.errors import KafkaError
-from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.decision import Decision, TimerKey
+from barnabas.errors import (
+    CoordinatorLoadInProgress,
+    KafkaError,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+)
 from barnabas.log.partition.append import AppendInfo
 from barnabas.log.producers.state import NO_GUARD
-from barnabas.model import Offset, TopicPartition
+from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TimestampMs
+from barnabas.primitives.decision import Decision, Producer, Requester, StoredRecord
+from barnabas.records.builder import BatchBuilder
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import CompressionType
+from barnabas.records.policy import AppendOrigin
 from barnabas.records.record import Record
 
 log = logging.getLogger(__name__)
 
-# A part of many tombstones ends when it has come this near to the largest batch that the topic takes.
+_FIRST_SEQUENCE: Final = 0
+# A batch of records that stand for themselves ends when it is this near to the largest batch that the topic takes.
 _PART_SHARE: Final = 2
 
 
-class GroupShell(CoordinatorShell[Decision]):
+class CoordinatorShell(ABC):
+    """Loads first; then it takes requests until it is unloaded."""
+
     def __init__(
         self,
         partition: Partition,
-        coordinator: GroupCoordinator,
         *,
         timer: Timer,
         clock: Clock,
         commit_timeout_ms: int,
-        compression: CompressionType,
+        compression: CompressionType = CompressionType.NONE,
     ) -> None:
-        super().__init__(partition, timer=timer, clock=clock, compression=compression)
-        self.coordinator = coordinator
+        self.partition = partition
+        self._timer = timer
+        self._clock = clock
+        # For decisions that do not say how long their records may take to be committed.
         self._commit_timeout_ms = commit_timeout_ms
-        # Partitions that were deleted before the offsets of groups were known.
-        self._deleted: set[TopicPartition] = set()
+        self._compression = compression
+        self._is_loading = True
+        self._is_active = False
+        self._timers: dict[Hashable, _CoordinatorTimer] = {}
+        self._replies: deque[tuple[Requester, Any]] = deque()
+        self._is_replying = False
 
+    @abstractmethod
     def _replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
-        self.coordinator.replay(header, records)
+        """A batch of the partition while it is loaded. Raises InvalidRecord if a record is not what it should be."""
 
-    def _loaded(self, now_ms: int) -> Decision:
-        return self.coordinator.loaded(now_ms)
+    @abstractmethod
+    def _loaded(self, now_ms: int) -> Decision: ...
 
+    @abstractmethod
     def _unloaded(self, now_ms: int) -> Decision:
-        return self.coordinator.unloaded(now_ms)
+        """The replies to requests that wait for something else than records to be committed."""
 
+    @abstractmethod
     def _expired(self, key: Hashable, now_ms: int) -> Decision:
-        assert isinstance(key, TimerKey)
-        return self.coordinator.expire(key, now_ms)
+        """A timer is due, and forgotten."""
+
+    @abstractmethod
+    def _appended(self, decision: Decision, info: AppendInfo) -> None:
+        """The records of the decision are in the log."""
+
+    def _do(self, work: object) -> None:
+        """Other work of a decision."""
+        raise AssertionError(f"nobody here does {work}")
+
+    @property
+    def is_active(self) -> bool:
+        return self._is_active
+
+    @property
+    def is_loading(self) -> bool:
+        return self._is_loading
+
+    def check_ready(self) -> None:
+        if self._is_loading:
+            raise CoordinatorLoadInProgress(f"{self.partition.topic_partition} is being read")
+        if not self._is_active or self.partition.log is None:
+            raise NotCoordinator(f"{self.partition.topic_partition} is not in use here")
 
     async def load(self, buffer_bytes: int) -> None:
-        await super().load(buffer_bytes)
-        self.forget_partitions(self._deleted)
-        self._deleted = set()
-
-    def forget_partitions(self, deleted: set[TopicPartition]) -> None:
-        """Partitions are gone, and with them what groups have committed for them."""
+        """Replays the partition. One that cannot be read leaves its keys without a coordinator."""
+        try:
+            async for header, records in read_batches(self.partition.leader_log(), buffer_bytes=buffer_bytes):
+                if not self._is_loading:
+                    return
+                self._replay(header, records)
+        except KafkaError as error:
+            log.error("%s cannot be loaded: %s", self.partition.topic_partition, error)
+            self._is_loading = False
+            return
         if self._is_loading:
-            self._deleted |= deleted
-        elif self._is_active and deleted:
-            self.carry_out(self.coordinator.offsets.delete_partitions(deleted))
+            self._is_loading = False
+            self._is_active = True
+            self.carry_out(self._loaded(self._clock.now_ms()))
+
+    def unload(self) -> None:
+        """The partition is not ours any more: clients that wait are sent away."""
+        was_active, self._is_active = self._is_active, False
+        self._is_loading = False
+        if was_active:
+            self._replies.extend(self._unloaded(self._clock.now_ms()).replies)
+            self._send_replies()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def carry_out(self, decision: Decision) -> None:
+        self._act(decision)
+        self._send_replies()
 
     def _act(self, decision: Decision) -> None:
-        self._queue_replies(decision)
-        self._change_timers(decision.timers)
+        if decision.timers:
+            self._change_timers(decision.timers)
         if decision.timers_if_absent:
-            missing = {
-                key: delay_ms
-                for key, delay_ms in decision.timers_if_absent.items()
-                if key not in self._timers
-            }
-            self._change_timers(missing)
-        then = decision.then
+            self._change_timers(
+                {
+                    key: delay_ms
+                    for key, delay_ms in decision.timers_if_absent.items()
+                    if key not in self._timers
+                }
+            )
         if not decision.records:
-            assert then is None
-        elif then is not None:
-            self._append_then(partial(self._append_decided, decision), then, self._commit_timeout_ms)
+            assert decision.then is None
+            self._replies.extend(decision.replies)
+        elif decision.is_atomic:
+            self._append(decision)
         else:
             self._append_in_parts(decision)
+        for work in decision.other_work:
+            self._do(work)
+        for part in decision.parts:
+            self._act(part)
 
-    def _queue_replies(self, decision: Decision) -> None:
-        for caller, response in decision.replies:
-            assert callable(caller.ticket)
-            self._replies.append(partial(caller.ticket, response))
+    def _send_replies(self) -> None:
+        if self._is_replying:
+            return
+        self._is_replying = True
+        try:
+            while self._replies:
+                requester, response = self._replies.popleft()
+                requester.answer(response)
+        finally:
+            self._is_replying = False
 
-    def _append_decided(self, decision: Decision) -> AppendInfo:
-        producer = decision.producer
-        info = self._append(
-            decision.records,
-            None if producer is None else (producer.producer_id, producer.producer_epoch),
-            NO_GUARD if producer is None else producer.verification_guard,
-        )
-        self.coordinator.appended(decision, Offset(info.first_offset))
-        return info
+    def _change_timers(self, timers: Mapping[Hashable, int | None]) -> None:
+        """Sets timers to their delay in milliseconds, or cancels them where that is None."""
+        for key, delay_ms in timers.items():
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+            if delay_ms is not None:
+                timer = _CoordinatorTimer(self, key) if timer is None else timer
+                self._timers[key] = timer
+                self._timer.add(timer, delay_ms)
+
+    def timer_due(self, key: Hashable) -> None:
+        del self._timers[key]
+        self.carry_out(self._expired(key, self._clock.now_ms()))
+
+    def _append(self, decision: Decision) -> None:
+        try:
+            info = self._write(decision.records, decision.producer)
+        except KafkaError as error:
+            self._settle(decision, error)
+            return
+        self._appended(decision, info)
+        end_offset = info.last_offset + 1
+        if self.partition.leader_log().high_watermark >= end_offset:
+            self._settle(decision, None)
+        else:
+            timeout_ms = self._commit_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
+            await_replicated(self.partition, end_offset, timeout_ms, partial(self._commit_awaited, decision))
 
     def _append_in_parts(self, decision: Decision) -> None:
         assert decision.producer is None
-        try:
-            for part in self._parts(decision):
-                self._append_decided(part)
-        except KafkaError as error:
-            log.warning(
-                "tombstones of groups in %s are not written: %s", self.partition.topic_partition, error
-            )
+        assert decision.then is None
+        assert not decision.replies
+        for part in self._parts(decision.records):
+            self._append(part)
 
-    def _parts(self, decision: Decision) -> Iterator[Decision]:
-        bound_bytes = self.partition.leader_log().config.max_message_bytes // _PART_SHARE
+    def _parts(self, records: Sequence[StoredRecord]) -> Iterator[Decision]:
+        partition_log = self.partition.log
+        assert partition_log is not None
+        bound_bytes = partition_log.config.max_message_bytes // _PART_SHARE
         part = Decision()
         size_bytes = 0
-        for record in decision.records:
+        for record in records:
             part.records.append(record)
             size_bytes += len(record.key_bytes()) + len(record.value_bytes() or b"")
             if size_bytes >= bound_bytes:
@@ -129,3 +219,63 @@ class GroupShell(CoordinatorShell[Decision]):
                 size_bytes = 0
         if part.records:
             yield part
+
+    def _write(self, records: Sequence[StoredRecord], producer: Producer | None) -> AppendInfo:
+        """Appends records as one batch, in a transaction of the producer if there is one."""
+        builder = BatchBuilder(
+            compression=self._compression,
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            base_sequence=NO_SEQUENCE if producer is None else _FIRST_SEQUENCE,
+            is_transactional=producer is not None,
+        )
+        now_ms = TimestampMs(self._clock.now_ms())
+        for record in records:
+            builder.append(now_ms, record.key_bytes(), record.value_bytes())
+        guard = NO_GUARD if producer is None else producer.verification_guard
+        return self.partition.append(builder.build(), ACKS_ALL, AppendOrigin.COORDINATOR, guard)
+
+    def _settle(self, decision: Decision, error: KafkaError | None) -> None:
+        """The records of the decision are committed, or the error has kept them from it."""
+        self._queue_replies(decision, error)
+        if decision.then is not None:
+            self._act(decision.then(error, self._clock.now_ms()))
+        elif error is not None and not decision.replies:
+            log.warning("records of %s are not written: %s", self.partition.topic_partition, error)
+
+    def _queue_replies(self, decision: Decision, error: KafkaError | None) -> None:
+        if error is None:
+            self._replies.extend(decision.replies)
+        else:
+            for requester, response in decision.replies:
+                self._replies.append((requester, requester.refusal(response, error)))
+
+    def _commit_awaited(self, decision: Decision, error: KafkaError | None) -> None:
+        if isinstance(error, NotEnoughReplicasAfterAppend):
+            # The records are committed, and the next coordinator will read them.
+            error = None
+        if self._is_active:
+            self._settle(decision, error)
+        else:
+            # The next coordinator knows whether the records are committed. The requesters ask it.
+            gone = NotCoordinator(f"{self.partition.topic_partition} is not in use here any more")
+            self._queue_replies(decision, gone)
+            if decision.then is not None:
+                self._replies.extend(decision.then(gone, self._clock.now_ms()).replies)
+        self._send_replies()
+
+
+class _CoordinatorTimer(TimerTask):
+    __slots__ = ("_key", "_shell")
+
+    def __init__(self, shell: CoordinatorShell, key: Hashable) -> None:
+        super().__init__()
+        self._shell = shell
+        self._key = key
+
+    def expire(self) -> None:
+        try:
+            self._shell.timer_due(self._key)
+        except Exception:
+            # The wheel has other tasks to run, for the whole broker.
+            log.exception("a timer of a coordinator failed: %s", self._key)

@@ -21,7 +21,7 @@ from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.transaction_shell import MarkersWritten, TransactionShell
-    from barnabas.transactions.decision import Markers
+    from barnabas.transactions.markers import Markers
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 

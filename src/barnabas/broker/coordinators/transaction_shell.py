@@ -1,4 +1,4 @@
-"""Carries out what the coordinator of one partition of `__transaction_state` decides."""
+"""The shell of the coordinator of one partition of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from barnabas.broker.coordinators.base import CoordinatorShell
+from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.errors import KafkaError
+from barnabas.log.partition.append import AppendInfo
 from barnabas.model import TopicPartition
+from barnabas.primitives.decision import Decision
 from barnabas.records.header import BatchHeader
 from barnabas.records.record import Record
-from barnabas.transactions.coordinator import TransactionCoordinator
-from barnabas.transactions.decision import Decision, Markers, TimerKey
+from barnabas.transactions.coordinator import TOMBSTONE_TIMEOUT_MS, TransactionCoordinator
+from barnabas.transactions.markers import Markers
+from barnabas.transactions.timers import TimerKey
 
 log = logging.getLogger(__name__)
 
 MarkersWritten: TypeAlias = Callable[[dict[TopicPartition, KafkaError | None]], None]
-# Has markers written for a coordinator of an epoch, and tells once for each partition how that went.
+# Writes the markers of a coordinator of an epoch, and reports once for each partition how that went.
 SendMarkers: TypeAlias = Callable[[Markers, int, MarkersWritten], None]
 
 _SHOWN_ERRORS: Final = 3
 
 
-class TransactionShell(CoordinatorShell[Decision]):
+class TransactionShell(CoordinatorShell):
     def __init__(
         self,
         partition: Partition,
@@ -37,7 +40,7 @@ class TransactionShell(CoordinatorShell[Decision]):
         timer: Timer,
         clock: Clock,
     ) -> None:
-        super().__init__(partition, timer=timer, clock=clock)
+        super().__init__(partition, timer=timer, clock=clock, commit_timeout_ms=TOMBSTONE_TIMEOUT_MS)
         self.coordinator = coordinator
         self._send_markers = send_markers
 
@@ -54,16 +57,12 @@ class TransactionShell(CoordinatorShell[Decision]):
         assert isinstance(key, TimerKey)
         return self.coordinator.expire(key, now_ms)
 
-    def _act(self, decision: Decision) -> None:
-        self._queue_replies(decision)
-        self._change_timers(decision.timers)
-        for append in decision.appends:
-            self._append_then(partial(self._append, append.records), append.then, append.timeout_ms)
-        for markers in decision.markers:
-            self._send_markers(markers, self.partition.leader_epoch, partial(self._markers_written, markers))
+    def _appended(self, decision: Decision, info: AppendInfo) -> None:
+        """A transaction takes its step when the record is committed."""
 
-    def _queue_replies(self, decision: Decision) -> None:
-        self._replies.extend(decision.replies)
+    def _do(self, work: object) -> None:
+        assert isinstance(work, Markers)
+        self._send_markers(work, self.partition.leader_epoch, partial(self._markers_written, work))
 
     def _markers_written(self, markers: Markers, results: dict[TopicPartition, KafkaError | None]) -> None:
         if not self._is_active:
@@ -71,7 +70,7 @@ class TransactionShell(CoordinatorShell[Decision]):
         failed = [f"{partition}: {error}" for partition, error in results.items() if error is not None]
         if failed:
             log.warning(
-                "the transaction of %s is not ended in %d of %d partitions: %s",
+                "The transaction of %s has no marker in %d of %d partitions: %s",
                 markers.transactional_id,
                 len(failed),
                 len(results),

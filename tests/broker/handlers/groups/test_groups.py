@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.broker.coordinators import loading as coordinator_loading
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
+from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.coordinators.keys import java_hash, partition_of_key
-from barnabas.broker.coordinators.shell import GroupShell
 from barnabas.clock import ManualClock
 from barnabas.errors import (
     NONE,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from barnabas.broker.coordinators.shell import GroupShell
+from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.requests.exchange import AnyExchange, Exchange, Parked, ResponseT
-from barnabas.groups.decision import Caller, Decision
+from barnabas.groups.caller import Caller
+from barnabas.primitives.decision import Decision
 
 RequestT = TypeVar("RequestT")
 
@@ -31,5 +32,5 @@ def caller_of(exchange: AnyExchange, answer: Callable[[Any], None]) -> Caller:
         version=exchange.version,
         client_id=exchange.client_id,
         client_host=f"/{exchange.session.host}",
-        ticket=answer,
+        answer=answer,
     )

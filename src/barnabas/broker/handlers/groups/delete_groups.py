@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.coordinators.shell import GroupShell
+from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.handlers.groups.asking import caller_of
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked

@@ -30,9 +30,9 @@ from barnabas.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
-from barnabas.groups.decision import code_of_failed_append
 from barnabas.groups.offsets import txn_commit_error
 from barnabas.model import NO_SEQUENCE, TopicPartition
+from barnabas.primitives.decision import error_of_failed_append
 from barnabas.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from barnabas.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -94,7 +94,8 @@ def _commit(
         guard = verified.guard(where)
         shell = broker.groups.shell_at(where.partition)
     except KafkaError as error:
-        return _merged(exchange.version, refused, txn_commit_error(request, code_of_failed_append(error)))
+        failed = txn_commit_error(request, error_of_failed_append(error).code)
+        return _merged(exchange.version, refused, failed)
     parked = exchange.park()
     caller = caller_of(exchange, lambda response: parked.answer(_merged(exchange.version, refused, response)))
     shell.carry_out(

@@ -19,7 +19,7 @@ from barnabas.errors import KafkaError
 from barnabas.model import ProducerEpoch, ProducerId
 from barnabas.protocol.messages.end_txn_request import EndTxnRequest
 from barnabas.protocol.messages.end_txn_response import EndTxnResponse
-from barnabas.transactions.decision import ProducerAnswer
+from barnabas.transactions.answers import ProducerAnswer
 from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2, ProducerIdAndEpoch
 
 _FIRST_WITH_FENCED: Final = 2

@@ -20,7 +20,7 @@ from barnabas.errors import InvalidRequest, InvalidTransactionTimeout, KafkaErro
 from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from barnabas.protocol.messages.init_producer_id_response import InitProducerIdResponse
-from barnabas.transactions.decision import ProducerAnswer
+from barnabas.transactions.answers import ProducerAnswer
 from barnabas.transactions.producer import ProducerIdAndEpoch
 from barnabas.transactions.transaction import FIRST_PRODUCER_EPOCH
 

@@ -1,0 +1,69 @@
+"""The shell of the coordinator of one partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from barnabas.broker.coordinators.shell import CoordinatorShell
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.waiting.timing_wheel import Timer
+from barnabas.clock import Clock
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.timers import TimerKey
+from barnabas.log.partition.append import AppendInfo
+from barnabas.model import Offset, TopicPartition
+from barnabas.primitives.decision import Decision
+from barnabas.records.header import BatchHeader
+from barnabas.records.layout import CompressionType
+from barnabas.records.record import Record
+
+
+class GroupShell(CoordinatorShell):
+    def __init__(
+        self,
+        partition: Partition,
+        coordinator: GroupCoordinator,
+        *,
+        timer: Timer,
+        clock: Clock,
+        commit_timeout_ms: int,
+        compression: CompressionType,
+    ) -> None:
+        super().__init__(
+            partition,
+            timer=timer,
+            clock=clock,
+            commit_timeout_ms=commit_timeout_ms,
+            compression=compression,
+        )
+        self.coordinator = coordinator
+        # Partitions that were deleted before the offsets of groups were known.
+        self._deleted: set[TopicPartition] = set()
+
+    def _replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
+        self.coordinator.replay(header, records)
+
+    def _loaded(self, now_ms: int) -> Decision:
+        return self.coordinator.loaded(now_ms)
+
+    def _unloaded(self, now_ms: int) -> Decision:
+        return self.coordinator.unloaded(now_ms)
+
+    def _expired(self, key: Hashable, now_ms: int) -> Decision:
+        assert isinstance(key, TimerKey)
+        return self.coordinator.expire(key, now_ms)
+
+    def _appended(self, decision: Decision, info: AppendInfo) -> None:
+        self.coordinator.appended(decision, Offset(info.first_offset))
+
+    async def load(self, buffer_bytes: int) -> None:
+        await super().load(buffer_bytes)
+        self.forget_partitions(self._deleted)
+        self._deleted = set()
+
+    def forget_partitions(self, deleted: set[TopicPartition]) -> None:
+        """Partitions are gone, and with them what groups have committed for them."""
+        if self._is_loading:
+            self._deleted |= deleted
+        elif self._is_active and deleted:
+            self.carry_out(self.coordinator.offsets.delete_partitions(deleted))
