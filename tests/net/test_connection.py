@@ -10,17 +10,25 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from barnabas.errors import InvalidRequest
-from barnabas.net import listener as listener_module
-from barnabas.net.channel import PlainChannel
+from barnabas.net.channel import Channel
 from barnabas.net.connection import Connection, FrameHandler
-from barnabas.net.listener import CannotListen, ConnectionLimits, Connections, Listener
-from barnabas.primitives.file_slice import FileSlice
+from barnabas.net.listener import ConnectionLimits, Connections, Listener
+from barnabas.net.transport import (
+    Accepted,
+    Acceptor,
+    CannotListen,
+    ListenOptions,
+    SocketTransport,
+    Transport,
+)
+from barnabas.primitives.file_slice import FileSlice, OpenFile
 from tests.net.plain_file import PlainFile
 
 WAIT_S = 30
@@ -36,11 +44,13 @@ def echo(connection: Connection, request: bytes) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    handler: FrameHandler, limits: ConnectionLimits | None = None
+    handler: FrameHandler, limits: ConnectionLimits | None = None, transport: Transport | None = None
 ) -> AsyncIterator[tuple[Connections, Listener]]:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as executor:
-        connections = Connections(loop, executor, limits or ConnectionLimits())
+        connections = Connections(
+            loop, executor, limits or ConnectionLimits(), transport or SocketTransport()
+        )
         try:
             listener = connections.bind("127.0.0.1", 0)
             listener.open(handler)
@@ -98,8 +108,8 @@ def test_requests_sent_ahead_are_answered_in_order() -> None:
 class StutteringChannel:
     """A socket to which nothing can be sent every other time, and a moment later it can."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._plain = PlainChannel(connected)
+    def __init__(self, plain: Channel) -> None:
+        self._plain = plain
         self._sends = 0
         self.fileno = self._plain.fileno
         self.receive = self._plain.receive
@@ -115,13 +125,26 @@ class StutteringChannel:
         return self._plain.send(parts, more_follows=more_follows)
 
 
-def test_requests_sent_ahead_do_not_wait_for_more_when_writing_had_to_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listener_module, "PlainChannel", StutteringChannel)
+class StutteringAcceptor:
+    def __init__(self, acceptor: Acceptor) -> None:
+        self._acceptor = acceptor
+        self.port = acceptor.port
+        self.fileno = acceptor.fileno
+        self.close = acceptor.close
 
+    def accept(self) -> Accepted:
+        accepted = self._acceptor.accept()
+        return replace(accepted, channel=StutteringChannel(accepted.channel))
+
+
+class StutteringTransport(SocketTransport):
+    def listen(self, host: str, port: int, options: ListenOptions) -> Acceptor:
+        return StutteringAcceptor(super().listen(host, port, options))
+
+
+def test_requests_sent_ahead_do_not_wait_for_more_when_writing_had_to_wait() -> None:
     async def test() -> None:
-        async with serving(echo) as (_, listener):
+        async with serving(echo, transport=StutteringTransport()) as (_, listener):
             reader, writer = await connect(listener)
             requests = [b"%d" % number for number in range(5)]
             writer.write(b"".join(map(frame, requests)))
@@ -240,6 +263,18 @@ def test_a_slice_of_a_file_goes_out_between_bytes(tmp_path: Path) -> None:
     run(test)
 
 
+class ColdTransport(SocketTransport):
+    """No range of a file is in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probed: list[tuple[int, int]] = []
+
+    def is_cached(self, file: OpenFile, position: int, count: int) -> bool:
+        self.probed.append((position, count))
+        return False
+
+
 def test_cold_parts_of_a_file_are_read_off_the_loop(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     content = os.urandom(3_000_000)
@@ -249,18 +284,12 @@ def test_cold_parts_of_a_file_are_read_off_the_loop(tmp_path: Path) -> None:
         def send_slice(connection: Connection, _: bytes) -> None:
             connection.reply([struct.pack(">i", len(content)), FileSlice(PlainFile(path), 0, len(content))])
 
-        async with serving(send_slice) as (connections, listener):
-            probed: list[tuple[int, int]] = []
-
-            def never_cached(_: int, position: int, count: int) -> bool:
-                probed.append((position, count))
-                return False
-
-            connections._probe = never_cached
+        transport = ColdTransport()
+        async with serving(send_slice, transport=transport) as (_, listener):
             reader, writer = await connect(listener)
             writer.write(frame(b"fetch"))
             assert await read_frame(reader) == content
-            assert len(probed) >= 3
+            assert len(transport.probed) >= 3
             await closing(writer)
 
     run(test)

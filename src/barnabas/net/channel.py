@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from barnabas.primitives.file_slice import OpenFile
 from barnabas.protocol.frames import FrameReader
 
 MAX_PARTS_AT_ONCE: Final = 64
@@ -41,8 +42,8 @@ class Channel(Protocol):
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         """How many bytes of at most MAX_PARTS_AT_ONCE parts went out."""
 
-    def send_file(self, descriptor: int, position: int, count: int) -> int:
-        """How many bytes of the file went out; 0 is the end of the file."""
+    def send_file(self, file: OpenFile, position: int, count: int) -> int:
+        """How many bytes of the file went out; 0 is the end of the file. The caller holds a reference to the file."""
 
     def close(self) -> None: ...
 
@@ -83,8 +84,8 @@ class PlainChannel:
             return self._socket.send(parts[0], flags)
         return self._socket.sendmsg(parts, (), flags)
 
-    def send_file(self, descriptor: int, position: int, count: int) -> int:
-        return os.sendfile(self._descriptor, descriptor, position, count)
+    def send_file(self, file: OpenFile, position: int, count: int) -> int:
+        return os.sendfile(self._descriptor, file.fileno(), position, count)
 
     def close(self) -> None:
         self._socket.close()

@@ -40,6 +40,26 @@ FrameHandler = Callable[["Connection", bytes], None]
 CloseListener = Callable[["Connection"], None]
 
 
+class Shared:
+    """What all connections of a broker use."""
+
+    __slots__ = ("executor", "is_cached", "loop", "memory", "on_close")
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        executor: Executor,
+        memory: RequestMemory,
+        is_cached: IsCached,
+        on_close: CloseListener,
+    ) -> None:
+        self.loop = loop
+        self.executor = executor
+        self.memory = memory
+        self.is_cached = is_cached
+        self.on_close = on_close
+
+
 class Connection:
     __slots__ = (
         "_channel",
@@ -71,17 +91,14 @@ class Connection:
     def __init__(
         self,
         channel: Channel,
+        shared: Shared,
         *,
-        loop: AbstractEventLoop,
-        executor: Executor,
         reader: FrameReader,
         handler: FrameHandler,
-        on_close: CloseListener,
-        memory: RequestMemory,
-        is_cached: IsCached,
         peer: str,
         local: str,
     ) -> None:
+        loop = shared.loop
         self.peer = peer
         self.local = local
         self.is_closed = False
@@ -92,15 +109,15 @@ class Connection:
         self.on_hang_up: Callable[[], object] | None = None
         self._channel = channel
         self._loop = loop
-        self._executor = executor
+        self._executor = shared.executor
         self._reader = reader
         self._handler = handler
-        self._on_close = on_close
+        self._on_close = shared.on_close
         # How much of the memory for all requests the current request holds, and whether it waits for more.
-        self._memory = memory
+        self._memory = shared.memory
         self._held_bytes = 0
         self._is_starved = False
-        self._outbox = Outbox(is_cached)
+        self._outbox = Outbox(shared.is_cached)
         self._frames: deque[bytes] = deque()
         self._resume: TimerHandle | None = None
         self._has_replied = False

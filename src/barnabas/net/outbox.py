@@ -9,7 +9,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from barnabas.net.channel import MAX_PARTS_AT_ONCE, Channel
-from barnabas.primitives.file_slice import FileSlice
+from barnabas.primitives.file_slice import FileSlice, OpenFile
 
 # One connection sends at most this much of a file before others have their turn.
 FILE_BYTES_A_TURN: Final = 4 << 20
@@ -19,7 +19,7 @@ CHUNK_BYTES: Final = 1 << 20
 Part = bytes | bytearray | memoryview | FileSlice
 
 # Whether a range of a file can be sent without waiting for the disk.
-IsCached = Callable[[int, int, int], bool]
+IsCached = Callable[[OpenFile, int, int], bool]
 
 
 @mypyc_attr(native_class=False)
@@ -103,12 +103,11 @@ class Outbox:
     def _send_slice(self, channel: Channel, part: FileSlice) -> int:
         position = part.position + self._sent_of_first
         count = min(part.size_bytes - self._sent_of_first, CHUNK_BYTES)
-        descriptor = part.file.fileno()
         if self._is_next_chunk_read:
             self._is_next_chunk_read = False
-        elif not self._is_cached(descriptor, position, count):
+        elif not self._is_cached(part.file, position, count):
             raise ColdRange(part, position, count)
-        sent = channel.send_file(descriptor, position, count)
+        sent = channel.send_file(part.file, position, count)
         if sent == 0:
             raise FileEndedEarly(f"{part} ended at {position}: its file was truncated")
         self.pending_bytes -= sent

@@ -10,9 +10,7 @@ All calls happen on the loop. A callback must not raise; it may send further req
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
@@ -20,9 +18,9 @@ from struct import Struct
 from typing import Any, Final
 
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
-from barnabas.net.channel import Channel, PlainChannel, receive_frames
+from barnabas.net.channel import Channel, receive_frames
 from barnabas.net.outbox import Outbox
-from barnabas.net.page_cache import always_cached
+from barnabas.primitives.file_slice import OpenFile
 from barnabas.protocol.apis import Api
 from barnabas.protocol.codec import decode, decode_prefix, encode, encode_parts
 from barnabas.protocol.frames import FrameReader
@@ -35,7 +33,6 @@ log = logging.getLogger(__name__)
 MAX_IN_FLIGHT: Final = 1_000
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
 READS_A_TURN: Final = 8
-SYSTEM_DEFAULT: Final = -1
 CORRELATION_ID_MASK: Final = 0x7FFF_FFFF
 
 _SIZE: Final = Struct(">i")
@@ -102,7 +99,7 @@ class Requester:
         self._on_close = on_close
         self._reader = FrameReader(max_frame_bytes=max_response_bytes, receive_buffer=receive_buffer)
         self._frames: deque[bytes] = deque()
-        self._outbox = Outbox(always_cached)
+        self._outbox = Outbox(_no_files)
         self._waiting: deque[_Waiting] = deque()
         # Whoever sent a request that expects no answer, until it is out.
         self._sending: list[OnDone] = []
@@ -294,51 +291,13 @@ class Requester:
         )
 
 
+def _no_files(file: OpenFile, position: int, count: int) -> bool:
+    raise AssertionError("a request has no slices of files")
+
+
 def _decode_body(api: Api, version: int, frame: bytes, position: int) -> Message:
     if api.name == "ApiVersions" and version > 0 and frame[position : position + 2] == b"\x00\x23":
         # A broker that does not know the version answers UNSUPPORTED_VERSION in the form of version 0.
         version = 0
     message: Message = decode(api.response_class(), frame, version, position)
     return message
-
-
-async def connect(
-    host: str,
-    port: int,
-    *,
-    timeout_s: float,
-    send_buffer_bytes: int = SYSTEM_DEFAULT,
-    receive_buffer_bytes: int = SYSTEM_DEFAULT,
-) -> Channel:
-    """A connected channel, to the first of the name's addresses that takes the connection; else NetworkException."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(timeout_s):
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            failure: OSError | None = None
-            for family, kind, protocol, _, address in addresses:
-                connecting = socket.socket(family, kind, protocol)
-                try:
-                    connecting.setblocking(False)
-                    connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    if send_buffer_bytes > 0:
-                        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-                    if receive_buffer_bytes > 0:
-                        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-                    await loop.sock_connect(connecting, address)
-                except OSError as error:
-                    connecting.close()
-                    failure = error
-                except BaseException:
-                    connecting.close()
-                    raise
-                else:
-                    return PlainChannel(connecting)
-    except TimeoutError:
-        raise NetworkException(
-            f"{host}:{port} did not take the connection within {round(timeout_s * 1000)} ms"
-        ) from None
-    except (socket.gaierror, UnicodeError) as unknown:
-        raise NetworkException(f"the name {host!r} is not known here: {unknown}") from None
-    reason = failure.strerror or str(failure) if failure is not None else "the name has no address"
-    raise NetworkException(f"{host}:{port} cannot be reached: {reason}")

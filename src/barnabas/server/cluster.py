@@ -12,22 +12,17 @@ from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.identity import settle_broker_id
 from barnabas.coordination.store.contract import Store
-from barnabas.coordination.store.embedded import EmbeddedStore
 from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.log.manager.directory_check import FoundDirectories
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId
-from barnabas.server.environment import Environment
+from barnabas.server.environment import Environment, StoreEngine
 
 
-async def open_store(manager: LogManager, environment: Environment) -> EmbeddedStore:
-    """The store is in the log directories that can be used."""
-    return await EmbeddedStore.open(
-        [each.path for each in manager.live_directories()],
-        clock=environment.clock,
-        fs=environment.fs,
-        accepted_losses=manager.settings.accepted_losses,
-    )
+async def open_store(manager: LogManager, environment: Environment) -> StoreEngine:
+    """An embedded store is in the log directories that can be used."""
+    directories = [each.path for each in manager.live_directories()]
+    return await environment.open_store(environment, directories, manager.settings.accepted_losses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint, SecurityProtocol
 from barnabas.errors import InvalidConfig
 from barnabas.net.addresses import advertised_host, why_unreachable
-from barnabas.net.listener import SYSTEM_DEFAULT, ConnectionLimits, Connections
+from barnabas.net.listener import ConnectionLimits, Connections
 from barnabas.net.request_memory import UNLIMITED
+from barnabas.net.transport import SYSTEM_DEFAULT, Transport
 
 log = logging.getLogger("barnabas.server")
 
@@ -33,13 +34,13 @@ class Listeners:
             for each in config.advertised_endpoints
         ]
 
-    def open(self, broker: Broker, tasks: Tasks) -> None:
+    def open(self, broker: Broker, tasks: Tasks, transport: Transport) -> None:
         endpoints = build_endpoints(broker)
         for each, bound in self._bound:
             bound.open(Dispatcher(broker, each.listener_name, endpoints))
         for advertised in self.advertised:
             log.info("Listening on %s", advertised)
-            tasks.start(_warn_if_unreachable(advertised))
+            tasks.start(_warn_if_unreachable(transport, advertised))
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -84,8 +85,8 @@ def _buffer_bytes(config: BrokerConfig, name: str) -> int:
     return value
 
 
-async def _warn_if_unreachable(endpoint: Endpoint) -> None:
-    reason = await why_unreachable(endpoint.host, endpoint.port)
+async def _warn_if_unreachable(transport: Transport, endpoint: Endpoint) -> None:
+    reason = await why_unreachable(transport, endpoint.host, endpoint.port)
     if reason is not None:
         log.warning(
             "Clients will connect to the advertised address %s, but it cannot be reached from this machine: %s. Set"

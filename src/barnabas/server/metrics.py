@@ -7,7 +7,7 @@ import logging
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.metrics.registry import Registry
 from barnabas.net.http_endpoint import HttpEndpoint
-from barnabas.net.listener import cannot_listen
+from barnabas.net.transport import cannot_listen
 
 log = logging.getLogger("barnabas.server")
 

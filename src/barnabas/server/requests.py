@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.broker.parts import ClientParts
 from barnabas.broker.quotas.quotas import Quotas
-from barnabas.broker.requests.conversions import (
-    JOB_CPU_S,
-    JOB_TIMEOUT_S,
-    WORKER_MEMORY_BYTES,
-    WORKER_MODULE,
-    Conversions,
-)
+from barnabas.broker.requests.conversions import Conversions
 from barnabas.broker.requests.fetch_sessions import FetchSessions
 from barnabas.broker.telemetry.client_metrics import ClientMetrics
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.metrics.registry import Registry
-from barnabas.net.worker_process import WorkerProcess
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 
@@ -31,23 +26,13 @@ def start_client_parts(
         cluster.metadata, cluster.settings, scheduling.clock, environment.rng, metrics
     )
     client_metrics.begin()
-
-    def make_worker() -> WorkerProcess:
-        return WorkerProcess(
-            scheduling.loop,
-            scheduling.background.executor,
-            WORKER_MODULE,
-            str(JOB_CPU_S),
-            str(WORKER_MEMORY_BYTES),
-            timeout_s=JOB_TIMEOUT_S,
-        )
-
+    new_worker = partial(environment.new_worker, scheduling.loop, scheduling.background.executor)
     return ClientParts(
         quotas=quotas,
         fetch_sessions=FetchSessions(
             max_sessions=cluster.settings.current.max_incremental_fetch_session_cache_slots,
             rng=environment.rng,
         ),
-        conversions=Conversions(scheduling.clock, scheduling.tasks, make_worker),
+        conversions=Conversions(scheduling.clock, scheduling.tasks, new_worker),
         client_metrics=client_metrics,
     )

@@ -15,7 +15,8 @@ import logging
 import os
 import resource
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from barnabas import __version__
@@ -94,7 +95,10 @@ class Server:
         check_security(self._config)
         scheduling = self._start_scheduling()
         connections = Connections(
-            scheduling.loop, scheduling.background.executor, connection_limits(self._config)
+            scheduling.loop,
+            scheduling.background.executor,
+            connection_limits(self._config),
+            self._environment.transport,
         )
         self._open.callback(connections.close)
         listeners = Listeners(self._config, connections)
@@ -122,10 +126,10 @@ class Server:
             ", ".join(self._directories),
         )
         self.ports = listeners.ports
-        listeners.open(broker, scheduling.tasks)
+        listeners.open(broker, scheduling.tasks, self._environment.transport)
 
     def _start_scheduling(self) -> Scheduling:
-        executor = ThreadPoolExecutor(self._config.background_threads, thread_name_prefix="background")
+        executor = self._environment.new_executor(self._config.background_threads, "background")
         scheduling = Scheduling(asyncio.get_running_loop(), self._environment.clock, executor)
         self._open.callback(scheduling.background.stop)
         return scheduling
@@ -164,7 +168,7 @@ class Server:
         storage = build_replicas(cluster.broker_id, settings, manager, scheduling)
         failures.begin(manager, storage.replicas)
         report = RecoveryReport(environment.clock)
-        await scheduling.loop.run_in_executor(None, manager.open, report)
+        await self._in_thread(partial(manager.open, report))
         self._open.push_async_callback(self._close_logs, manager)
         claim_directories(manager, cluster.metadata.image.cluster_id, cluster.broker_id)
         return cluster, storage
@@ -260,7 +264,12 @@ class Server:
         scheduling.background.stop()
 
     async def _close_logs(self, manager: LogManager) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, manager.close)
+        await self._in_thread(manager.close)
+
+    async def _in_thread(self, action: Callable[[], None]) -> None:
+        """For what takes long while the background threads have not started yet, or have stopped."""
+        with self._environment.new_executor(1, "logs") as executor:
+            await asyncio.get_running_loop().run_in_executor(executor, action)
 
 
 def _failure_behind(error: BaseException | None) -> StorageFailure | None:

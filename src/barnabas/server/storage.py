@@ -98,6 +98,7 @@ def lock_directories(
         on_flush=flush_times.observe,
         knows_topic=topics.is_known,
         on_offline=failures.note,
+        locks=environment.locks_directories,
     )
     accepted_losses = manager.settings.accepted_losses
     for path in found.emptied:

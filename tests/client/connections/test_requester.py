@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
-from barnabas.net.requester import Requester, connect
+from barnabas.net.requester import Requester
+from barnabas.net.transport import connect
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
 from barnabas.protocol.messages.list_groups_response import ListGroupsResponse

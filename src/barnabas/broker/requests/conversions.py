@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.broker.requests.session import ClientSession
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.clock import Clock
 from barnabas.errors import MessageTooLarge, RequestTimedOut
-from barnabas.net.worker_process import WorkerGone, WorkerProcess
+from barnabas.net.worker_process import WorkerGone
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,15 @@ WAITING_MAX_JOBS: Final = 500
 WAITING_MAX_BYTES: Final = 64 << 20
 # A process that has had nothing to do for so long is ended.
 IDLE_MAX_S: Final = 30.0
+
+
+class Worker(Protocol):
+    """Runs one job at a time, usually in a process of its own (`net/worker_process.py`)."""
+
+    async def run(self, job: bytes) -> bytes:
+        """The job's result. Raises WorkerGone if there is none."""
+
+    def close(self) -> None: ...
 
 
 class _Job:
@@ -77,15 +86,15 @@ class Conversions:
         self,
         clock: Clock,
         tasks: Tasks,
-        make_worker: Callable[[], WorkerProcess],
+        new_worker: Callable[[], Worker],
         *,
         idle_max_s: float = IDLE_MAX_S,
     ) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._make_worker = make_worker
+        self._new_worker = new_worker
         self._idle_max_s = idle_max_s
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
         self._waiting: list[_Job] = []
         self._waiting_bytes = 0
         self._is_serving = False
@@ -154,7 +163,7 @@ class Conversions:
         if job.result.done():
             return
         if self._worker is None:
-            self._worker = self._make_worker()
+            self._worker = self._new_worker()
         began_ns = self._clock.monotonic_ns()
         result = b""
         error: Exception | None = None

@@ -26,7 +26,8 @@ from barnabas.errors import (
     UnsupportedVersion,
     error_for_code,
 )
-from barnabas.net.requester import OnDone, Requester, connect
+from barnabas.net.requester import OnDone, Requester
+from barnabas.net.transport import connect
 from barnabas.protocol.apis import Api, api_for_name
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES
 from barnabas.protocol.message import Message

@@ -2,8 +2,9 @@
 
 The whole tree is in memory, twice: `head` has every change that was accepted, and new operations are judged by it;
 `committed` has what is on disk, and only that is read and watched. The two share their nodes, which never change.
-Operations run on the event loop; a thread commits them in order and reports back to the loop, where they become
-visible, then their watches fire, then their callers go on.
+Operations run on the event loop; a thread commits them in order. When a commit is on the disk, the loop makes its
+operations visible, then their watches fire, then their callers go on. Operations that arrive while a commit runs share
+the next one.
 
 When a commit fails, `head` is ahead of the disk and nobody knows by how much: the store takes no further operation.
 """
@@ -11,11 +12,12 @@ When a commit fails, `head` is ahead of the disk and nobody knows by how much: t
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Final, TypeVar
 
 from barnabas.clock import Clock
@@ -48,6 +50,7 @@ from barnabas.coordination.store.journal import EPOCH_SHIFT, Journal
 from barnabas.coordination.store.transaction import Node, Transaction
 from barnabas.coordination.store.watches import WatchKind, WatchTable
 from barnabas.log.file_system import DiskFileSystem, FileSystem
+from barnabas.primitives.executors import NewExecutor, new_threads
 
 T = TypeVar("T")
 
@@ -64,9 +67,11 @@ class _Pending:
 class EmbeddedStore:
     """The tree and its disk. Sessions come from `connect`."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, clock: Clock, executor: Executor) -> None:
+        """`executor` has one thread: it is the one that uses the journal."""
         self._journal = journal
         self._clock = clock
+        self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._head: dict[str, Node] = {}
         self._committed: dict[str, Node] = {}
@@ -77,12 +82,10 @@ class EmbeddedStore:
         self._zxid = 0
         self._failure: StoreUnavailable | None = None
         self._slots = asyncio.Semaphore(PENDING_MAX)
+        # Accepted, and not yet on the disk; bounded by the slots.
         self._pending: deque[_Pending] = deque()
-        # Bounded by the slots; None asks the thread to end.
-        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
-        self._opened: asyncio.Future[tuple[dict[str, Node], int]] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._write, name="store-commit", daemon=True)
+        self._committing: asyncio.Future[None] | None = None
+        self._is_closed = False
 
     @classmethod
     async def open(
@@ -92,15 +95,26 @@ class EmbeddedStore:
         clock: Clock,
         fs: FileSystem | None = None,
         accepted_losses: Collection[str] = (),
+        new_executor: NewExecutor = new_threads,
+        locks: bool = True,
     ) -> EmbeddedStore:
-        """Opens or makes the store. Raises StoreUnavailable when it is in use, damaged or out of reach."""
-        journal = Journal(directories, fs or DiskFileSystem(), accepted_losses=accepted_losses)
-        store = cls(journal, clock)
-        store._thread.start()
+        """Opens or makes the store. Raises StoreUnavailable when it is in use, damaged or out of reach.
+
+        `locks` is for disks that are not real.
+        """
+        journal = Journal(
+            directories,
+            fs or DiskFileSystem(),
+            accepted_losses=accepted_losses,
+            locks=locks,
+            new_executor=new_executor,
+        )
+        store = cls(journal, clock, new_executor(1, "store-commit"))
+        opening = store._loop.run_in_executor(store._executor, partial(journal.open, now_ms=clock.now_ms()))
         try:
-            nodes, zxid = await store._opened
-        except StoreUnavailable:
-            await store._ended
+            nodes, zxid = await opening
+        except BaseException:
+            store._executor.shutdown(wait=False)
             raise
         store._head = nodes
         store._committed = dict(nodes)
@@ -121,13 +135,17 @@ class EmbeddedStore:
 
     async def close(self) -> None:
         """Ends every session, waits for what is under way, and closes the file."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._failure is None:
             for session in list(self._sessions.values()):
                 await session.close()
             self._failure = StoreUnavailable("the store is closed")
-        self._queue.put(None)
-        await self._ended
-        self._thread.join()
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+        await self._loop.run_in_executor(self._executor, self._journal.close)
+        self._executor.shutdown()
 
     @property
     def may_have_lost(self) -> bool:
@@ -173,7 +191,8 @@ class EmbeddedStore:
             self._apply_to_head(path, node)
         pending = _Pending(transaction, self._loop.create_future())
         self._pending.append(pending)
-        self._queue.put(pending)
+        if self._committing is None:
+            self._commit()
         # A caller that is cancelled does not take its operation back.
         await asyncio.shield(pending.done)
         return results
@@ -186,6 +205,23 @@ class EmbeddedStore:
         """
         if self._pending:
             await asyncio.shield(self._pending[-1].done)
+
+    def _commit(self) -> None:
+        """Has the thread commit what waits."""
+        batch = [pending.transaction for pending in islice(self._pending, BATCH_MAX)]
+        self._committing = self._loop.run_in_executor(self._executor, self._journal.commit, batch)
+        self._committing.add_done_callback(partial(self._on_committed, len(batch)))
+
+    def _on_committed(self, count: int, committing: asyncio.Future[None]) -> None:
+        self._committing = None
+        error = committing.exception()
+        if error is not None:
+            # Whatever it was, callers must hear of it: nothing will commit their operations.
+            self._fail(self._journal.unavailable(error))
+            return
+        self._publish(count)
+        if self._pending and self._committing is None:
+            self._commit()
 
     def _apply_to_head(self, path: str, node: Node | None) -> None:
         before = self._head.get(path)
@@ -248,46 +284,6 @@ class EmbeddedStore:
                 done.exception()
         for session in list(self._sessions.values()):
             session.tell(SessionState.SUSPENDED)
-
-    def _write(self) -> None:
-        """The thread: opens the file, commits what comes, closes it."""
-        journal = self._journal
-        try:
-            state = journal.open(now_ms=self._clock.now_ms())
-        except StoreUnavailable as error:
-            self._tell_loop(self._opened.set_exception, error)
-        else:
-            self._tell_loop(self._opened.set_result, state)
-            self._commit_until_told(journal)
-        journal.close()
-        self._tell_loop(self._ended.set_result, None)
-
-    def _commit_until_told(self, journal: Journal) -> None:
-        while True:
-            batch = []
-            item = self._queue.get()
-            while item is not None:
-                batch.append(item.transaction)
-                if len(batch) == BATCH_MAX or self._queue.empty():
-                    break
-                item = self._queue.get()
-            if batch:
-                try:
-                    journal.commit(batch)
-                except Exception as error:
-                    # Whatever it was: callers must hear of it, since nobody will commit for them.
-                    self._tell_loop(self._fail, journal.unavailable(error))
-                    return
-                self._tell_loop(self._publish, len(batch))
-            if item is None:
-                return
-
-    def _tell_loop(self, callback: Callable[[T], object], argument: T) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback, argument)
-        except RuntimeError:
-            # The loop is closed: whoever opened the store has left without closing it.
-            return
 
 
 class EmbeddedSession:

@@ -19,7 +19,6 @@ import fcntl
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -35,6 +34,7 @@ from barnabas.coordination.store.journal_format import (
 from barnabas.coordination.store.journal_legacy import moved_name, read_legacy
 from barnabas.coordination.store.transaction import Node, Transaction
 from barnabas.log.file_system import READ, WRITE, File, FileSystem, NoSuchFile, StorageFailure
+from barnabas.primitives.executors import NewExecutor, new_threads
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class Journal:
         *,
         accepted_losses: Collection[str] = (),
         locks: bool = True,
+        new_executor: NewExecutor = new_threads,
     ) -> None:
         """`accepted_losses` has paths of damaged copies without which a person wants to go on."""
         assert directories
@@ -73,7 +74,7 @@ class Journal:
             for directory, name in zip([*directories, directories[0]], names, strict=False)
         ]
         self._copies: list[_OpenCopy] = []
-        self._executor = ThreadPoolExecutor(len(self._paths) - 1, thread_name_prefix="store-sync")
+        self._executor = new_executor(len(self._paths) - 1, "store-sync")
         # Whether changes that were reported as stored may be missing, with a person's consent.
         self.may_have_lost = False
 
@@ -157,7 +158,7 @@ class Journal:
         self._lock = None
         self._executor.shutdown()
 
-    def unavailable(self, error: Exception) -> StoreUnavailable:
+    def unavailable(self, error: BaseException) -> StoreUnavailable:
         if isinstance(error, StoreUnavailable):
             return error
         unavailable = StoreUnavailable(str(error))

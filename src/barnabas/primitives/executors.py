@@ -1,0 +1,14 @@
+"""How threads are made. A simulation passes its own executors, which run everything in one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeAlias
+
+# Makes an executor of so many threads with this name.
+NewExecutor: TypeAlias = Callable[[int, str], Executor]
+
+
+def new_threads(count: int, name: str) -> Executor:
+    return ThreadPoolExecutor(count, thread_name_prefix=name)
