@@ -1,4 +1,4 @@
-# Every target sets up what it needs; a second call starts at once.
+# Every target installs what it needs; a second call starts at once.
 SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -8,24 +8,24 @@ WORKERS ?= 2
 ARGS ?=
 
 .PHONY: help setup run demo test check lint bench interop soak format messages lock clean
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-setup: ## make .venv with everything in it; as root on Debian installs Java and PostgreSQL too
+setup: ## create .venv with everything; as root on Debian, also install Java and PostgreSQL
 	@tools/install --dev
 
-run: ## a broker in the foreground: port 9092, data in ./barnabas-data
+run: ## run a broker in the foreground: port 9092, data in ./barnabas-data
 	@tools/install
 	@exec $(BIN)/barnabas start $(ARGS)
 
-demo: setup ## a broker, an hour of a shop, three pipelines on Spark: about a minute; needs Java 17
+demo: setup ## run a broker and three pipelines on Spark, with one hour of events of a shop: about a minute; needs Java 17
 	@$(BIN)/python -m demo $(ARGS)
 
-test: setup lint ## format, lint, types, imports, the whole suite compiled, then the fast tests uncompiled
+test: setup lint ## check format, lint, types and imports; run all tests compiled, then the fast tests uncompiled
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 	PYTHONPATH=src $(PYTEST) -n $(WORKERS) -m "not slow" $(ARGS)
 
-check: setup lint ## format, lint, types, import contracts, fast tests: about a minute
+check: setup lint ## check format, lint, types and imports; run the fast tests: about a minute
 	PYTHONPATH=src $(PYTEST) -q -n $(WORKERS) -m "not slow"
 
 lint: setup
@@ -35,28 +35,28 @@ lint: setup
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 
-bench: ## benchmarks beside the peers; ARGS="codec log" chooses tables
+bench: ## run the benchmarks and compare with the peers; ARGS="codec log" selects tables
 	@tools/install --bench
 	$(BIN)/python -m bench $(ARGS)
 
-interop: setup ## clients of other languages: kcat, Java, franz-go, KafkaJS; fetches them from their registries
+interop: setup ## test clients of other languages: kcat, Java, franz-go, KafkaJS; downloads them from their registries
 	BARNABAS_INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
-soak: setup ## the long fault tests and histories of clients under kills, all of them
+soak: setup ## run all long fault tests, and histories of clients and brokers that are killed
 	BARNABAS_SOAK=1 $(PYTEST) -n $(WORKERS) -m slow $(ARGS)
 
-format: setup ## let ruff write the format
+format: setup ## format the code with ruff
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --fix --quiet .
 
-messages: setup ## write the message types and their compiled codecs anew from the schema facts
+messages: setup ## regenerate the message types and their compiled codecs from the schema facts
 	PYTHONPATH=src $(BIN)/python -m tools.messages
 	PYTHONPATH=src $(BIN)/python -m tools.native_codecs
 
-lock: ## choose the newest dependencies and pin them (needs uv)
+lock: ## select the newest dependencies and pin them (needs uv)
 	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/dev.in -o requirements/dev.txt
 	uv pip compile -q --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements/dev.txt requirements/run.in -o requirements/run.txt
 	uv pip compile -q --upgrade --python-version 3.11 --universal --generate-hashes --no-emit-index-url --no-header --no-annotate requirements/bench.in -o requirements/bench.txt
 
-clean: ## remove what was built
+clean: ## remove .venv and build
 	rm -rf $(VENV) build

@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 # The messages that have a codec to compile; their types are compiled with it.
 NATIVE_MESSAGES = sorted(path.name for path in Path("src/barnabas/protocol/native").glob("[a-z]*_*.py"))
 
-# Only what runs for every request, batch or record: each module here adds to the time of a build.
+# Only modules that run for every request, batch or record: each module here adds to the build time.
 HOT_MODULES: list[str] = [
     "broker/broker.py",
     "broker/coordinators/group_shell.py",
@@ -145,7 +145,7 @@ HOT_MODULES: list[str] = [
 ]
 
 
-# Of these, what runs once a request or batch, not for each record or field: the compiler may be quick with it.
+# Those of them that run once per request or batch, not per record or field: the compiler optimises them less.
 QUICKLY_COMPILED = (
     "broker/coordinators/group_runtime.py",
     "broker/handlers/transactions/add_partitions_to_txn.py",
@@ -192,7 +192,7 @@ def compiler() -> str | None:
 
 def extensions() -> list[Extension]:
     wanted = os.environ.get("BARNABAS_COMPILE", "auto")
-    # Installers ask for the metadata first, in a run of its own, and that says nothing about extensions.
+    # Installers ask for the metadata first, in a separate run that needs no extensions.
     if wanted == "0" or not HOT_MODULES or {"dist_info", "egg_info"} & set(sys.argv):
         return []
     if compiler() is None:
@@ -224,7 +224,7 @@ def extensions() -> list[Extension]:
 
 
 def c_file(module: str) -> str:
-    """What mypyc writes of a module."""
+    """The files that mypyc writes for a module."""
     return f"__native_barnabas___{module.removesuffix('.py').replace('/', '___')}.c"
 
 

@@ -1,6 +1,6 @@
-"""A broker beside Apache Kafka: rows with their targets, figures round by round, and the table made of them.
+"""A broker compared with Apache Kafka: rows with their targets, results of each round, and their table.
 
-Ratios are taken within a round and their median counts: what slows the machine down for a while slows both.
+Ratios are taken within a round and their median counts: a temporary slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OURS: Final = "Barnabas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure, or the sum of several; who stands for us; what is asked of it, and of its ratio to Kafka's."""
+    """One measurement, or the sum of several, of one contender, with its targets."""
 
     title: str
     unit: str
-    figures: tuple[str, ...]
+    measurements: tuple[str, ...]
     contender: str = OURS
     digits: int = 0
     value_max: float | None = None
@@ -54,31 +54,31 @@ class Row:
         return f"{value:,.{self.digits}f} {self.unit}"
 
 
-class Figures:
-    """What was measured, by figure and contender, one value a round; and the cores that the load has kept busy."""
+class Results:
+    """The results, by measurement and contender, one value per round; and the cores that the load kept busy."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._load_cores: dict[tuple[str, str], list[float]] = defaultdict(list)
 
-    def add(self, figure: str, contender: str, value: float, load_cores: float | None = None) -> None:
-        self._values[figure, contender].append(value)
+    def add(self, measurement: str, contender: str, value: float, load_cores: float | None = None) -> None:
+        self._values[measurement, contender].append(value)
         if load_cores is not None:
-            self._load_cores[figure, contender].append(load_cores)
+            self._load_cores[measurement, contender].append(load_cores)
 
     def of(self, row: Row, contender: str) -> list[float]:
-        rounds = zip(*(self._values[figure, contender] for figure in row.figures), strict=True)
+        rounds = zip(*(self._values[measurement, contender] for measurement in row.measurements), strict=True)
         return [sum(values) for values in rounds]
 
     def load_cores(self, row: Row) -> str:
-        """For Kafka's figure and for ours."""
-        cores = [self._load_cores[row.figures[0], contender] for contender in (KAFKA, row.contender)]
+        """For Kafka's result and for ours."""
+        cores = [self._load_cores[row.measurements[0], contender] for contender in (KAFKA, row.contender)]
         return " / ".join(f"{median(each):.2f}" for each in cores if each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a load has moved, and what that has taken of time and of the load's and the broker's processor time."""
+    """The amount of data of a load, its time, and the processor time of the load and of the broker."""
 
     amount: float
     spent_s: float
@@ -94,7 +94,7 @@ class Measured:
         return self.load_cpu_s / self.spent_s
 
 
-def report(title: str, rows: Sequence[Row], figures: Figures, rounds: int) -> bool:
+def report(title: str, rows: Sequence[Row], results: Results, rounds: int) -> bool:
     """Prints the table; whether all targets are met."""
     table = Table(
         f"{title}, {_cores()} cores, medians of {rounds} rounds",
@@ -102,7 +102,7 @@ def report(title: str, rows: Sequence[Row], figures: Figures, rounds: int) -> bo
     )
     all_met = True
     for row in rows:
-        kafka, ours = figures.of(row, KAFKA), figures.of(row, row.contender)
+        kafka, ours = results.of(row, KAFKA), results.of(row, row.contender)
         to_kafka = median([one / other for one, other in zip(ours, kafka, strict=True)])
         met = row.is_met(median(ours), to_kafka)
         all_met &= met
@@ -113,7 +113,7 @@ def report(title: str, rows: Sequence[Row], figures: Figures, rounds: int) -> bo
             ratio(to_kafka),
             row.target,
             verdict(met) if row.target else "",
-            figures.load_cores(row),
+            results.load_cores(row),
         )
     table.print()
     return all_met

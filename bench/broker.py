@@ -1,13 +1,13 @@
-"""A broker beside Apache Kafka: the same load on both, in turns, in one run.
+"""A broker compared with Apache Kafka: the same load on both, alternating, in one run.
 
 The load is raw (bench/load.py), so that no client is measured; Java's own tools follow for the view of a client. Both
-brokers run all the time. Each load goes to one right after the other, in an order that changes from round to round,
-and the ratio is taken within a round: what slows the machine down for a while slows both. A third broker, ours with
-every record of a batch checked, takes part where that matters. BENCH_SECONDS is the time of one load; the time to
-warm up follows from it.
+brokers run all the time. Each load goes to one right after the other, in an order that changes from round to round, and
+the ratio is taken within a round: a temporary slowdown of the machine affects both. A third broker, ours with full
+validation of every record, takes part where that matters. BENCH_SECONDS is the time of one load; the warm-up time
+follows from it.
 
-The load needs processor time too. Its column tells how many cores it has kept busy: where one connection comes near
-to one core, the load is measured and not the broker.
+The load needs processor time too. Its column shows how many cores it kept busy: if one connection comes close to one
+core, the load is the limit and not the broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statistics import median
 from typing import Final
 
 from bench import limits, load
-from bench.beside import KAFKA, OURS, Figures, Measured, Row, measure_load, report, tell
+from bench.beside import KAFKA, OURS, Measured, Results, Row, measure_load, report, tell
 from bench.kafka import ApacheKafka, MeasuredBroker, java_consumer, java_producer
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
 
@@ -70,23 +70,23 @@ LIMITS: Final = {
 }
 
 ROWS: Final = (
-    Row(title=BIG, unit="MB/s", figures=(BIG,), ratio_min=2.5),
-    Row(title="  every record checked", unit="MB/s", figures=(BIG,), contender=FULL),
-    Row(title=SMALL, unit="/s", figures=(SMALL,), ratio_min=3.0),
-    Row(title="  every record checked", unit="/s", figures=(SMALL,), contender=FULL),
-    Row(title=P50, unit="µs", figures=(P50,), ratio_max=1.0),
-    Row(title=P99, unit="µs", figures=(P99,), ratio_max=0.8),
-    Row(title=FETCH, unit="MB/s", figures=(FETCH,), ratio_min=1.0),
-    Row(title=CPU_IN, unit="s/GB", figures=(CPU_IN,), digits=2),
-    Row(title=CPU_OUT, unit="s/GB", figures=(CPU_OUT,), digits=2),
-    Row(title=CPU_BOTH, unit="s/GB", figures=(CPU_IN, CPU_OUT), digits=2, ratio_max=0.45),
-    Row(title=TOGETHER, unit="MB/s", figures=(TOGETHER,), ratio_min=1.5),
+    Row(title=BIG, unit="MB/s", measurements=(BIG,), ratio_min=2.5),
+    Row(title="  every record checked", unit="MB/s", measurements=(BIG,), contender=FULL),
+    Row(title=SMALL, unit="/s", measurements=(SMALL,), ratio_min=3.0),
+    Row(title="  every record checked", unit="/s", measurements=(SMALL,), contender=FULL),
+    Row(title=P50, unit="µs", measurements=(P50,), ratio_max=1.0),
+    Row(title=P99, unit="µs", measurements=(P99,), ratio_max=0.8),
+    Row(title=FETCH, unit="MB/s", measurements=(FETCH,), ratio_min=1.0),
+    Row(title=CPU_IN, unit="s/GB", measurements=(CPU_IN,), digits=2),
+    Row(title=CPU_OUT, unit="s/GB", measurements=(CPU_OUT,), digits=2),
+    Row(title=CPU_BOTH, unit="s/GB", measurements=(CPU_IN, CPU_OUT), digits=2, ratio_max=0.45),
+    Row(title=TOGETHER, unit="MB/s", measurements=(TOGETHER,), ratio_min=1.5),
     # A start that is 7 times as soon takes a seventh of the time.
-    Row(title=START, unit="s", figures=(START,), digits=2, value_max=0.3, ratio_max=1 / 7),
-    Row(title=IDLE, unit="MB", figures=(IDLE,), value_max=45),
-    Row(title=LOADED, unit="MB", figures=(LOADED,), value_max=100),
-    Row(title=JAVA_PRODUCER, unit="/s", figures=(JAVA_PRODUCER,)),
-    Row(title=JAVA_CONSUMER, unit="/s", figures=(JAVA_CONSUMER,)),
+    Row(title=START, unit="s", measurements=(START,), digits=2, value_max=0.3, ratio_max=1 / 7),
+    Row(title=IDLE, unit="MB", measurements=(IDLE,), value_max=45),
+    Row(title=LOADED, unit="MB", measurements=(LOADED,), value_max=100),
+    Row(title=JAVA_PRODUCER, unit="/s", measurements=(JAVA_PRODUCER,)),
+    Row(title=JAVA_CONSUMER, unit="/s", measurements=(JAVA_CONSUMER,)),
 )
 
 
@@ -96,16 +96,16 @@ def run() -> bool:
     except PeerUnavailable as reason:
         print(f"\nNothing to compare with, so no target is shown to be met: {reason}")
         return False
-    figures = Figures()
+    results = Results()
     # Brokers are stopped before their directories go.
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name, ExitStack() as stack:
         folder = Path(name)
-        _measure_starts(folder, figures)
+        _measure_starts(folder, results)
         kafka = stack.enter_context(ApacheKafka(folder / "kafka"))
         ours = stack.enter_context(MeasuredBroker(folder / "ours"))
         full = stack.enter_context(MeasuredBroker(folder / "full", {"barnabas.record.validation": "full"}))
         turns = [(KAFKA, kafka), (OURS, ours), (FULL, full)]
-        _measure_memory(IDLE, kafka, ours, figures)
+        _measure_memory(IDLE, kafka, ours, results)
         for contender, broker in turns:
             _warm(contender, broker)
         for number in range(ROUNDS):
@@ -113,20 +113,20 @@ def run() -> bool:
             for measure, contenders in LOADS:
                 for contender, broker in turns if number % 2 == 0 else reversed(turns):
                     if contender in contenders:
-                        measure(contender, broker, SECONDS, figures)
-            _measure_limits(folder, SECONDS, figures)
-        _measure_memory(LOADED, kafka, ours, figures)
+                        measure(contender, broker, SECONDS, results)
+            _measure_limits(folder, SECONDS, results)
+        _measure_memory(LOADED, kafka, ours, results)
         for contender, broker in turns[:2]:
-            _measure_java(contender, broker, figures)
-    return _report(figures)
+            _measure_java(contender, broker, results)
+    return _report(results)
 
 
-def _report(figures: Figures) -> bool:
-    all_met = report(f"One broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
+def _report(results: Results) -> bool:
+    all_met = report(f"One broker beside Apache Kafka {V4}", ROWS, results, ROUNDS)
     print("Servers that do nothing else, in Python and with one thread, and what of it the brokers reach:")
     for row in ROWS:
         if row.title in LIMITS:
-            limit, kafka, ours = (median(figures.of(row, who)) for who in (LIMIT, KAFKA, OURS))
+            limit, kafka, ours = (median(results.of(row, who)) for who in (LIMIT, KAFKA, OURS))
             print(
                 f"  {LIMITS[row.title]}: {row.show(limit)}; Kafka {kafka / limit:.0%}, ours {ours / limit:.0%} of it"
             )
@@ -138,7 +138,7 @@ def _report(figures: Figures) -> bool:
     return all_met
 
 
-def _measure_starts(folder: Path, figures: Figures) -> None:
+def _measure_starts(folder: Path, results: Results) -> None:
     """Of brokers with nothing in them. The first start of each is not counted: it fills the page cache."""
     tell("starting both, several times")
     makers: dict[str, Callable[[Path], MeasuredBroker]] = {KAFKA: ApacheKafka, OURS: MeasuredBroker}
@@ -146,13 +146,13 @@ def _measure_starts(folder: Path, figures: Figures) -> None:
         for contender, make in makers.items():
             with make(folder / f"{contender.split()[0]}-{number}") as broker:
                 if number > 0:
-                    figures.add(START, contender, broker.started_in_s)
+                    results.add(START, contender, broker.started_in_s)
 
 
-def _measure_memory(figure: str, kafka: MeasuredBroker, ours: MeasuredBroker, figures: Figures) -> None:
+def _measure_memory(measurement: str, kafka: MeasuredBroker, ours: MeasuredBroker, results: Results) -> None:
     time.sleep(SETTLE_S)
     for contender, broker in ((KAFKA, kafka), (OURS, ours)):
-        figures.add(figure, contender, load.resident_mb(broker.pid))
+        results.add(measurement, contender, load.resident_mb(broker.pid))
 
 
 def _warm(contender: str, broker: MeasuredBroker) -> None:
@@ -162,51 +162,51 @@ def _warm(contender: str, broker: MeasuredBroker) -> None:
     while time.monotonic() < end_s:
         for measure, contenders in LOADS:
             if contender in contenders:
-                measure(contender, broker, SECONDS / 3, Figures())
+                measure(contender, broker, SECONDS / 3, Results())
 
 
-def _produce_big(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+def _produce_big(contender: str, broker: MeasuredBroker, seconds: float, results: Results) -> None:
     batch = load.batch_of(BIG_BYTES)
     with _topic(broker) as topic:
         done = measure_load(
             lambda: load.produce_for(broker.port, topic, batch, seconds) * len(batch), broker.pid
         )
-    figures.add(BIG, contender, done.per_second / 1e6, done.load_cores)
-    figures.add(CPU_IN, contender, done.broker_cpu_s / done.amount * 1e9)
+    results.add(BIG, contender, done.per_second / 1e6, done.load_cores)
+    results.add(CPU_IN, contender, done.broker_cpu_s / done.amount * 1e9)
 
 
-def _produce_small(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+def _produce_small(contender: str, broker: MeasuredBroker, seconds: float, results: Results) -> None:
     batch = load.batch_of(SMALL_BYTES)
     with _topic(broker) as topic:
         done = measure_load(lambda: load.produce_for(broker.port, topic, batch, seconds))
-    figures.add(SMALL, contender, done.per_second, done.load_cores)
+    results.add(SMALL, contender, done.per_second, done.load_cores)
 
 
-def _produce_one_at_a_time(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+def _produce_one_at_a_time(contender: str, broker: MeasuredBroker, seconds: float, results: Results) -> None:
     count = max(100, int(LATENCIES_A_SECOND * seconds))
     with _topic(broker) as topic:
         latencies_s = load.produce_latencies(broker.port, topic, load.batch_of(SMALL_BYTES), count)
     percentiles_s = statistics.quantiles(latencies_s, n=100)
-    figures.add(P50, contender, percentiles_s[49] * 1e6)
-    figures.add(P99, contender, percentiles_s[98] * 1e6)
+    results.add(P50, contender, percentiles_s[49] * 1e6)
+    results.add(P99, contender, percentiles_s[98] * 1e6)
 
 
-def _produce_and_consume(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+def _produce_and_consume(contender: str, broker: MeasuredBroker, seconds: float, results: Results) -> None:
     with _topic(broker, PAIRS) as topic:
         done = _together(broker.port, topic, load.batch_of(BIG_BYTES), seconds)
-    figures.add(TOGETHER, contender, done.per_second / 1e6, done.load_cores)
+    results.add(TOGETHER, contender, done.per_second / 1e6, done.load_cores)
 
 
-def _fetch(contender: str, broker: MeasuredBroker, seconds: float, figures: Figures) -> None:
+def _fetch(contender: str, broker: MeasuredBroker, seconds: float, results: Results) -> None:
     batch = load.batch_of(BIG_BYTES)
     with _topic(broker) as topic:
         load.produce_latencies(broker.port, topic, batch, FETCH_BYTES // len(batch) + 1)
         done = measure_load(lambda: load.fetch_for(broker.port, topic, FETCH_BYTES, seconds), broker.pid)
-    figures.add(FETCH, contender, done.per_second / 1e6, done.load_cores)
-    figures.add(CPU_OUT, contender, done.broker_cpu_s / done.amount * 1e9)
+    results.add(FETCH, contender, done.per_second / 1e6, done.load_cores)
+    results.add(CPU_OUT, contender, done.broker_cpu_s / done.amount * 1e9)
 
 
-# The loads, and who takes part. Fetching is the last, and sendfile alone follows at once.
+# The loads and their contenders. Fetching is the last, and sendfile alone follows at once.
 LOADS: Final = (
     (_produce_big, (KAFKA, OURS, FULL)),
     (_produce_small, (KAFKA, OURS, FULL)),
@@ -226,13 +226,13 @@ def _topic(broker: MeasuredBroker, partitions: int = 1) -> Iterator[str]:
 
 
 def _together(port: int, topic: str, batch: bytes, seconds: float) -> Measured:
-    """Producers and consumers at once, each with a partition and a process of its own; bytes in and out are added."""
+    """Producers and consumers at once, each with its own partition and process; bytes in and out are added."""
     tasks = [
         (role, port, topic, partition, batch, seconds)
         for partition in range(PAIRS)
         for role in ("producer", "consumer")
     ]
-    # A fork has all modules loaded. The pool hands the next task to a free process, and none is free before its end.
+    # A fork has all modules loaded. The pool gives the next task to a free process, and none is free before its end.
     with multiprocessing.get_context("fork").Pool(len(tasks)) as pool:
         parts = pool.starmap_async(_take_part, tasks, chunksize=1).get(seconds + load.TIMEOUT_S)
     return Measured(
@@ -248,28 +248,28 @@ def _take_part(role: str, port: int, topic: str, partition: int, batch: bytes, s
     return measure_load(lambda: load.consume_for(port, topic, partition, CONSUMER_BYTES, seconds))
 
 
-def _measure_limits(folder: Path, seconds: float, figures: Figures) -> None:
+def _measure_limits(folder: Path, seconds: float, results: Results) -> None:
     big, small = load.batch_of(BIG_BYTES), load.batch_of(SMALL_BYTES)
     with limits.append_alone(folder, big) as limit:
         done = measure_load(lambda: load.produce_for(limit.port, "limit", big, seconds) * len(big), limit.pid)
-        figures.add(BIG, LIMIT, done.per_second / 1e6)
-        figures.add(CPU_IN, LIMIT, done.broker_cpu_s / done.amount * 1e9)
+        results.add(BIG, LIMIT, done.per_second / 1e6)
+        results.add(CPU_IN, LIMIT, done.broker_cpu_s / done.amount * 1e9)
     with limits.append_alone(folder, small) as limit:
-        figures.add(
+        results.add(
             SMALL,
             LIMIT,
             measure_load(lambda: load.produce_for(limit.port, "limit", small, seconds)).per_second,
         )
     with limits.sendfile_alone(folder, FETCH_BYTES) as limit:
         done = measure_load(lambda: load.fetch_for(limit.port, "limit", FETCH_BYTES, seconds), limit.pid)
-        figures.add(FETCH, LIMIT, done.per_second / 1e6)
-        figures.add(CPU_OUT, LIMIT, done.broker_cpu_s / done.amount * 1e9)
+        results.add(FETCH, LIMIT, done.per_second / 1e6)
+        results.add(CPU_OUT, LIMIT, done.broker_cpu_s / done.amount * 1e9)
 
 
-def _measure_java(contender: str, broker: MeasuredBroker, figures: Figures) -> None:
+def _measure_java(contender: str, broker: MeasuredBroker, results: Results) -> None:
     tell(f"Java's clients: {contender}")
     with _topic(broker) as topic:
-        figures.add(
+        results.add(
             JAVA_PRODUCER, contender, java_producer(broker.port, topic, JAVA_RECORDS, JAVA_RECORD_BYTES)
         )
-        figures.add(JAVA_CONSUMER, contender, java_consumer(broker.port, topic, JAVA_RECORDS))
+        results.add(JAVA_CONSUMER, contender, java_consumer(broker.port, topic, JAVA_RECORDS))

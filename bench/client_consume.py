@@ -1,8 +1,8 @@
-"""Consumers beside each other: Barnabas, confluent-kafka, aiokafka and kafka-python on one broker, in turn.
+"""Consumers compared: Barnabas, confluent-kafka, aiokafka and kafka-python on one broker, alternating.
 
 Records have 100-byte values and no key, in batches of 16 KiB, Kafka's default. A round reads all of them from an
-assigned partition; the time counts from the first record. Latency is from just before a record is handed to one and the
-same producer (confluent-kafka's, without linger, in a process of its own) to when it is in the caller's hands.
+assigned partition; the time counts from the first record. Latency is measured from just before a record is passed to
+the producer (always confluent-kafka's, without linger, in a separate process) until the caller has the record.
 """
 
 from __future__ import annotations
@@ -75,22 +75,22 @@ def _throughput(title: str, server: MeasuredBroker) -> bool:
     server.create_topic(topic)
     _fill(server.port, topic)
     contenders = _contenders()
-    figures: dict[str, list[float]] = {name: [] for name in contenders}
+    results: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(ROUNDS):
         order = list(contenders.items())
         for name, consume in order if number % 2 == 0 else reversed(order):
-            figures[name].append(consume(server.address, topic))
+            results[name].append(consume(server.address, topic))
     server.delete_topic(topic)
-    others = [name for name in figures if not name.startswith("Barnabas")]
-    best = max(others, key=lambda name: median(figures[name]))
+    others = [name for name in results if not name.startswith("Barnabas")]
+    best = max(others, key=lambda name: median(results[name]))
     table = Table(
         f"Consuming from {title}: records a second, medians of {ROUNDS} rounds of {RECORDS:,}",
         ("", "records/s", f"to {best}", "target", ""),
     )
     targets = {OURS: POLL_RATIO_MIN, OURS_ARROW: ARROW_RATIO_MIN}
     met = True
-    for name, values in figures.items():
-        to_best = median([one / other for one, other in zip(values, figures[best], strict=True)])
+    for name, values in results.items():
+        to_best = median([one / other for one, other in zip(values, results[best], strict=True)])
         target = targets.get(name)
         if target is not None:
             met &= to_best >= target
@@ -102,7 +102,7 @@ def _throughput(title: str, server: MeasuredBroker) -> bool:
             verdict(to_best >= target) if target is not None else "",
         )
     table.print()
-    if OURS_ARROW not in figures:
+    if OURS_ARROW not in results:
         print(
             "pyarrow is not installed, so the columns were made and not wrapped: poll_arrow() is NOT shown."
         )

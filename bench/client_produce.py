@@ -1,13 +1,13 @@
-"""The producer beside confluent-kafka, aiokafka and kafka-python: the same records to the same broker, in one run.
+"""The producer compared with confluent-kafka, aiokafka and kafka-python: the same records, the same broker, in one run.
 
-Contenders take turns, round by round, and the ratio to confluent-kafka is taken within a round: what slows the machine
-down for a while slows all. A rate counts from the first call until the last acknowledgement. confluent-kafka and we
-give a result for every record (`on_delivery` there, the future here); all are idempotent where they can be, and all
-have room for the same bytes. The latency is from the call to the acknowledgement of single records, 1,000 a second,
-with the settings that each has by default.
+Contenders alternate, round by round, and the ratio to confluent-kafka is taken within a round: a temporary slowdown of
+the machine affects all. A rate counts from the first call until the last acknowledgement. confluent-kafka and Barnabas
+return a result for every record (`on_delivery` there, the future here). All are idempotent where they can be, and all
+have room for the same number of bytes. The latency is measured from the call to the acknowledgement of single records,
+1,000 per second, with the default settings of each.
 
-BENCH_RECORDS is how many records a round sends. With Java and Maven at hand the table comes twice: on our broker, and
-on Apache Kafka.
+BENCH_RECORDS is the number of records of a round. If Java and Maven are available, the table is printed twice: for our
+broker and for Apache Kafka.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _poll(producer: Any, stop: threading.Event) -> None:
 
 
 def _paced(send: Callable[[Callable[[], None]], None], count: int) -> list[float]:
-    """The latencies of records that are sent at an even rate, whatever the acknowledgements do."""
+    """The latencies of records that are sent at a constant rate, whatever the acknowledgements do."""
     latencies: list[float] = []
     all_done = threading.Event()
     start = time.perf_counter()

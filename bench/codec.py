@@ -188,7 +188,7 @@ def fetched(*, partitions: int, size_bytes: int) -> FetchResponse:
                         high_watermark=1_000_000 + index,
                         last_stable_offset=1_000_000 + index,
                         log_start_offset=0,
-                        # What a broker answers to a consumer that reads uncommitted records.
+                        # A broker's response to a consumer that reads uncommitted records.
                         aborted_transactions=None,
                         records=bytes(size_bytes),
                     )
@@ -204,7 +204,10 @@ def uuid(number: int) -> bytes:
 
 
 def contenders(case: Case) -> tuple[dict[str, Call], dict[str, Call]]:
-    """Who decodes and who encodes. Each must give back the very bytes it was given, else nothing is compared."""
+    """The decoders and encoders.
+
+    Each must reproduce the exact bytes that it was given, otherwise nothing is compared.
+    """
     data = encode(case.message, case.version)
     decoding: dict[str, Call] = {}
     encoding: dict[str, Call] = {}

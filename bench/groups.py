@@ -1,12 +1,13 @@
-"""Groups beside Apache Kafka: commits of offsets, and how soon a large group settles. Both in turns, in one run.
+"""Groups compared with Apache Kafka, alternating, in one run: offset commits, and the time until a large group is
+stable.
 
-Commits are raw requests (bench/load.py) of groups without members, with five of them under way on a connection: on
-one connection, and on many, a group each. confluent-kafka follows, for the view of a client.
+Commits are raw requests (bench/load.py) of groups without members, with five of them in flight on a connection: on one
+connection, and on many, with one group each. confluent-kafka follows, for the view of a client.
 
-Members of the large group do what a client does, and no more: join, sync, heartbeat, and join again when told. A group
-has settled when all its members have an assignment of one generation, or, in the newer protocol, of one epoch.
+Members of the large group do what a client does, and no more: join, sync, heartbeat, and join again on a rebalance. A
+group is stable when all its members have an assignment of one generation, or, in the newer protocol, of one epoch.
 
-BENCH_SECONDS is the time of one load; the time to warm up follows from it.
+BENCH_SECONDS is the time of one load; the warm-up time follows from it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from barnabas.protocol.messages.offset_commit_request import (
 )
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from bench import load
-from bench.beside import KAFKA, OURS, Figures, Row, measure_load, report, tell
+from bench.beside import KAFKA, OURS, Results, Row, measure_load, report, tell
 from bench.kafka import ApacheKafka, MeasuredBroker
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
 
@@ -61,12 +62,12 @@ SETTLED_AT_ONCE: Final = f"{MEMBERS} members settle, no initial delay"
 SETTLED_CONSUMERS: Final = f"{MEMBERS} members settle, consumer protocol"
 
 ROWS: Final = (
-    Row(title=COMMITS, unit="/s", figures=(COMMITS,), ratio_min=2.0),
-    Row(title=COMMITS_TOGETHER, unit="/s", figures=(COMMITS_TOGETHER,), ratio_min=2.0),
-    Row(title=CONFLUENT, unit="/s", figures=(CONFLUENT,)),
-    Row(title=SETTLED, unit="s", figures=(SETTLED,), digits=2, ratio_max=1.2),
-    Row(title=SETTLED_AT_ONCE, unit="s", figures=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
-    Row(title=SETTLED_CONSUMERS, unit="s", figures=(SETTLED_CONSUMERS,), digits=2, ratio_max=1.2),
+    Row(title=COMMITS, unit="/s", measurements=(COMMITS,), ratio_min=2.0),
+    Row(title=COMMITS_TOGETHER, unit="/s", measurements=(COMMITS_TOGETHER,), ratio_min=2.0),
+    Row(title=CONFLUENT, unit="/s", measurements=(CONFLUENT,)),
+    Row(title=SETTLED, unit="s", measurements=(SETTLED,), digits=2, ratio_max=1.2),
+    Row(title=SETTLED_AT_ONCE, unit="s", measurements=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
+    Row(title=SETTLED_CONSUMERS, unit="s", measurements=(SETTLED_CONSUMERS,), digits=2, ratio_max=1.2),
 )
 
 COMMIT_VERSION: Final = 8
@@ -80,7 +81,7 @@ def run() -> bool:
     except PeerUnavailable as reason:
         print(f"\nNothing to compare with, so no target is shown to be met: {reason}")
         return False
-    figures = Figures()
+    results = Results()
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         at_once = {"group.initial.rebalance.delay.ms": "0"}
@@ -108,15 +109,15 @@ def run() -> bool:
             tell(f"round {number + 1} of {ROUNDS}")
             for contender, broker, immediate in turns if number % 2 == 0 else reversed(turns):
                 one = measure_load(lambda port=broker.port: commits(port, 1, SECONDS))  # type: ignore[misc]
-                figures.add(COMMITS, contender, one.per_second, one.load_cores)
+                results.add(COMMITS, contender, one.per_second, one.load_cores)
                 many = measure_load(lambda port=broker.port: commits(port, GROUPS, SECONDS))  # type: ignore[misc]
-                figures.add(COMMITS_TOGETHER, contender, many.per_second, many.load_cores)
+                results.add(COMMITS_TOGETHER, contender, many.per_second, many.load_cores)
                 client = measure_load(lambda port=broker.port: confluent_commits(port, SECONDS))  # type: ignore[misc]
-                figures.add(CONFLUENT, contender, client.per_second, client.load_cores)
-                figures.add(SETTLED, contender, settle(broker.port, _live))
-                figures.add(SETTLED_AT_ONCE, contender, settle(immediate.port, _live))
-                figures.add(SETTLED_CONSUMERS, contender, settle(immediate.port, _live_by_heartbeats))
-    all_met = report(f"Groups of one broker beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
+                results.add(CONFLUENT, contender, client.per_second, client.load_cores)
+                results.add(SETTLED, contender, settle(broker.port, _live))
+                results.add(SETTLED_AT_ONCE, contender, settle(immediate.port, _live))
+                results.add(SETTLED_CONSUMERS, contender, settle(immediate.port, _live_by_heartbeats))
+    all_met = report(f"Groups of one broker beside Apache Kafka {V4}", ROWS, results, ROUNDS)
     print(
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
         "receiving took beside Kafka and beside us. The first of a group waits 3 s for others, as is the default."
@@ -135,7 +136,7 @@ def find_coordinator(port: int, key: str, key_type: int) -> None:
 
 
 def commits(port: int, groups: int, duration_s: float) -> int:
-    """How many commits so many groups have had confirmed in that time, each by a connection of its own."""
+    """The number of confirmed commits of this many groups in that time, each on its own connection."""
     frames = []
     for number in range(groups):
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")

@@ -1,7 +1,7 @@
-"""Brokers to be measured, each in a process of its own: Apache Kafka as its start script runs it, and Barnabas.
+"""Brokers for the benchmarks, each in its own process: Apache Kafka as its start script runs it, and Barnabas.
 
-Both take the same settings. Topics that are deleted leave the disk at once, so that a run needs little room and what
-one broker has left to be written does not slow down the other.
+Both have the same settings. Deleted topics leave the disk at once, so that a run needs little space and unwritten data
+of one broker does not slow down the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench import load
 from tests.clients.broker_process import BrokerProcess, free_port
 from tests.peers.kafka_peer import V4, jars, run_tool
 
-# These bound a wait on a busy machine; they are not what is expected.
+# These bound a wait on a busy machine; they are not expected times.
 ANSWER_TIMEOUT_S: Final = 240
 POLL_S: Final = 0.002
 
@@ -28,7 +28,7 @@ SETTINGS: Final = {
     "log.segment.delete.delay.ms": "0",
 }
 HEAP: Final = ("-Xmx1G", "-Xms1G")
-# What Apache Kafka's own start script gives to Java.
+# The options of Apache Kafka's own start script for Java.
 JAVA_OPTIONS: Final = (
     "-server",
     "-XX:+UseG1GC",
@@ -48,7 +48,7 @@ class MeasuredBroker(BrokerProcess):
         self.started_in_s = 0.0
 
     def start(self) -> None:
-        """Returns when the broker has answered a Metadata request; `started_in_s` tells after how long."""
+        """Returns when the broker has answered a Metadata request; `started_in_s` is the time until then."""
         start = time.perf_counter()
         self.begin_start()
         assert self._process is not None
@@ -113,7 +113,7 @@ class ApacheKafka(MeasuredBroker):
 
 
 def _answers(port: int) -> bool:
-    """Whether the broker is there and says so in its own metadata."""
+    """Whether the broker runs and is in its own metadata."""
     try:
         with load.connect(port) as connected:
             return bool(load.ask(connected, "Metadata", 4, MetadataRequest(topics=[])).brokers)
@@ -122,7 +122,7 @@ def _answers(port: int) -> bool:
 
 
 def java_producer(port: int, topic: str, records: int, record_bytes: int) -> float:
-    """Records a second that Kafka's ProducerPerformance tells of a run of its own."""
+    """The records per second that Kafka's ProducerPerformance reports for its own run."""
     told = run_tool(
         V4,
         "org.apache.kafka.tools.ProducerPerformance",

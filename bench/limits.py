@@ -1,7 +1,7 @@
-"""What this machine and this language allow: servers that do one thing each, beside which a broker can be seen.
+"""The limits of this machine and of Python: servers that do one thing each, for comparison with a broker.
 
-One answers any fetch with the same bytes by `sendfile`. The other appends: it receives a request, checks the checksum
-of its batch, sets the offset, writes it and answers, and has no event loop, no parsing and no state.
+One server answers any fetch with the same bytes by `sendfile`. The other appends: it receives a request, verifies the
+checksum of its batch, sets the offset, writes the batch and answers. It has no event loop, no parsing and no state.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from barnabas.protocol.messages.produce_response import (
 from barnabas.protocol.requests import encode_response
 from bench import load
 
-# Of a batch: what its checksum covers, and where that stands.
+# The part of a batch that its checksum covers, and the position of the checksum.
 CRC_POSITION: Final = 17
 CHECKED_POSITION: Final = 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     port: int
     pid: int
@@ -61,7 +61,7 @@ def sendfile_alone(folder: Path, answer_bytes: int) -> Iterator[Limit]:
 
 @contextmanager
 def append_alone(folder: Path, batch: bytes) -> Iterator[Limit]:
-    """Each request with that batch is appended to a file, which is begun anew for each connection."""
+    """Appends the batch of each request to a file, which starts empty for each connection."""
     path = folder / f"limit-produce-{len(batch)}"
     request_bytes = len(load.produce_frame("limit", batch))
     at = load.produce_frame("limit", batch).index(batch)

@@ -1,6 +1,6 @@
-"""Raw load for a broker of any make: frames that were built once, sent over plain sockets.
+"""Raw load for any Kafka broker: frames that are built once and sent over plain sockets.
 
-The clients of real life would be what is measured otherwise. Only correlation ids change from one request to the next.
+Real clients would otherwise dominate the measurement. Only correlation ids change from one request to the next.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def batch_of(size_bytes: int) -> bytes:
     builder = BatchBuilder(base_offset=Offset(0))
     count = max(1, size_bytes // 1_024)
     value = os.urandom(max(1, size_bytes // count - 20))
-    # Of now: both brokers would soon delete what is older than a week.
+    # The current time: both brokers would soon delete records that are older than a week.
     now_ms = int(time.time() * 1_000)
     for index in range(count):
         builder.append(TimestampMs(now_ms + index), None, value)
@@ -139,7 +139,7 @@ def exchange_for(port: int, request: bytes, check: Callable[[memoryview], None],
 def exchange_together(
     port: int, requests: Sequence[bytes], check: Callable[[memoryview], None], duration_s: float
 ) -> int:
-    """The same for many connections at once, each with a request of its own, by one thread."""
+    """The same for many connections at once, each with its own request, in one thread."""
     answered = 0
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -167,7 +167,7 @@ def exchange_together(
 
 
 def _take_frames(received: bytearray, check: Callable[[memoryview], None]) -> int:
-    """Takes whole answers from what has come; how many. The first of each bunch is checked."""
+    """Takes the whole responses from the received bytes and returns their number. Checks the first of each group."""
     position = count = 0
     while len(received) - position >= 4:
         end = position + 4 + int.from_bytes(received[position : position + 4], "big")
@@ -278,7 +278,7 @@ def _next_offset(records: memoryview, offset: int) -> int:
 
 
 def in_threads(workers: list[Callable[[], int]]) -> list[int]:
-    """Runs workers at once; what they do is mostly waiting in the kernel."""
+    """Runs workers at once; they mostly wait in the kernel."""
     results = [0] * len(workers)
     failures: list[BaseException] = []
 

@@ -1,7 +1,7 @@
-"""A partition log beside what the machine can do without one: appending, locating a record, recovering.
+"""A partition log compared with the limits of the machine: appending, locating a record, recovering.
 
-All is measured in processor time of the one thread that does it, kernel included: the files stay in the page cache, and
-what else runs on the machine counts for neither side.
+All results are processor time of the one thread that does the work, including the kernel: the files stay in the page
+cache, and other work on the machine counts for neither side.
 """
 
 from __future__ import annotations

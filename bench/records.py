@@ -1,4 +1,6 @@
-"""Records of 100 bytes decoded, encoded and turned into columns, beside kafka-python; a leader's work on a batch."""
+"""Records of 100 bytes decoded, encoded and turned into columns, compared with kafka-python; a leader's work on a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def run() -> bool:
 
 
 def leader() -> bool:
-    """What it costs a leader to check a batch and to give it offsets and epoch, by what the topic asks for."""
+    """The cost for a leader to check a batch and to assign offsets and epoch, by the settings of the topic."""
     small = BatchBuilder()
     small.append(TimestampMs(NOW_MS), None, bytes(900))
     contenders: dict[str, Call] = {}
@@ -106,7 +108,7 @@ def has_arrow() -> bool:
 
 
 def columns_of(batch: bytes) -> Call:
-    """All columns, with keys and values gathered by Arrow if it is there."""
+    """All columns, with keys and values gathered by Arrow if it is installed."""
 
     def decode() -> RecordColumns:
         builder = ColumnsBuilder()

@@ -42,7 +42,7 @@ BATCH_BYTES: Final = 1 << 10
 REQUESTS: Final = 2_000
 ROUNDS: Final = 5
 SETTLE_S: Final = 1.0
-# What a process needs besides its connections.
+# The memory of a process in addition to its connections.
 OTHER_FILES: Final = 100
 
 
@@ -190,7 +190,7 @@ def _ready(state: str, broker: MeasuredBroker, table: Table) -> bool:
 
 
 def _p99_s(contenders: dict[str, tuple[int, Sequence[bytes]]]) -> dict[str, float]:
-    """Medians over rounds in which the contenders take turns. What each sends goes on where it has stopped."""
+    """Medians over rounds in which the contenders alternate. Each contender continues where it has stopped."""
     endless = {name: itertools.cycle(frames) for name, (_, frames) in contenders.items()}
     found: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):

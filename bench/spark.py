@@ -1,14 +1,14 @@
-"""Spark beside itself: our sources and our sink beside Spark's own connector, in one session of two cores.
+"""Spark with our sources and our sink compared with Spark's own connector, in one session of two cores.
 
 A round reads or writes all records with each contender in turn, warm, and ratios are taken within a round. Reading ends
-in Spark's `noop` sink, which takes every column of every row; what is written is made by Spark from numbers. Records
-have values of 200 bytes and keys of 8, in batches of 16 KiB, Kafka's default. Brokers have their logs, and queries
-their checkpoints, in memory where the system has room for that (/dev/shm): a round writes gigabytes, and what the disk
-has not written yet slows down whoever comes next.
+in Spark's `noop` sink, which takes every column of every row; Spark generates the written rows from numbers. Records
+have values of 200 bytes and keys of 8, in batches of 16 KiB, Kafka's default. The logs of the brokers and the
+checkpoints of the queries are in memory if there is room (/dev/shm): a round writes gigabytes, and unwritten data on
+the disk slows down the next contender.
 
-    BENCH_SPARK_RECORDS   5,000,000: how many records
+    BENCH_SPARK_RECORDS   5,000,000: the number of records
     BENCH_SPARK_ROUNDS    3
-    BENCH_SPARK_STREAM_S  30: how long the stream is measured, after a third of that to warm up
+    BENCH_SPARK_STREAM_S  30: the time of the stream, after a third of that for warm-up
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STREAM_S: Final = float(os.environ.get("BENCH_SPARK_STREAM_S", "30"))
 
 VALUE_BYTES: Final = 200
 PARTITIONS: Final = 4
-# About 16 KiB, what a producer sends at most by default.
+# About 16 KiB, the largest batch of a producer by default.
 BATCH_RECORDS: Final = 75
 FRAME_BYTES: Final = 4_096
 STREAM_RECORDS_A_SECOND: Final = 20_000

@@ -1,7 +1,6 @@
-"""A stream's latency: a process that produces at a steady rate, one that consumes what comes out, and between them
-whatever is measured.
+"""A stream's latency: one process produces at a steady rate, and one consumes the output of the stream.
 
-The first bytes of a value are the time at which it was handed to the producer.
+The first bytes of a value are the time at which it was passed to the producer.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def measure_stream(
     )
     consumer.start()
     try:
-        # What lies between is warm when something has come through it.
+        # The stream is warm when something has passed through it.
         with barnabas.Producer(bootstrap_servers=address) as first:
             first.send(source, value=_value()).result()
         assert ours.poll(START_TIMEOUT_S), f"nothing has come out within {START_TIMEOUT_S} s"

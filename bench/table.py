@@ -1,6 +1,6 @@
-"""What the benchmarks share: contenders measured in turn, and tables of plain text.
+"""Shared parts of the benchmarks: contenders measured in turn, and tables of plain text.
 
-Machines change speed while they are measured, so contenders take turns, round by round, and are compared by ratio.
+Machines change speed during a measurement, so contenders alternate, round by round, and are compared by ratio.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-# More calls than this in a round cannot be told from a clock that stands still.
+# More calls than this in a round cannot be distinguished from a clock that stands still.
 MAX_CALLS = 10_000_000
 
 

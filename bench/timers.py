@@ -1,8 +1,8 @@
-"""Timers added and cancelled while many others wait: the timing wheel beside a heap.
+"""Adding and cancelling timers while many others wait: the timing wheel compared with a heap.
 
-What a broker does all day is to add a timer for a request and to cancel it soon after. The wheel does both at a cost
-that does not depend on how many wait. A heap adds in O(log n) and cannot cancel: what is cancelled stays in it and is
-popped when its time has come, which is what stands here for cancelling.
+A broker constantly adds a timer for a request and cancels it soon after. The wheel does both at a cost that does not
+depend on the number of timers. A heap adds in O(log n) and cannot cancel: a cancelled timer stays in the heap and is
+popped when it is due. This benchmark counts the pop as the cost of cancelling.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Transactions beside Apache Kafka, in turns, in one run.
+"""Transactions compared with Apache Kafka, alternating, in one run.
 
-A transaction is a batch of 100 records to one partition and its commit, one transaction after the other, each request
-when the one before is answered. By raw requests (bench/load.py): as clients of transaction version 2 do it (Produce
-adds the partition by itself, every end has a new epoch) and as older ones do (AddPartitionsToTxn first); from one
-producer, and from many at once. At last by confluent-kafka, for the view of a client.
+A transaction is a batch of 100 records to one partition and its commit. Transactions follow one another, and each
+request waits for the response to the one before. Raw requests (bench/load.py) come first: as clients of transaction
+version 2 send them (Produce adds the partition itself, every end has a new epoch) and as older clients do
+(AddPartitionsToTxn first); from one producer, and from many at once. confluent-kafka follows, for the view of a client.
 
-While the broker still ends the last transaction it answers CONCURRENT_TRANSACTIONS, and the producer asks again soon.
-BENCH_SECONDS is the time of one load; the time to warm up follows from it.
+While the broker still ends the last transaction it answers CONCURRENT_TRANSACTIONS, and the producer retries soon.
+BENCH_SECONDS is the time of one load; the warm-up time follows from it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from barnabas.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from bench import load
-from bench.beside import KAFKA, OURS, Figures, Row, measure_load, report, tell
+from bench.beside import KAFKA, OURS, Results, Row, measure_load, report, tell
 from bench.groups import find_coordinator
 from bench.kafka import ApacheKafka, MeasuredBroker
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
@@ -68,11 +68,11 @@ OLD_MANY: Final = f"  version 1, {PRODUCERS} producers"
 CONFLUENT: Final = "confluent-kafka, 1 producer"
 
 ROWS: Final = (
-    Row(title=ONE, unit="/s", figures=(ONE,), ratio_min=2.0),
-    Row(title=MANY, unit="/s", figures=(MANY,), ratio_min=2.0),
-    Row(title=OLD_ONE, unit="/s", figures=(OLD_ONE,), ratio_min=2.0),
-    Row(title=OLD_MANY, unit="/s", figures=(OLD_MANY,), ratio_min=2.0),
-    Row(title=CONFLUENT, unit="/s", figures=(CONFLUENT,)),
+    Row(title=ONE, unit="/s", measurements=(ONE,), ratio_min=2.0),
+    Row(title=MANY, unit="/s", measurements=(MANY,), ratio_min=2.0),
+    Row(title=OLD_ONE, unit="/s", measurements=(OLD_ONE,), ratio_min=2.0),
+    Row(title=OLD_MANY, unit="/s", measurements=(OLD_MANY,), ratio_min=2.0),
+    Row(title=CONFLUENT, unit="/s", measurements=(CONFLUENT,)),
 )
 
 _PRODUCER: Final = struct.Struct(
@@ -80,7 +80,7 @@ _PRODUCER: Final = struct.Struct(
     "q"  # producer id
     "h"  # epoch
 )
-# As they stand side by side in a batch.
+# Their order in a batch.
 _PRODUCER_AND_SEQUENCE: Final = struct.Struct(
     ">"
     "q"  # producer id
@@ -114,7 +114,7 @@ def run() -> bool:
     except PeerUnavailable as reason:
         print(f"\nNothing to compare with, so no target is shown to be met: {reason}")
         return False
-    figures = Figures()
+    results = Results()
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         turns = [
@@ -130,10 +130,10 @@ def run() -> bool:
         for number in range(ROUNDS):
             tell(f"round {number + 1} of {ROUNDS}")
             for contender, broker in turns if number % 2 == 0 else reversed(turns):
-                for figure, work in _loads(broker.port).items():
+                for measurement, work in _loads(broker.port).items():
                     done = measure_load(work)
-                    figures.add(figure, contender, done.per_second, done.load_cores)
-    all_met = report(f"Transactions of {RECORDS} records beside Apache Kafka {V4}", ROWS, figures, ROUNDS)
+                    results.add(measurement, contender, done.per_second, done.load_cores)
+    all_met = report(f"Transactions of {RECORDS} records beside Apache Kafka {V4}", ROWS, results, ROUNDS)
     print(
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
         "receiving took beside Kafka and beside us."
@@ -152,7 +152,7 @@ def _loads(port: int) -> dict[str, Callable[[], int]]:
 
 
 def transactions(port: int, producers: int, version: int, duration_s: float) -> int:
-    """How many transactions so many producers have committed in that time, each in a partition of its own."""
+    """The number of transactions that this many producers have committed in that time, each in its own partition."""
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         running = [
@@ -195,9 +195,10 @@ class _Step:
 
 
 class _RawProducer:
-    """A transactional producer that sends the same batch over and over, in a transaction each.
+    """A transactional producer that sends the same batch again and again, in one transaction each.
 
-    Its requests are encoded once; what changes is written into them. So the load is small beside the broker's work.
+    Its requests are encoded once, and the fields that change are written into them. The load is therefore small
+    compared with the broker's work.
     """
 
     def __init__(self, connected: socket.socket, number: int, version: int) -> None:

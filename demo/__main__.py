@@ -1,6 +1,6 @@
-"""`make demo`: a broker, an hour of a shop, three pipelines on Spark, and what comes out of them.
+"""`make demo`: a broker, one hour of events of a shop, three pipelines on Spark, and their results.
 
-Needs Java 17. It takes about a minute and leaves nothing behind but build/demo.
+It needs Java 17, takes about a minute, and leaves nothing behind except build/demo.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WIDTH: Final = 100
 
 
 @click.command()
-@click.option("--svg", type=click.Path(path_type=Path), help="Also write what is shown as a picture.")
+@click.option("--svg", type=click.Path(path_type=Path), help="Also write the output as a picture.")
 @click.option(
     "--folder", type=click.Path(path_type=Path), default=Path("build/demo"), help="For files and checkpoints."
 )
@@ -51,7 +51,7 @@ def main(svg: Path | None, folder: Path) -> None:
     except KafkaError as error:
         sys.exit(f"demo: {error}")
     if svg is not None:
-        # The fonts that rich names lie elsewhere: whoever looks at the picture has one of their own.
+        # The fonts that rich names are on other servers: a viewer of the picture uses a local font.
         picture = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="make demo"), flags=re.DOTALL)
         svg.write_text(picture.replace("Fira Code, ", ""), encoding="utf-8")
 
@@ -95,7 +95,7 @@ def feed(broker: Broker, events: list[Event]) -> None:
 
 
 def run_one(console: Console, spark: SparkSession, name: str, environment: dict[str, str]) -> dict[str, Any]:
-    """Has a pipeline read all that there is; the same as `barnabas pipeline run FILE`."""
+    """Lets a pipeline read all existing records; the same as `barnabas pipeline run FILE`."""
     from barnabas.spark.pipeline.run import PipelineRun
 
     path = HERE / f"{name}.toml"

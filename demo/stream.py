@@ -1,4 +1,4 @@
-"""An hour of a shop, made from a seed: what customers look at, what they order, and the records that went wrong."""
+"""One hour of events of a shop, generated from a seed: clicks, orders, and invalid records."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def hour() -> Iterator[Event]:
         if ordered and chooser.randrange(ONE_IN_BROKEN) == 0:
             event = Event(topic=event.topic, key=event.key, value=event.value[:-10])
         yield event
-    # Half an hour later somebody orders again: all windows before are closed then.
+    # Another order half an hour later closes all windows before it.
     yield _order(chooser, CLICKS + ORDERS, BEGIN + timedelta(seconds=1.5 * HOUR_S))
 
 
 def expected_revenue(events: list[Event]) -> Counter[tuple[str, str]]:
-    """What the pipeline `revenue` must come to: cents by window and category, of orders that can be read."""
+    """The expected result of the pipeline `revenue`: cents by window and category, of orders that can be decoded."""
     found: Counter[tuple[str, str]] = Counter()
     for event in events:
         try:

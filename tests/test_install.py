@@ -71,7 +71,7 @@ def test_a_fresh_clone_needs_nothing_outside_its_directory(tmp_path: Path) -> No
 
     first = install()
     assert [line.split("  ")[-1] for line in first.splitlines()] == [
-        "making .venv",
+        "creating .venv",
         "installing what a broker needs",
         "no C compiler: Barnabas runs uncompiled, correct but slower",
         "set up",

@@ -15,7 +15,7 @@ def main() -> None:
     build_meta.build_wheel(sys.argv[1])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Python would free what mypy knows of the sources object by object, which takes some seconds.
+    # Python would free the data of mypy object by object, which takes some seconds.
     os._exit(0)
 
 

@@ -41,7 +41,7 @@ def module_text(schema: MessageSchema) -> str:
     is_hot = schema.name in HOT_MESSAGES
     classes = "\n\n".join(_class_text(struct, is_hot) for struct in (*schema.structs, schema))
     shared = ("EMPTY", "Records", "TaggedFields", "Uuid", "ZERO_UUID", "equal", "show")
-    # A name is imported only where the classes use it as a word of its own.
+    # A name is imported only if the classes use it as a whole word.
     words = set(classes.replace("[", " ").replace("]", " ").replace(",", " ").replace("(", " ").split())
     imports = ", ".join(name for name in _sorted_as_ruff_does(shared) if name in words)
     imported = f"from barnabas.protocol.message import {imports}\n"
@@ -95,7 +95,7 @@ def _type(field: Field) -> str:
 
 
 def _argument(field: Field) -> str:
-    """An argument with its default. A struct of its own for each message cannot be one: None stands for it."""
+    """An argument with its default. A new struct per message cannot be a default: None replaces it."""
     if field.default_is_null:
         return f"{_type(field)} = None"
     if field.is_array:
@@ -111,7 +111,7 @@ def _argument(field: Field) -> str:
 
 
 def _assignment(field: Field) -> str:
-    """`self.x = x`, or a fresh list or struct where the argument stands for the default; laid out as ruff does."""
+    """`self.x = x`, or a new list or struct if the argument has its default; formatted as ruff does."""
     name = field.python_name
     if field.default_is_null or not (field.is_array or field.struct):
         return f"        self.{name} = {name}\n"
@@ -131,7 +131,7 @@ def _assignment(field: Field) -> str:
 
 
 def _has_default_instance(field: Field) -> bool:
-    """Whether None means null though it is not the default, so that a struct must stand for the default."""
+    """Whether None means null although it is not the default, so that the default must be a struct."""
     return bool(field.struct) and not field.is_array and _is_nullable(field) and not field.default_is_null
 
 

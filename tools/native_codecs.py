@@ -206,7 +206,7 @@ class _Module:
 
     @contextmanager
     def _block(self, opening: str) -> Iterator[None]:
-        """What is emitted inside is indented; a block under a test that always holds is no block."""
+        """Lines inside the block are indented; a block under a condition that always holds is no block."""
         if opening == f"if {_ALWAYS}:":
             yield
             return

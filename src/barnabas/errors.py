@@ -1,7 +1,7 @@
-"""Kafka's errors as exceptions: one class an error code, with Kafka's name, code and retriable flag.
+"""Kafka's errors as exceptions: one class per error code, with Kafka's name, code and retriable flag.
 
-Whoever can name the fault raises the class; the shell around a request turns it into its code. `KafkaError` itself
-is never raised. Faults of our own that never cross the wire (a broken file, bytes that do not decode) derive from
+The code that detects a fault raises the class; the shell around a request converts it to its code. `KafkaError` itself
+is never raised. Barnabas' own faults that never cross the wire (a broken file, bytes that do not decode) derive from
 the class whose code a peer would see for them, and so share its name and code.
 """
 

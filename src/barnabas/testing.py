@@ -1,10 +1,10 @@
-"""A broker for a test: a process of its own on a free port, with a directory that is gone afterwards.
+"""A broker for a test: a separate process on a free port, with a directory that is removed afterwards.
 
     with barnabas.testing.Broker(topics={"orders": 3}, log_retention_ms=1000) as broker:
         producer = barnabas.Producer(bootstrap_servers=broker.bootstrap)
 
-The broker is `barnabas start`, as people run it. It is joined to this process by a pair of sockets: there it tells that
-it answers, and on which port; and when this process ends, however it ends, the broker does too.
+The broker is `barnabas start`, as users run it. A pair of sockets connects it to this process. Over this pair it
+reports that it is ready, and its port. When this process ends, in whatever way, the broker ends too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PORTS: Final = range(15_000, 30_000)
 HOST: Final = "127.0.0.1"
 LISTENER: Final = "PLAINTEXT"
 
-# These bound a wait on a busy machine; they are not what is expected.
+# These bound a wait on a busy machine; they are not expected times.
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 90.0
 _PORT_ATTEMPTS: Final = 5
@@ -43,7 +43,8 @@ _PORT_TAKEN: Final = "another process listens there"
 _SHOWN_CHARACTERS: Final = 4_000
 _ANSWER_BYTES_MAX: Final = 4_096
 
-# A test waits for nobody, keeps what it writes whatever its timestamps are, and needs few internal partitions.
+# A test broker waits for no other members, keeps records whatever their timestamps are, and needs few internal
+# partitions.
 SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "3600000",
@@ -101,7 +102,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What a client takes as `bootstrap_servers`."""
+        """The value for `bootstrap_servers` of a client."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -199,7 +200,7 @@ class Broker:
             raise BrokerFailed(f"the broker ended with {exit_code}:\n{self.log()[-_SHOWN_CHARACTERS:]}")
 
     def kill(self) -> None:
-        """Ends the broker in the middle of whatever it does, as a crash would."""
+        """Kills the broker at once, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -210,7 +211,7 @@ class Broker:
         self.start()
 
     def close(self) -> None:
-        """Ends the broker. What it kept is removed, unless it lies in a directory that was given."""
+        """Stops the broker and removes its data, unless the caller gave the directory."""
         try:
             # Nobody looks at data that is removed: there is no need to have it left in order.
             self.kill() if self._given_directory is None else self.stop()
@@ -231,7 +232,7 @@ class Broker:
         return self._folder / "broker.log"
 
     def log(self) -> str:
-        """What the broker has written since its last start."""
+        """The output of the broker since its last start."""
         with contextlib.suppress(FileNotFoundError), self._log_path.open("rb") as written:
             written.seek(self._log_position)
             return written.read().decode(errors="replace")
@@ -271,7 +272,7 @@ class Broker:
             admin.create_topics(topics)
 
     def reset(self) -> None:
-        """Deletes all topics and groups that clients have made; those of the broker's own are there again, empty."""
+        """Deletes all topics and groups that clients have created; the broker's internal topics exist again, empty."""
         with self.admin() as admin:
             groups = [group.group_id for group in admin.list_groups()]
             if groups:
@@ -284,7 +285,7 @@ class Broker:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, chosen at random so that tests beside this one choose others."""
+    """A free port, chosen at random so that parallel tests choose others."""
     chooser = random.SystemRandom()
     for _ in range(1_000):
         port = chooser.choice(PORTS)
@@ -325,7 +326,7 @@ def _text(value: object) -> str:
 
 
 def _delete_groups(admin: Admin, groups: list[str]) -> None:
-    """Members that a test has left behind are no reason to keep a group."""
+    """Members that a test has left in a group do not prevent its deletion."""
     from barnabas.errors import GroupIdNotFound, NonEmptyGroup
 
     for group in groups:

@@ -1,4 +1,4 @@
-"""Figures that a running broker keeps, in the text form that Prometheus reads.
+"""Metrics that a running broker keeps, in the text form that Prometheus reads.
 
 On the hot path a counter is an attribute to which an integer is added, and a histogram a list in which one is. Whatever
 costs more (names, labels, sums, gauges) is done when they are read.

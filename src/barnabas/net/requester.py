@@ -101,7 +101,7 @@ class Requester:
         self._frames: deque[bytes] = deque()
         self._outbox = Outbox(_no_files)
         self._waiting: deque[_Waiting] = deque()
-        # Whoever sent a request that expects no answer, until it is out.
+        # The callbacks of requests that expect no response, until these are sent.
         self._sending: list[OnDone] = []
         self._correlation_id = 0
         self._timer: TimerHandle | None = None

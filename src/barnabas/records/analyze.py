@@ -1,4 +1,4 @@
-"""What the headers of a partition's new records say: all that a follower asks, and where a leader begins."""
+"""The contents of the headers of a partition's new records: all that a follower checks, and a leader's first step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from barnabas.records.policy import UNCOMPRESSED
 
 
 class AnalyzedRecords:
-    """What the headers of some batches say together.
+    """The headers of some batches together.
 
-    `valid_bytes` leaves out a last batch that is cut off. `first_offset` is unknown (-1) if the first batch is older
-    than v2. The offset of the largest timestamp is that of the end of its batch.
+    `valid_bytes` excludes an incomplete last batch. `first_offset` is unknown (-1) if the first batch is older than v2.
+    The offset of the largest timestamp is that of the end of its batch.
     """
 
     __slots__ = (

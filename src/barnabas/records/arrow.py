@@ -1,7 +1,7 @@
-"""Columns of records as arrays of Arrow, made of whole buffers and not of records.
+"""Columns of records as Arrow arrays, created from whole buffers and not from single records.
 
-Keys and values are copied by Arrow, so no array keeps alive the data that the records stood in. Whoever imports this
-module needs pyarrow; nothing else in this room does.
+Arrow copies keys and values, so no array keeps the data of the records alive. This module needs pyarrow; nothing else
+in this room does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from barnabas.records.columns import BinaryColumn, RecordColumns, Validity
 
-# The one that Python's bytes come from: what a poll has freed serves the next, whoever of the two asks for it.
+# The allocator that Python's bytes come from: memory that one poll has freed serves the next, in Python or in Arrow.
 POOL: Final = pa.system_memory_pool()
 NO_BYTES: Final = pa.py_buffer(b"")
 # Called without the detours of Array.take, which cost more than taking the records of a small poll does.

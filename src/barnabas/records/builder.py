@@ -148,7 +148,7 @@ class BatchBuilder:
         value: bytes | None,
         headers: Headers = NO_HEADERS,
     ) -> None:
-        """Adds a record at the offset after the last one's."""
+        """Adds a record at the next offset."""
         offset = self.base_offset if self.record_count == 0 else Offset(self.last_offset + 1)
         self.append_with_offset(offset, timestamp, key, value, headers)
 

@@ -1,17 +1,17 @@
-"""Records as columns: buffers in Arrow's layout, made in one compiled loop; arrow.py makes arrays of them.
+"""Records as columns: buffers in Arrow's layout, filled in one compiled loop; arrow.py turns them into arrays.
 
-offsets, timestamps         int64 little-endian, one a record
-timestamp types             int8, one a record
-parts                       the bytes that the records stand in, as they came or decompressed, and how many do
-bounds                      four int32 little-endian a record, that tell where in its part key and value begin and end:
+    offsets, timestamps    int64 little-endian, one per record
+    timestamp types        int8, one per record
+    parts                  the bytes of the batches, original or decompressed, and the number of records in each
+    bounds                 four int32 little-endian per record, with the bounds of key and value in the part:
 
-                                | key start | key end | value start | value end |
+                               | key start | key end | value start | value end |
 
-headers                     int32 offsets of each record's headers among all of them; names and values of all
+    headers                int32 offsets of each record's headers among all headers; names and values of all headers
 
-Keys and values are not copied here. As the bounds in a part never go back, they are at the same time offsets of an
-Arrow column over all of its bytes, of which each fourth element is a key and each fourth a value: a kernel of Arrow's
-gathers those faster than a loop over the records could.
+This module does not copy keys and values. The bounds in a part never decrease, so they are at the same time offsets of
+an Arrow column over all its bytes. Each fourth element of this column is a key and each fourth is a value. An Arrow
+kernel gathers these faster than a loop over the records could.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PART_BYTES_MIN: Final = 512 * 1024
 
 
 class Validity:
-    """Which of some values are there: a bit each, the lowest first, 0 for null; no bits at all if nothing is null."""
+    """The validity bits of some values: one bit each, the lowest first, 0 for null; no bits if nothing is null."""
 
     __slots__ = ("bits", "null_count")
 
@@ -60,7 +60,7 @@ class BinaryColumn:
 
 
 class Part:
-    """Bytes that some records in a row stand in."""
+    """The bytes of some consecutive records."""
 
     __slots__ = ("data", "record_count")
 
@@ -230,16 +230,16 @@ class ColumnsBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of batches, decompressed, the records stand in."""
+        """The size of the decompressed batches of the records."""
         return self._data_bytes
 
     def append_batch(
         self, data: bytes, position: int, *, header: BatchHeader, start_offset: Offset = FIRST_OFFSET
     ) -> None:
-        """Adds the records at `start_offset` or later of the entry at the position, of whichever format.
+        """Adds the records at `start_offset` or later of the entry at the position, in any format.
 
-        The CRC is the caller's business. What cannot be read raises InvalidRecord (or UnsupportedCompressionType, or
-        CorruptMessage), and nothing of it is added.
+        The caller checks the CRC. A record that cannot be read raises InvalidRecord (or UnsupportedCompressionType, or
+        CorruptMessage), and then nothing of the entry is added.
         """
         record_count = self.record_count
         header_count = self._header_count
@@ -286,7 +286,10 @@ class ColumnsBuilder:
         )
 
     def _hold(self, data: bytes, start: i64, end: i64, header: BatchHeader) -> i64:
-        """Makes these bytes the next piece of data; what to add to a position in them to have it in their part."""
+        """Makes these bytes the next piece of data.
+
+        Returns the number to add to a position in them to get the position in their part.
+        """
         # Batches that follow one another in the same bytes are one piece, so that nothing is copied.
         goes_on = data is self._piece and start >= self._piece_end
         size_bytes = end - (self._piece_end if goes_on else start)

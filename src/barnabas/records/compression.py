@@ -1,13 +1,14 @@
-"""The four compressions of records, with a bound on what may come out of them.
+"""The four compressions of records, with a bound on the decompressed size.
 
-What a stream can expand to is read from its framing before anything is allocated, as an upper bound; the output
-buffer is never larger than that or than the caller's limit, and a stream that wants more fails. Only gzip tells
-nothing in advance; zlib, which stops at a bound, reads it as fast as any. Snappy and lz4 have framings of Kafka's own:
+The framing of a stream gives an upper bound of its decompressed size before anything is allocated. The output buffer is
+never larger than that or than the caller's limit, and a larger stream fails. Only gzip gives no bound in advance; zlib,
+which stops at a bound, reads it as fast as any other library. Snappy and lz4 have Kafka's own framings:
 
 - snappy as the xerial library writes it: 8 bytes of magic, two int32 versions, then blocks of int32 length and raw
-  snappy. Some writers spell the versions little-endian, some write raw snappy without any framing; all are read.
-- lz4 frames with independent blocks. In v0 the checksum of the frame's header is taken from the wrong byte on; it is
-  written so for v0, and not looked at in v0 and v1.
+  snappy. Some writers write the versions little-endian, some write raw snappy without any framing; the decoder reads
+  all of these.
+- lz4 frames with independent blocks. In v0 the checksum of the frame's header is computed from the wrong byte on. The
+  encoder writes it this way for v0, and the decoder does not check it in v0 and v1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
 _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
 _GZIP_LEVEL: Final = 6
 _ZSTD_LEVEL: Final = 3
-# Kafka's default level of lz4, which stands for its fast compressor; any other level is of the high compressor.
+# Kafka's default level of lz4, which selects its fast compressor; any other level selects the high compressor.
 _LZ4_FAST_LEVEL: Final = 9
 
 
@@ -199,7 +200,7 @@ def _decompress_snappy(data: bytes, max_decompressed_bytes: int) -> bytes:
 
 
 def _snappy_size_bytes(data: bytes, position: int) -> int:
-    """The varint that raw snappy begins with: the size of what was compressed."""
+    """The varint at the start of raw snappy: the decompressed size."""
     size_bytes = 0
     for index, byte in enumerate(data[position : position + 5]):
         size_bytes |= (byte & 0x7F) << (7 * index)
@@ -252,7 +253,7 @@ def _lz4_bound_bytes(data: bytes) -> int:
         if length == 0:
             break
         stored = length & 0x7FFF_FFFF
-        # No stretch of lz4 stands for more than 255 times its size.
+        # Lz4 compresses to no less than 1/255 of the size.
         bound_bytes += stored if length != stored else min(block_bytes_max, 255 * stored)
         position += 4 + stored + checksum_bytes
     return bound_bytes
@@ -276,7 +277,7 @@ def _xxhash32(data: bytes) -> int:
 
 
 def _zstd_bound_bytes(data: bytes) -> int:
-    """The sum of what the blocks of all frames can hold; what is not a frame is left to the decoder to name."""
+    """The sum of the sizes of the blocks of all frames. The decoder reports anything that is not a frame."""
     bound_bytes = 0
     position = 0
     end = len(data)

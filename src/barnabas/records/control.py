@@ -1,8 +1,7 @@
-"""Control records: what the broker itself writes between the records of its clients.
+"""Control records, which the broker itself writes between the records of its clients.
 
-key:                        version int16 (0) | type int16
-value of a transaction's
-end (commit or abort):      version int16 (0) | coordinator epoch int32
+key:                                              version int16 (0) | type int16
+value of a transaction's end (commit or abort):   version int16 (0) | coordinator epoch int32
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def control_key(control_type: ControlRecordType) -> bytes:
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
-    """What a control record is; a type of a later release is UNKNOWN, and to be skipped."""
+    """The type of a control record; a type of a later release is UNKNOWN, and is to be skipped."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"the key {key!r} of a control record is below {_KEY.size} bytes")
     version, number = _KEY.unpack_from(key)

@@ -31,10 +31,11 @@ def down_convert(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     max_bytes: int = INT32_MAX,
 ) -> ConvertedRecords:
-    """All whole batches, those of a newer format in the one that is asked for, until they are `max_bytes` or more.
+    """All whole batches, those of a newer format converted to the requested one, until they have `max_bytes` or more.
 
-    Control batches, which the old formats lack, are left out, and so are headers. Uncompressed records become a message
-    each, and those below `first_offset` are left out too: some readers rely on getting none that they did not ask for.
+    The conversion omits control batches and headers, which the old formats lack. Uncompressed records become one
+    message each, and those below `first_offset` are omitted too: some readers rely on getting only the offsets that
+    they asked for.
     """
     assert to_magic < MAGIC_V2
     parts: list[bytes] = []

@@ -1,7 +1,7 @@
-"""The header of a batch: parsed once, where the bytes come in, and handed along from there.
+"""The header of a batch: parsed once, where the bytes arrive, and passed along from there.
 
-A header tells all that a broker needs of an entry without looking at its records; layout.py shows where each field
-stands. Messages of v0 and v1 get a header too, with the fields that they lack at their defaults.
+A header contains all that a broker needs to know of an entry without its records; layout.py shows the position of each
+field. Messages of v0 and v1 get a header too, with the fields that they lack at their defaults.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class CorruptRecord(CorruptMessage):
 class BatchHeader:
     """The header of one entry.
 
-    For v0 and v1 both base_offset and last_offset are the offset field: what a wrapper's first offset is, only its
-    compressed value tells. Its record_count is then UNKNOWN_COUNT.
+    For v0 and v1 both base_offset and last_offset are the offset field: the first offset of a wrapper is only in its
+    compressed value. Its record_count is then UNKNOWN_COUNT.
     """
 
     __slots__ = (
@@ -170,7 +170,7 @@ class BatchHeader:
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether base_timestamp tells when the batch's tombstones and markers may be deleted."""
+        """Whether base_timestamp is the time after which the batch's tombstones and markers may be deleted."""
         return self.magic >= MAGIC_V2 and self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
@@ -282,7 +282,7 @@ def compute_crc(data: bytes | bytearray | memoryview, position: int, header: Bat
 
 
 def verify_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Raises CorruptRecord unless the whole entry is there and its bytes are those that its checksum was made of."""
+    """Raises CorruptRecord unless the whole entry is present and its bytes match its checksum."""
     if position + header.size_bytes > len(data):
         raise CorruptRecord(
             f"the entry at position {position}, offset {header.base_offset}, has {header.size_bytes} bytes of which"
@@ -299,7 +299,7 @@ def verify_crc(data: bytes | bytearray | memoryview, position: int, header: Batc
 def iterate_headers(data: bytes | bytearray | memoryview) -> list[BatchHeader]:
     """The headers of all whole entries, from the first byte on.
 
-    A last entry that is cut off is left out, as fetch answers end in one; bytes that cannot be an entry raise.
+    An incomplete last entry is omitted, because fetch responses end in one. Bytes that cannot be an entry raise.
     """
     headers: list[BatchHeader] = []
     position = 0

@@ -28,7 +28,7 @@ VALIDATE: Final = "validate"
 DOWN_CONVERT: Final = "down-convert"
 FIND_TIMESTAMP: Final = "find-timestamp"
 
-# A reader of an old format gets so much converted at a time, and one batch at least. It asks for the rest.
+# A reader of an old format gets this much converted data at a time, and at least one batch. It fetches the rest later.
 DOWN_CONVERTED_MAX_BYTES: Final = 8 << 20
 
 Data = bytes | bytearray | memoryview

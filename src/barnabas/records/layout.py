@@ -41,7 +41,7 @@ MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
 
-# Where a field stands in an entry.
+# The position of a field in an entry.
 LENGTH_POSITION: Final = 8
 LEADER_EPOCH_POSITION: Final = 12
 MAGIC_POSITION: Final = 16
@@ -116,7 +116,7 @@ MESSAGE_HEADER_V1: Final = Struct(
 )
 assert MESSAGE_HEADER_V1.size == 26
 
-# The three fields of a batch that its CRC does not cover, the magic between them and the CRC left out.
+# The three fields of a batch that its CRC does not cover, without the magic between them and without the CRC.
 BASE_OFFSET_LENGTH_EPOCH: Final = Struct(
     ">"
     "q"  # base offset

@@ -1,4 +1,4 @@
-"""Who appends records, and what a topic's settings ask of them."""
+"""The origin of appended records, and the rules that a topic's settings define for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class AppendPolicy:
-    """What a topic's settings ask of the records that are appended to it. No compression means the producer's own."""
+    """The rules of a topic's settings for appended records. No compression means the producer's own."""
 
     __slots__ = (
         "compression",

@@ -1,6 +1,6 @@
-"""What a leader says about records that it does not take: the error of the batch, and which records are at fault.
+"""The errors of records that a leader rejects: the error of the batch, and the invalid records.
 
-Producers show the messages to people who know them from Apache Kafka: they say the same.
+Producers show the messages to users who know them from Apache Kafka, so the messages are the same.
 """
 
 from __future__ import annotations

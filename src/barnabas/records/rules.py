@@ -1,4 +1,4 @@
-"""What a topic asks of each single record, and which of a batch's records fail it."""
+"""The rules of a topic for each single record, and the records of a batch that break them."""
 
 from __future__ import annotations
 

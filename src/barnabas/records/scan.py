@@ -1,6 +1,6 @@
-"""The records of a batch looked at, and none of them kept: what a leader does that needs to know no more.
+"""A walk over the records of a batch that keeps none of them, for a leader that only checks them.
 
-A batch may expand to far more than it is worth, so this costs the memory of its bytes alone.
+A batch may decompress to far more objects than it is worth, so this walk needs only the memory of its bytes.
 """
 
 from __future__ import annotations

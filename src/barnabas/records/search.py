@@ -1,4 +1,4 @@
-"""A look for one record of a batch."""
+"""A search for one record of a batch."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What a leader does to records before they reach the log.
+"""The checks and changes that a leader applies to records before the log appends them.
 
-Every batch is checked by its header: size, CRC, magic, compression. The leader then checks what a client may write, and
-assigns offsets, leader epoch and, with LogAppendTime, the time, in place where it can: only in v2 do these stand where
-no CRC covers them, or in the header alone. A large batch in memory that may not be written to gets its first bytes
-beside it instead of a copy.
+The leader checks the header of every batch: size, CRC, magic, compression. It then checks what a client may write, and
+assigns offsets, leader epoch and, with LogAppendTime, the time. It does so in place where it can: only in v2 are these
+fields outside the CRC, or in the header alone. A large batch in read-only memory gets a separate copy of its first
+bytes instead of a full copy.
 
-The records themselves stay closed unless something depends on them: a compacted topic needs keys, messages of v0 and
-v1 carry their own offsets and timestamps, a conversion or another compression builds them anew, a header whose
-timestamps are out of bounds leaves open which of its records are, and `validate_fully` asks for it as Kafka does it.
+The leader does not open the records unless something depends on them: a compacted topic needs keys; messages of v0 and
+v1 contain their own offsets and timestamps; a conversion or another compression rebuilds them; a header whose
+timestamps are out of bounds does not show which records are; and `validate_fully` opens all of them, as Kafka does.
 
-A caller that has no time can have records stay closed whose opening would take long: with `only_briefly`, such records
-raise RecordsTakeLong before anything has been changed, and the caller validates them elsewhere.
+With `only_briefly`, records that would take long to open raise RecordsTakeLong before anything has changed, and the
+caller validates them elsewhere.
 """
 
 from __future__ import annotations
@@ -81,13 +81,14 @@ from barnabas.records.rejection import RECORD_ERRORS_MAX, RecordError, RejectedR
 from barnabas.records.rules import RecordRules
 from barnabas.records.scan import ScannedRecords, scan_records
 
-# What is opened briefly, a millisecond at most: so much (expanded) and so many records are looked at, or built again.
+# The limits of brief work, a millisecond at most: the decompressed size, and the number of records that are read or
+# rebuilt.
 SCANNED_BRIEFLY_BYTES: Final = 256 * 1024
 SCANNED_BRIEFLY_RECORDS: Final = 4_000
 BUILT_BRIEFLY_BYTES: Final = 32 * 1024
 BUILT_BRIEFLY_RECORDS: Final = 500
 
-# Of what may not be written to, so much is copied at most; of larger batches only the head is.
+# Read-only data is copied up to this size; of larger batches only the head is copied.
 COPIED_BYTES_MAX: Final = 8 * 1024
 
 
@@ -97,9 +98,9 @@ class RecordsTakeLong(Exception):
 
 
 class ValidatedRecords:
-    """Records as they go into the log; `log_append_time` is -1 unless the topic asks for it.
+    """Records in the form in which the log appends them; `log_append_time` is -1 unless the topic sets it.
 
-    Where there is a `head`, it stands for the first bytes of the data, as many as it has.
+    If there is a `head`, it replaces the first bytes of the data, as many as it has.
     """
 
     __slots__ = (
@@ -137,9 +138,9 @@ class ValidatedRecords:
         self.converted_count = converted_count
 
     def move_to(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> bool:
-        """Gives records that no log has yet other offsets and another epoch. False if they have to be built again.
+        """Gives new offsets and a new epoch to records that no log has yet. False if they have to be rebuilt.
 
-        That is so for compressed messages of v0 alone, whose offsets stand in what is compressed.
+        Only compressed messages of v0 have to be rebuilt, because their offsets are inside the compressed data.
         """
         shift = base_offset - self.first_offset
         assert not self.head
@@ -171,14 +172,14 @@ def validate_records(
     origin: AppendOrigin = CLIENT,
     only_briefly: bool = False,
 ) -> ValidatedRecords:
-    """Checks what a client or a coordinator sent to a leader, and makes it what the log is to hold.
+    """Checks the records of a client or a coordinator as a leader, and turns them into the form that the log appends.
 
-    The first record gets the base offset. What can be written to is changed in place where that is possible; a fault
-    raises Kafka's error for it before anything has been changed.
+    The first record gets the base offset. Writable data is changed in place where possible. A fault raises Kafka's
+    error for it before anything has changed.
     """
     if only_briefly and len(data) > BUILT_BRIEFLY_BYTES:
         _check_single_batch(data)
-    # What a coordinator writes it has built a moment ago.
+    # A coordinator has built its records a moment ago.
     is_own = origin is COORDINATOR
     analyzed = analyze_records(data, max_message_bytes=policy.max_message_bytes, is_own=is_own)
     headers = analyzed.headers
@@ -212,7 +213,7 @@ def validate_records(
 
     records = _checked_records(data, headers, now_ms, policy, only_briefly)
     if in_place and source is not UNCOMPRESSED:
-        # Old clients are known to number the messages of a wrapper wrongly; those are built anew.
+        # Old clients are known to number the messages of a wrapper wrongly; these are rebuilt.
         in_place = all(record.offset == index for index, record in enumerate(records))
     if in_place:
         return _assign_to_messages(data, headers, records, base_offset, now_ms, policy)
@@ -220,7 +221,7 @@ def validate_records(
 
 
 def _check_single_batch(data: bytes | bytearray | memoryview) -> None:
-    """Many headers take long, too. One batch of v2 is all that a client of today sends."""
+    """Many headers take long too. A current client sends one batch of v2."""
     if data[MAGIC_POSITION] < MAGIC_V2 or entry_size(data) != len(data):
         raise RecordsTakeLong
 
@@ -228,7 +229,7 @@ def _check_single_batch(data: bytes | bytearray | memoryview) -> None:
 def _opened_bytes_max(
     header: BatchHeader, policy: AppendPolicy, only_briefly: bool, bytes_max: int, records_max: int
 ) -> int:
-    """What a batch may expand to; raises RecordsTakeLong if the header alone tells that it takes too long."""
+    """The decompressed size of a batch; raises RecordsTakeLong if the header alone shows that it takes too long."""
     if not only_briefly:
         return policy.max_decompressed_bytes
     # The framing of a stream takes its time as well: it may have a block every few bytes.
@@ -239,7 +240,7 @@ def _opened_bytes_max(
 
 
 def _too_far(error: ExpandsTooFar, only_briefly: bool) -> Exception:
-    """Those who have more time may open more. A client that gets MESSAGE_TOO_LARGE may split its batch."""
+    """Callers with more time may open more. A client that gets MESSAGE_TOO_LARGE may split its batch."""
     return RecordsTakeLong() if only_briefly else MessageTooLarge(str(error))
 
 

@@ -58,7 +58,7 @@ def _read_10_byte_varlong(data: bytes, start: int) -> i64:
 
 
 def wrap_int64(number: int) -> int:
-    """What 64 bits keep of a number. Compiled sums wrap by themselves, as Java's do; elsewhere integers have no end."""
+    """The low 64 bits of a number. Compiled sums wrap by themselves, as Java's do; Python's integers are unbounded."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -1,10 +1,10 @@
-"""A process that works on records for a broker, so that nobody waits for it.
+"""A process that works on records for a broker, so that the event loop does not wait for it.
 
     python -m barnabas.records.worker CPU_SECONDS_OF_A_JOB MEMORY_BYTES
 
 Standard input is a socket: jobs come in, results go out (net/worker_process.py has the layout), and the end of the
-stream ends the process. What records can cost is bounded: by the memory of the process, beyond which a job fails; and
-by the processor time of a job, at which the system ends the process, even in compiled code that never looks up.
+stream ends the process. The cost of records is bounded: by the memory of the process, beyond which a job fails, and by
+the processor time of a job, after which the system ends the process, even in compiled code that never checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from barnabas.records.jobs import run_job
 
-# A process that keeps so much after a job is exchanged for a new one.
+# A process that still holds this much memory after a job is replaced by a new one.
 KEPT_MAX_BYTES: Final = 128 << 20
 # Requests come first.
 NICENESS: Final = 5
@@ -59,7 +59,7 @@ def _limit_memory(limit: int) -> None:
 
 
 def _resident_bytes() -> int:
-    """What the process has in memory now; 0 where the system does not tell."""
+    """The memory of the process; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
