@@ -182,7 +182,7 @@ def test_all_faults_are_told_with_what_is_allowed_and_the_nearest_key(pipeline_f
             'sources.customers.watermark.delay: \'soon\' is not allowed; it takes a duration such as "500ms", "10s" or'
             ' "1h30m"'
         ),
-        'sink.file_format: is missing; it takes "json", "csv" or "parquet": What the files are.',
+        'sink.file_format: is missing; it takes "json", "csv" or "parquet": The format of the files.',
         "transforms[0].function: 'no function' is not allowed; it takes module:function",
         'output_mode: \'apend\' is not allowed; it takes "append", "update" or "complete"; did you mean append?',
         (

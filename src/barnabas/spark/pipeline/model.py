@@ -1,4 +1,4 @@
-"""What a pipeline file may say: a class a table, a field a key.
+"""The contents of a pipeline file: one class per table, one field per key.
 
 `docs/PIPELINES.md` has the same as tables for people, made from here.
 """
@@ -42,25 +42,25 @@ def _has_topic(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What the bytes of a record are."""
+    """The format of the bytes of a record."""
 
-    kind: Literal["json", "avro", "string", "bytes"] = entry("How a value is written.")
+    kind: Literal["json", "avro", "string", "bytes"] = entry("The encoding of a value.")
     schema: str | None = entry(
-        "The fields: of JSON as Spark's DDL (`id BIGINT, name STRING`) or as JSON Schema, of Avro as its own JSON.",
+        "The fields: for JSON as Spark's DDL (`id BIGINT, name STRING`) or JSON Schema, for Avro as an Avro schema.",
         default=None,
     )
-    schema_file: Location | None = entry("A file that has the schema.", default=None)
+    schema_file: Location | None = entry("A file with the schema.", default=None)
     column: str | None = entry(
-        "Of strings and bytes: the column; `text` and `data` without it.", default=None
+        "For strings and bytes: the column; the defaults are `text` and `data`.", default=None
     )
     registry: Location | None = entry(
-        "A Schema Registry, `http://host:port`, or a folder of `<id>.avsc`; values have its wire format then.",
+        "A Schema Registry, `http://host:port`, or a folder of `<id>.avsc`; values then have its wire format.",
         default=None,
     )
-    subject: str | None = entry("The registry's subject, whose newest schema it is.", default=None)
-    schema_id: int | None = entry("The registry's schema by its number.", default=None)
+    subject: str | None = entry("The subject in the registry; its newest schema applies.", default=None)
+    schema_id: int | None = entry("The id of the schema in the registry.", default=None)
     writer_schema: str | None = entry(
-        "Of Avro without a registry: the schema that values were written by, if it is another.", default=None
+        "For Avro without a registry: the writer's schema, if it differs.", default=None
     )
 
 
@@ -68,102 +68,110 @@ class Format:
 class Watermark:
     """How late rows may be."""
 
-    column: str = entry("A column of times.", check=_is_filled, takes="the name of a column")
-    delay: DurationMs = entry("Rows older than the newest time by more than this may be left out.")
+    column: str = entry("A timestamp column.", check=_is_filled, takes="the name of a column")
+    delay: DurationMs = entry("Spark may omit rows that are older than the newest time by more than this.")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
-    """Topics of a cluster. Undecoded rows have Spark's columns of Kafka: key, value, topic, partition, offset, …"""
+    """Topics of a cluster. Without a format, rows have the columns of Spark's kafka format."""
 
     TYPE: ClassVar[str] = "topic"
 
     topics: tuple[str, ...] = entry("The topics to read.", default=())
     pattern: str | None = entry(
-        "Instead of topics: all whose whole name matches this expression.", default=None
+        "Instead of topics: all topics whose whole name matches this expression.", default=None
     )
     starting: Literal["earliest", "latest", "committed"] = entry(
-        "Where the first run begins; `committed` is where the pipeline's group stands, else at the earliest.",
+        "Where the first run starts; `committed` means the committed offsets of the pipeline's group, or the earliest.",
         default="earliest",
     )
-    format: Format | None = entry("What values are; without it they stay bytes.", default=None)
-    key_format: Literal["bytes", "string"] = entry("What keys are.", default="bytes")
-    headers: bool = entry("Whether rows have their headers.", default=False)
+    format: Format | None = entry("The format of values; without it they stay bytes.", default=None)
+    key_format: Literal["bytes", "string"] = entry("The format of keys.", default="bytes")
+    headers: bool = entry("Whether rows have a column with the headers.", default=False)
     isolation: Literal["read_committed", "read_uncommitted"] = entry(
-        "Whether records of transactions that are open or were aborted are left out.",
+        "Whether to omit records of open and aborted transactions.",
         default="read_committed",
     )
     fail_on_data_loss: bool = entry(
-        "Whether to fail when records were deleted before they were read, instead of going on behind them.",
+        "Whether to fail if records were deleted before they were read; otherwise the pipeline skips them.",
         default=True,
     )
     max_records: int | None = entry(
-        "At most so many records a batch.", default=None, takes="a number above 0", check=_is_positive
+        "The maximum number of records per batch.", default=None, takes="a number above 0", check=_is_positive
     )
     min_partitions: int | None = entry(
-        "Read in at least so many tasks.", default=None, takes="a number above 0", check=_is_positive
+        "The minimum number of tasks that read.", default=None, takes="a number above 0", check=_is_positive
     )
-    as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
+    as_table: bool = entry(
+        "Whether each batch reads the whole source as a table, for a join with a stream.", default=False
+    )
     latest_per_key: bool = entry(
-        "Of a table: only the last record of each key; none if its value is null.", default=False
+        "For a table: only the last record of each key, and none if its value is null.", default=False
     )
     watermark: Watermark | None = entry("How late rows may be.", default=None)
-    kafka: Settings = entry("Settings of its clients, over those of `[kafka]`.", default={})
+    kafka: Settings = entry("Client settings; they override those of `[kafka]`.", default={})
     options: Settings = entry("Any other options of the format `barnabas`.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Log directories of a broker, read without it; the same columns as those of topics."""
+    """Log directories of a broker, read without the broker. The columns are the same as for topics."""
 
     TYPE: ClassVar[str] = "log"
 
     paths: tuple[Location, ...] = entry("The log directories.", check=bool, takes="paths")
     topics: tuple[str, ...] = entry("Only these topics.", default=())
-    format: Format | None = entry("What values are; without it they stay bytes.", default=None)
-    key_format: Literal["bytes", "string"] = entry("What keys are.", default="bytes")
-    headers: bool = entry("Whether rows have their headers.", default=False)
+    format: Format | None = entry("The format of values; without it they stay bytes.", default=None)
+    key_format: Literal["bytes", "string"] = entry("The format of keys.", default="bytes")
+    headers: bool = entry("Whether rows have a column with the headers.", default=False)
     isolation: Literal["read_committed", "read_uncommitted"] = entry(
-        "Whether records of aborted transactions are left out.", default="read_committed"
+        "Whether to omit records of aborted transactions.", default="read_committed"
     )
-    as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
+    as_table: bool = entry(
+        "Whether each batch reads the whole source as a table, for a join with a stream.", default=False
+    )
     watermark: Watermark | None = entry("How late rows may be.", default=None)
     options: Settings = entry("Any other options of the format `barnabas-log`.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Files of a folder; new ones are read as they come."""
+    """Files of a folder. The source reads new files as they arrive."""
 
     TYPE: ClassVar[str] = "files"
 
-    path: Location = entry("The folder, or a pattern of folders.")
-    file_format: FILE_FORMATS = entry("What the files are.")
+    path: Location = entry("The folder, or a pattern that matches folders.")
+    file_format: FILE_FORMATS = entry("The format of the files.")
     schema: str | None = entry(
-        "The columns as Spark's DDL (`id BIGINT, name STRING`); a table may do without.", default=None
+        "The columns as Spark's DDL (`id BIGINT, name STRING`); optional for a table.", default=None
     )
     max_files: int | None = entry(
-        "At most so many files a batch.", default=None, takes="a number above 0", check=_is_positive
+        "The maximum number of files per batch.", default=None, takes="a number above 0", check=_is_positive
     )
-    as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
+    as_table: bool = entry(
+        "Whether each batch reads the whole source as a table, for a join with a stream.", default=False
+    )
     watermark: Watermark | None = entry("How late rows may be.", default=None)
     options: Settings = entry("Options of Spark's reader, such as `header` of CSV.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSource:
-    """A table of PostgreSQL or SQLite; new rows are read as its growing column grows."""
+    """A table of PostgreSQL or SQLite. The source reads new rows by a column that grows."""
 
     TYPE: ClassVar[str] = "database"
 
     url: str = entry("`postgresql://…` or `sqlite:///file`.", check=_is_filled, takes="a URL")
     table: str | None = entry("The table.", default=None)
     query: str | None = entry("Instead of a table: a query.", default=None)
-    growing_column: str | None = entry("The column that grows; a table needs none.", default=None)
+    growing_column: str | None = entry("The column that grows; not needed with `as_table`.", default=None)
     max_rows: int | None = entry(
-        "At most so many rows a batch.", default=None, takes="a number above 0", check=_is_positive
+        "The maximum number of rows per batch.", default=None, takes="a number above 0", check=_is_positive
     )
-    as_table: bool = entry("Read all of it for each batch as a table, to join a stream with.", default=False)
+    as_table: bool = entry(
+        "Whether each batch reads the whole source as a table, for a join with a stream.", default=False
+    )
     watermark: Watermark | None = entry("How late rows may be.", default=None)
     options: Settings = entry("Any other options of the format `barnabas-database`.", default={})
 
@@ -173,104 +181,109 @@ Source: TypeAlias = TopicSource | LogSource | FileSource | DatabaseSource
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A step: rows made of the rows of sources and earlier steps, by SQL or by a function."""
+    """A step that computes rows from sources and earlier steps, by SQL or by a function."""
 
-    name: str = entry("What later steps call its rows.", check=_is_filled, takes="a name")
+    name: str = entry("The name of its rows for later steps.", check=_is_filled, takes="a name")
     sql: str | None = entry("A query over the names of sources and earlier steps.", default=None)
     function: str | None = entry(
-        "A function of DataFrames that returns one; its module may lie beside the file.",
+        "A function that takes DataFrames and returns one; its module may be beside the file.",
         default=None,
         takes="module:function",
         check=_is_function,
     )
     inputs: tuple[str, ...] = entry(
-        "What the function is given, in this order; else the step before it.", default=()
+        "The arguments of the function, in this order; by default the previous step.", default=()
     )
     watermark: Watermark | None = entry("How late rows may be.", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A topic; exactly once by a transaction a batch.
+    """A topic, written exactly once with one transaction per batch.
 
-    With a format, the columns whose names do not begin with `_` become the value. Without one the rows have the
-    columns of a record themselves: value, and if they like key, topic, partition, headers, timestamp.
+    With a format, the columns whose names do not begin with `_` become the value. Without a format the rows
+    have the columns of a record: value, and optionally key, topic, partition, headers, timestamp.
     """
 
     TYPE: ClassVar[str] = "topic"
 
-    topic: str | None = entry("Where to; rows may have a column `topic` that says otherwise.", default=None)
-    format: Format | None = entry("What values become.", default=None)
-    key: str | None = entry("The column whose text is the record's key.", default=None)
-    timestamp: str | None = entry("The column that is the record's timestamp.", default=None)
+    topic: str | None = entry("The target topic; a column `topic` of a row overrides it.", default=None)
+    format: Format | None = entry("The format of values.", default=None)
+    key: str | None = entry("The column with the record's key as text.", default=None)
+    timestamp: str | None = entry("The column with the record's timestamp.", default=None)
     transaction_timeout: DurationMs | None = entry(
-        "How long a batch may take at most before the broker aborts it.", default=None
+        "The maximum time of a batch before the broker aborts its transaction.", default=None
     )
-    kafka: Settings = entry("Settings of its clients, over those of `[kafka]`.", default={})
+    kafka: Settings = entry("Client settings; they override those of `[kafka]`.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
-    """Files of a folder, by Spark's own sink: exactly once for readers that follow its log, as Spark does."""
+    """Files of a folder, written by Spark's own sink: exactly once for readers that follow its log, as Spark does."""
 
     TYPE: ClassVar[str] = "files"
 
     path: Location = entry("The folder.")
-    file_format: FILE_FORMATS = entry("What the files are.")
-    partition_by: tuple[str, ...] = entry("Columns that become folders.", default=())
+    file_format: FILE_FORMATS = entry("The format of the files.")
+    partition_by: tuple[str, ...] = entry("Columns whose values become folders.", default=())
     options: Settings = entry("Options of Spark's writer, such as `compression`.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
-    """A Delta table, by `deltalake`: the batch and its number are one commit there."""
+    """A Delta table, written by `deltalake`. One commit contains the batch and its number."""
 
     TYPE: ClassVar[str] = "delta"
 
-    path: Location = entry("Where the table lies.")
+    path: Location = entry("The location of the table.")
     mode: Literal["append", "upsert"] = entry(
-        "Whether rows replace those of the same keys.", default="append"
+        "Whether rows replace rows with the same keys.", default="append"
     )
-    keys: tuple[str, ...] = entry("Columns by which rows are the same.", default=())
-    partition_by: tuple[str, ...] = entry("Columns that become folders, when the table is made.", default=())
-    storage_options: Settings = entry("For tables in object stores, as `deltalake` takes them.", default={})
+    keys: tuple[str, ...] = entry("The columns that identify a row.", default=())
+    partition_by: tuple[str, ...] = entry(
+        "Columns whose values become folders; applies when the table is created.", default=()
+    )
+    storage_options: Settings = entry("Options of `deltalake` for tables in object stores.", default={})
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSink:
-    """A table of PostgreSQL or SQLite; the batch and its number are one transaction there."""
+    """A table of PostgreSQL or SQLite. One transaction contains the batch and its number."""
 
     TYPE: ClassVar[str] = "database"
 
     url: str = entry("`postgresql://…` or `sqlite:///file`.", check=_is_filled, takes="a URL")
     table: str = entry("The table.", check=_is_filled, takes="the name of a table")
     mode: Literal["append", "upsert"] = entry(
-        "Whether rows replace those of the same keys.", default="append"
+        "Whether rows replace rows with the same keys.", default="append"
     )
-    keys: tuple[str, ...] = entry("Columns by which rows are the same.", default=())
+    keys: tuple[str, ...] = entry("The columns that identify a row.", default=())
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSink:
-    """Topics of another cluster: partitions, timestamps and headers are kept, offsets in a map."""
+    """Topics of another cluster. The mirror preserves partitions, timestamps and headers, and maps offsets."""
 
     TYPE: ClassVar[str] = "mirror"
 
-    kafka: Settings = entry("Settings of the other cluster's clients, `bootstrap.servers` among them.")
+    kafka: Settings = entry("Client settings for the other cluster, including `bootstrap.servers`.")
     rename: str = entry(
-        "The names over there.", default="{topic}", takes="a name with {topic} in it", check=_has_topic
+        "The names of the topics on the target.",
+        default="{topic}",
+        takes="a name with {topic} in it",
+        check=_has_topic,
     )
     groups: str | None = entry(
-        "Groups whose whole name matches this expression get their offsets over there, too.", default=None
+        "The mirror translates the offsets of groups whose whole name matches this expression.", default=None
     )
     replication_factor: int | None = entry(
-        "Of topics that are made over there; the brokers' default without it.",
+        "The replication factor of created topics; by default that of the target brokers.",
         default=None,
         takes="a number above 0",
         check=_is_positive,
     )
     transaction_timeout: DurationMs | None = entry(
-        "How long a batch may take at most before the broker aborts it.", default=None
+        "The maximum time of a batch before the broker aborts its transaction.", default=None
     )
 
 
@@ -279,46 +292,46 @@ Sink: TypeAlias = TopicSink | FileSink | DeltaSink | DatabaseSink | MirrorSink
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What becomes of records that cannot be decoded: without this table, the pipeline stops at the first."""
+    """The treatment of records that cannot be decoded. Without this table, the pipeline stops at the first one."""
 
-    topic: str | None = entry("They go here, with their origin and the error as headers.", default=None)
-    drop: bool = entry("Instead of a topic: they are left out.", default=False)
+    topic: str | None = entry(
+        "The topic for these records; headers contain their origin and the error.", default=None
+    )
+    drop: bool = entry("Instead of a topic: skip these records.", default=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One pipeline is one file. `${NAME}` in a text is the environment's NAME, `${NAME:-other}` other without it."""
+    """One file is one pipeline. `${NAME}` is the environment variable NAME; `${NAME:-x}` has the default `x`."""
 
     name: str = entry(
         "The name of the pipeline, of its consumer group and of its transactions.",
         check=_is_name,
         takes="letters, digits, dots, dashes and underscores",
     )
-    sources: Mapping[str, Source] = entry("What is read, by the names that SQL knows it by.")
-    sink: Sink = entry("Where the rows of the last step go.")
-    transforms: tuple[Transform, ...] = entry("The steps, in their order.", default=())
+    sources: Mapping[str, Source] = entry("The sources, by their names in SQL.")
+    sink: Sink = entry("The target for the rows of the last step.")
+    transforms: tuple[Transform, ...] = entry("The steps, in order.", default=())
     guarantee: Literal["exactly-once", "at-least-once"] = entry(
-        "Whether a batch that is repeated after a failure shows in a topic.", default="exactly-once"
+        "Whether a topic shows a batch that is repeated after a failure.", default="exactly-once"
     )
     output_mode: Literal["append", "update", "complete"] = entry(
-        "Of aggregations: rows once they are final, all that have changed, or all.", default="append"
+        "For aggregations: final rows only, all changed rows, or all rows.", default="append"
     )
     trigger: str = entry(
-        "How often a batch begins; `0s` is as soon as the last is done, `available-now` reads what there is and ends.",
+        "The interval of batches; `0s` means no pause; `available-now` reads the existing data and exits.",
         default="500ms",
         takes='"available-now" or a duration such as "500ms" or "10s"',
     )
     checkpoint: Location | None = entry(
-        "Where Spark keeps its progress; `checkpoints/NAME` beside the file without it.", default=None
+        "The location of Spark's progress; the default is `checkpoints/NAME` beside the file.", default=None
     )
     dead_letters: DeadLetters | None = entry("Records that cannot be decoded.", default=None)
     kafka: Settings = entry(
-        "Settings of clients; `bootstrap.servers` is BARNABAS_BOOTSTRAP or localhost:9092 without it.",
+        "Client settings; the default of `bootstrap.servers` is BARNABAS_BOOTSTRAP or localhost:9092.",
         default={},
     )
-    spark: Settings = entry(
-        "Settings of the Spark session, with or without the `spark.` that their names begin with.", default={}
-    )
+    spark: Settings = entry("Settings of the Spark session; the prefix `spark.` is optional.", default={})
 
     @property
     def topic_sources(self) -> dict[str, TopicSource]:
@@ -326,7 +339,7 @@ class Pipeline:
 
     @property
     def letters_kafka(self) -> Settings:
-        """Where dead letters go beside a sink that is no topic: to the cluster that they came from, if they did."""
+        """The cluster for dead letters: that of a topic sink, otherwise that of the first topic source."""
         if isinstance(self.sink, TopicSink):
             return self.sink.kafka
         return next((source.kafka for source in self.topic_sources.values()), self.kafka)

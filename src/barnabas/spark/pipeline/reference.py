@@ -1,4 +1,4 @@
-"""The reference of pipeline files as Markdown, made from the model: `python -m barnabas.spark.pipeline.reference`."""
+"""The reference of pipeline files as Markdown, from the model: `python -m barnabas.spark.pipeline.reference`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reference() -> str:
 def _section(heading: str, table: type) -> str:
     hints = get_type_hints(table)
     lines = [f"### {heading[0].upper()}{heading[1:]}", "", _flowed(table.__doc__ or ""), ""]
-    lines += ["| key | takes | default | |", "|---|---|---|---|"]
+    lines += ["| key | takes | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(table):
         takes = takes_text(hints[field.name], field.metadata["takes"])
         lines.append(
