@@ -30,9 +30,7 @@ def start_coordinators(
         cluster.settings,
         cluster.controller.auto_create_topics,
         replicas,
-        scheduling.tasks,
-        scheduling.timer,
-        scheduling.clock,
+        scheduling,
     )
     groups = GroupRuntime(surroundings, rng)
     groups.begin()

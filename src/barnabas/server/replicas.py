@@ -43,7 +43,7 @@ def build_replicas(
     mover = LogDirMover(
         manager,
         replicas,
-        scheduling.tasks,
+        scheduling,
         lambda: settings.current.replica_alter_log_dirs_io_max_bytes_per_second,
     )
     return ReplicaParts(log_manager=manager, replicas=replicas, log_dir_mover=mover)
@@ -73,7 +73,7 @@ async def follow_metadata(
         quotas,
         updates,
         parts.log_dir_mover,
-        scheduling.tasks,
+        scheduling,
     )
     await follower.begin()
     return follower

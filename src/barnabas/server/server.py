@@ -26,7 +26,8 @@ from barnabas.broker.parts import ClusterParts, ReplicaParts
 from barnabas.broker.quotas.connections import ConnectionQuota
 from barnabas.broker.quotas.quotas import Quotas
 from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
-from barnabas.broker.upkeep.maintenance import CleanerThread, start_maintenance
+from barnabas.broker.upkeep.maintenance import Compaction, start_maintenance
+from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
@@ -214,9 +215,10 @@ class Server:
     def _start_maintenance(self, manager: LogManager, scheduling: Scheduling) -> None:
         start_maintenance(manager, scheduling.background)
         if manager.settings.log_cleaner_enable:
-            cleaner = CleanerThread(manager, scheduling.clock)
-            cleaner.start()
-            self._open.callback(cleaner.stop)
+            cleaning = Background(scheduling.loop, self._environment.new_executor(1, "cleaner"))
+            compaction = Compaction(manager, scheduling.clock, cleaning)
+            compaction.start()
+            self._open.callback(compaction.stop)
 
     def watch_signals(self) -> None:
         """Notes signals to stop from now on, also while the broker starts."""

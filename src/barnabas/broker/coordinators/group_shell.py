@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.groups.coordinator import GroupCoordinator
@@ -56,8 +57,8 @@ class GroupShell(CoordinatorShell):
     def _appended(self, decision: Decision, info: AppendInfo) -> None:
         self.coordinator.appended(decision, Offset(info.first_offset))
 
-    async def load(self, buffer_bytes: int) -> None:
-        await super().load(buffer_bytes)
+    async def load(self, buffer_bytes: int, background: Background) -> None:
+        await super().load(buffer_bytes, background)
         self.forget_partitions(self._deleted)
         self._deleted = set()
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from barnabas.broker.waiting.background import Background
 from barnabas.errors import KafkaStorageError
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
@@ -18,17 +19,16 @@ RECORDS_AT_ONCE: Final = 500
 
 
 async def read_batches(
-    log: PartitionLog, *, buffer_bytes: int
+    log: PartitionLog, background: Background, *, buffer_bytes: int
 ) -> AsyncIterator[tuple[BatchHeader, list[Record]]]:
     """Each batch with its records; a large one comes in several parts. The file is read off the loop."""
-    loop = asyncio.get_running_loop()
     offset = log.log_start_offset
     since_pause = 0
     while offset < log.log_end_offset:
         found = log.read(offset, buffer_bytes, Isolation.LOG_END, True).records
         if found is None:
             return
-        data = await loop.run_in_executor(None, found.read)
+        data = await background.run(found.read)
         headers = iterate_headers(data)
         if not headers or headers[-1].next_offset <= offset:
             raise KafkaStorageError(f"{log.topic_partition} has no batch at offset {offset}")

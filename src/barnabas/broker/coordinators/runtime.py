@@ -17,9 +17,7 @@ from barnabas.broker.coordinators.keys import partition_of_key
 from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.waiting.tasks import Tasks
-from barnabas.broker.waiting.timing_wheel import Timer
-from barnabas.clock import Clock
+from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
@@ -44,9 +42,7 @@ class Surroundings(NamedTuple):
     settings: LiveSettings
     create_topics: CreateTopics
     replicas: ReplicaManager
-    tasks: Tasks
-    timer: Timer
-    clock: Clock
+    scheduling: Scheduling
 
 
 class _Load(NamedTuple):
@@ -64,9 +60,10 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         self._live_settings = surroundings.settings
         self._create_topics = surroundings.create_topics
         self._replicas = surroundings.replicas
-        self._tasks = surroundings.tasks
-        self._timer = surroundings.timer
-        self._clock = surroundings.clock
+        self._tasks = surroundings.scheduling.tasks
+        self._timer = surroundings.scheduling.timer
+        self._clock = surroundings.scheduling.clock
+        self._background = surroundings.scheduling.background
         # How long the last partitions took, and when that was.
         self._loads: deque[_Load] = deque(maxlen=_LOADS_KEPT)
         self._shells: dict[int, ShellT] = {}
@@ -192,7 +189,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         await self._replicas.opened([self.topic])
         for shell in shells:
             began_ns = self._clock.monotonic_ns()
-            await shell.load(self._load_buffer_bytes)
+            await shell.load(self._load_buffer_bytes, self._background)
             ended_ns = self._clock.monotonic_ns()
             self._loads.append(_Load(ended_ns, (ended_ns - began_ns) / 1e6))
             self._shell_loaded(shell)

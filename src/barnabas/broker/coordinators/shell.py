@@ -17,6 +17,7 @@ from typing import Any, Final
 from barnabas.broker.coordinators.loading import read_batches
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.replicated import await_replicated
+from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.timing_wheel import Timer, TimerTask
 from barnabas.clock import Clock
 from barnabas.errors import (
@@ -103,10 +104,11 @@ class CoordinatorShell(ABC):
         if not self._is_active or self.partition.log is None:
             raise NotCoordinator(f"{self.partition.topic_partition} is not in use here")
 
-    async def load(self, buffer_bytes: int) -> None:
+    async def load(self, buffer_bytes: int, background: Background) -> None:
         """Replays the partition. One that cannot be read leaves its keys without a coordinator."""
         try:
-            async for header, records in read_batches(self.partition.leader_log(), buffer_bytes=buffer_bytes):
+            source = self.partition.leader_log()
+            async for header, records in read_batches(source, background, buffer_bytes=buffer_bytes):
                 if not self._is_loading:
                     return
                 self._replay(header, records)

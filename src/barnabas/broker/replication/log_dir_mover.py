@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.errors import (
     InvalidTopicException,
     KafkaError,
@@ -42,12 +42,13 @@ class LogDirMover:
         self,
         manager: LogManager,
         replicas: ReplicaManager,
-        tasks: Tasks,
+        scheduling: Scheduling,
         bytes_per_second: Callable[[], int],
     ) -> None:
         self._manager = manager
         self._replicas = replicas
-        self._tasks = tasks
+        self._tasks = scheduling.tasks
+        self._background = scheduling.background
         self._bytes_per_second = bytes_per_second
         self._moving: dict[TopicPartition, None] = {}
         # Whoever makes, copies to, swaps or deletes a future log holds it.
@@ -196,7 +197,7 @@ class LogDirMover:
             return usable
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
-        return await _to_its_end(asyncio.get_running_loop().run_in_executor(None, action))
+        return await _to_its_end(self._background.run(action))
 
 
 async def _to_its_end(running: asyncio.Future[T]) -> T:

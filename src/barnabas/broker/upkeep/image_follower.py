@@ -7,13 +7,14 @@ import logging
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from barnabas.broker.quotas.quotas import DEFAULT, QuotaEntity, Quotas, address_of
 from barnabas.broker.replication.log_dir_mover import LogDirMover
 from barnabas.broker.replication.replica_manager import ReplicaManager, changed_topics
 from barnabas.broker.upkeep.config_updates import ConfigUpdates
-from barnabas.broker.waiting.tasks import Tasks
+from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.controller.controller import Controller, FoundPartition
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
@@ -38,7 +39,7 @@ class ImageFollower:
         quotas: Quotas,
         config_updates: ConfigUpdates,
         mover: LogDirMover,
-        tasks: Tasks,
+        scheduling: Scheduling,
     ) -> None:
         self._controller = controller
         self._cache = cache
@@ -47,7 +48,8 @@ class ImageFollower:
         self._quotas = quotas
         self._config_updates = config_updates
         self._mover = mover
-        self._tasks = tasks
+        self._tasks = scheduling.tasks
+        self._background = scheduling.background
         # Topics that the store did not know of when this began.
         self.adopted: frozenset[str] = frozenset()
         # Above those of all producers of these topics.
@@ -174,8 +176,7 @@ class ImageFollower:
             TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions))
         ]
         await self._mover.cancel(partitions)
-
-        await asyncio.get_running_loop().run_in_executor(None, self._manager.delete_all, partitions)
+        await self._background.run(partial(self._manager.delete_all, partitions))
 
 
 def _listed(names: Sequence[str]) -> str:

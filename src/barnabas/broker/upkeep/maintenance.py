@@ -1,4 +1,4 @@
-"""What is done for the logs every so often: retention, flushing, checkpoints, expiry of producers, compaction."""
+"""Work on the logs that repeats: retention, flushing, checkpoints, expiry of producers, compaction."""
 
 from __future__ import annotations
 
@@ -46,39 +46,44 @@ class Pace:
         return self._bytes / max(self._bytes_per_second(), 1.0) - (time.monotonic() - self._since_s)
 
 
-class CleanerThread:
-    """Compacts whatever is due, then sleeps for `log.cleaner.backoff.ms`."""
+class Compaction:
+    """Compacts all logs that need it, then waits for `log.cleaner.backoff.ms`. It needs a thread for itself."""
 
-    def __init__(self, manager: LogManager, clock: Clock) -> None:
+    def __init__(self, manager: LogManager, clock: Clock, background: Background) -> None:
         self._manager = manager
         self._clock = clock
+        self._background = background
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
+        self._pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping)
+        self._cleaner: Cleaner | None = None
+        self._size: tuple[int, float] | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._background.schedule("cleaner", self._run, self._manager.settings.log_cleaner_backoff_ms)
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._background.stop()
 
     def _run(self) -> None:
+        try:
+            self._clean()
+        finally:
+            self.start()
+
+    def _clean(self) -> None:
         manager = self._manager
-        pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping)
-        cleaner: Cleaner | None = None
-        size: tuple[int, float] | None = None
-        while not self._stopping.wait(manager.settings.log_cleaner_backoff_ms / 1_000):
-            # These settings may change at run time.
-            settings = manager.settings
-            wanted = (settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
-            if cleaner is None or size != wanted:
-                if not any(log.config.compact for log in unhurried(manager.logs())):
-                    continue
-                size = wanted
-                cleaner = Cleaner(OffsetMap(*wanted), self._clock)
-            while not self._stopping.is_set():
-                if manager.cleaner.clean_next(cleaner, pace.on_bytes) is None:
-                    break
+        # These settings may change at run time.
+        settings = manager.settings
+        wanted = (settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
+        if self._cleaner is None or self._size != wanted:
+            if not any(log.config.compact for log in unhurried(manager.logs())):
+                return
+            self._size = wanted
+            self._cleaner = Cleaner(OffsetMap(*wanted), self._clock)
+        while not self._stopping.is_set():
+            if manager.cleaner.clean_next(self._cleaner, self._pace.on_bytes) is None:
+                return
 
 
 def start_maintenance(manager: LogManager, background: Background) -> None:

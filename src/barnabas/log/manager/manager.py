@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -99,6 +98,10 @@ class LogManager(OpenLogs):
         with self._changing:
             return self._create_future(partition, self.directory(directory))
 
+    def _unique_id(self) -> str:
+        """For the name of a directory that moves or goes; 32 characters, as Kafka's."""
+        return f"{self._environment.rng.getrandbits(128):032x}"
+
     def _create_future(self, partition: TopicPartition, target: LogDirectory) -> PartitionLog:
         source = self._required(partition)
         if target.is_offline:
@@ -109,7 +112,7 @@ class LogManager(OpenLogs):
             if self.directory_of(existing) is target:
                 return existing
             self.delete(partition, is_future=True)
-        name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.FUTURE_DIR_SUFFIX)
+        name = names.marked_partition_dir(partition, self._unique_id(), names.FUTURE_DIR_SUFFIX)
         try:
             log = self._open_log(target, name, replace(NEW_LOG, is_gapless=False), source.topic_id)
             # After a crash the move goes on.
@@ -148,7 +151,7 @@ class LogManager(OpenLogs):
             source_directory, target_directory = self.directory_of(source), self.directory_of(future)
             # The old log goes first: of two a person would have to choose, and a copy alone is found by `_promote`.
             source.rename_dir(
-                names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+                names.marked_partition_dir(partition, self._unique_id(), names.DELETE_DIR_SUFFIX)
             )
             try:
                 future.rename_dir(names.partition_dir(partition))
@@ -187,7 +190,7 @@ class LogManager(OpenLogs):
                             self._check_not_offline(partition)
                         continue
                     directory = self.directory_of(log)
-                    name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+                    name = names.marked_partition_dir(partition, self._unique_id(), names.DELETE_DIR_SUFFIX)
                     with self.cleaner.paused(partition):
                         log.rename_dir(name, syncs=False)
                     marked.setdefault(directory, []).append(log)
@@ -210,7 +213,7 @@ class LogManager(OpenLogs):
         directory = self._by_path[os.path.dirname(path)]
         if directory.is_offline:
             return False
-        name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+        name = names.marked_partition_dir(partition, self._unique_id(), names.DELETE_DIR_SUFFIX)
         try:
             self._fs.rename(path, directory.file(name))
             self._fs.sync_dir(directory.path)

@@ -352,7 +352,7 @@ def test_while_a_partition_is_loaded(broker: RunningBroker, client: RawClient) -
     assert delete_groups(client, "loading") == {"loading": in_progress}
     assert client.ask("ListGroups", 5, ListGroupsRequest()).error_code == in_progress
     delete_topic(client, "passing")
-    broker.call(lambda: shell.load(1))
+    broker.call(lambda: shell.load(1, broker.server.broker.background))
     assert heartbeat(client, "loading", joined) == NONE
     assert fetch_offsets(client, "loading", None) == {(TOPIC, 0): 8}
     assert describe(client, "loading").group_state == "Stable"

@@ -121,7 +121,7 @@ def test_while_a_partition_is_loaded(broker: RunningBroker, client: RawClient) -
     assert describe_transaction(client, "id").error_code == in_progress
     listed = list_transactions(client)
     assert (listed.error_code, listed.transaction_states) == (in_progress, [])
-    broker.call(lambda: shell.load(1))
+    broker.call(lambda: shell.load(1, broker.server.broker.background))
     assert describe_transaction(client, "id").transaction_state == "Ongoing"
     assert end(client, "id", producer).error_code == NONE
     wait_until(lambda: last_stable_offset(client, "topic") == 2)
@@ -140,7 +140,7 @@ def test_what_was_decided_is_completed_by_whoever_has_the_partition_next(
     assert end(client, "id", producer).error_code == ConcurrentTransactions.code
     assert last_stable_offset(client, "topic") == 0
     following = replace_shell(broker)
-    broker.call(lambda: following.load(1 << 20))
+    broker.call(lambda: following.load(1 << 20, broker.server.broker.background))
     wait_until(lambda: describe_transaction(client, "id").transaction_state == "CompleteCommit")
     assert committed_values(client, "topic") == [b"value"]
     assert end(client, "id", producer).error_code == NONE
@@ -191,7 +191,7 @@ def test_a_producer_that_waits_for_the_replicas_is_sent_to_the_next_coordinator(
         set_in_sync(broker, us)
         assert received_code(other) == NotCoordinator.code
     # What was written counts all the same.
-    broker.call(lambda: shell.load(1 << 20))
+    broker.call(lambda: shell.load(1 << 20, broker.server.broker.background))
     wait_until(lambda: describe_transaction(client, "id").transaction_state == "CompleteCommit")
     assert end(client, "id", producer).error_code == NONE
 

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
@@ -40,8 +40,7 @@ async def handle(
         else {TopicPartition(each.topic, index) for each in request.topics for index in each.partitions}
     )
     # A disk that is about to fail may take its time to tell how full it is.
-    loop = asyncio.get_running_loop()
-    results = await loop.run_in_executor(None, _describe, broker.log_manager, wanted)
+    results = await broker.background.run(partial(_describe, broker.log_manager, wanted))
     return DescribeLogDirsResponse(results=results)
 
 

@@ -7,7 +7,6 @@ client asks for them again.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.replication.topic_metrics import TopicMetrics
@@ -71,7 +70,7 @@ async def convert_fetched(broker: Broker, exchange: AnyExchange, unconverted: li
         if exchange.connection.is_closed:
             return
         try:
-            converted = await _convert(share, each)
+            converted = await _convert(broker, share, each)
         except RequestTimedOut:
             each.answer.records = b""
         except KafkaError as error:
@@ -82,6 +81,6 @@ async def convert_fetched(broker: Broker, exchange: AnyExchange, unconverted: li
             each.metrics.fetch_message_conversions += converted.converted_count
 
 
-async def _convert(share: RequestShare, each: Unconverted) -> ConvertedRecords:
-    data = await asyncio.get_running_loop().run_in_executor(None, each.records.read)
+async def _convert(broker: Broker, share: RequestShare, each: Unconverted) -> ConvertedRecords:
+    data = await broker.background.run(each.records.read)
     return converted_records(await share.run(down_convert_job(data, each.to_magic, each.fetch_offset)))

@@ -5,7 +5,7 @@ Headers tell which batches may have the record. Small ones are opened here, othe
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.requests.conversions import RequestShare
@@ -23,6 +23,7 @@ class TimeSearch:
     """All searches of one request."""
 
     def __init__(self, broker: Broker, exchange: AnyExchange) -> None:
+        self._background = broker.background
         self._turns = broker.turns
         self._share: RequestShare = broker.conversions.share(exchange.session)
 
@@ -61,9 +62,8 @@ class TimeSearch:
             return None
 
     async def _look(self, candidate: TimeCandidate) -> tuple[TimestampMs, Offset] | tuple[()]:
-        loop = asyncio.get_running_loop()
-        data = await loop.run_in_executor(
-            None, candidate.segment.read_batch, candidate.position, candidate.header
+        data = await self._background.run(
+            partial(candidate.segment.read_batch, candidate.position, candidate.header)
         )
         job = find_timestamp_job(
             data, candidate.timestamp, candidate.start_offset, is_exact=candidate.is_exact
