@@ -16,10 +16,11 @@ from barnabas.errors import (
 from barnabas.model import NO_OFFSET, BrokerId, LeaderEpoch
 from barnabas.replication.isr_change import IsrChange
 from barnabas.replication.leader import PartitionLeader
-from barnabas.replication.remote_replica import RemoteReplica
+from barnabas.replication.remote_replica import NEVER_MS, RemoteReplica
 
 LAG_MS = 30_000
-NOW_MS = 1_000_000
+# The clock of a machine that has just been started.
+NOW_MS = 1_000
 LOCAL, SECOND, THIRD = BrokerId(0), BrokerId(1), BrokerId(2)
 ALL = (LOCAL, SECOND, THIRD)
 
@@ -156,7 +157,7 @@ class TestCaughtUp:
         begin(leader, 6, in_sync=(LOCAL, THIRD), now_ms=NOW_MS + 1)
         second = remote(leader, SECOND)
         assert (second.log_end_offset, second.log_start_offset) == (9, 3)
-        assert (second.last_caught_up_ms, second.last_fetch_ms) == (0, 0)
+        assert (second.last_caught_up_ms, second.last_fetch_ms) == (NEVER_MS, NEVER_MS)
         third = remote(leader, THIRD)
         assert (third.last_caught_up_ms, third.last_fetch_ms) == (NOW_MS + 1, NOW_MS + 1)
         assert remote(leading(), SECOND).log_end_offset == NO_OFFSET

@@ -24,7 +24,7 @@ class LeaderMachine(RuleBasedStateMachine):
         self.leader = PartitionLeader(LOCAL, LAG_MS)
         self.epoch = 0
         self.partition_epoch = 0
-        self.now_ms = 1_000_000
+        self.now_ms = 0
         self.log_end_offset = 0
         self.high_watermark = 0
         self.min_isr = 1

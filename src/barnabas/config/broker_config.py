@@ -121,6 +121,7 @@ class BrokerConfig:
     quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
     request_timeout_ms: int
     reserved_broker_max_id: int
     security_inter_broker_protocol: str

@@ -1,11 +1,17 @@
 """What the leader of a partition knows about a replica on another broker: all of it comes from the replica's fetches.
 
-last_caught_up_ms   the largest time t at which the replica's last fetch offset was not below the leader's log end
+A replica's last caught-up time is the largest time at which its last fetch offset was not below the leader's log end.
+Times are those of a clock that never goes back: the ISR does not depend on jumps of the wall clock.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.model import NO_OFFSET, BrokerId
+
+# Before any time that a clock tells.
+NEVER_MS: Final = -(1 << 60)
 
 
 class RemoteReplica:
@@ -29,23 +35,23 @@ class RemoteReplica:
         self.broker_id = broker_id
         self.log_end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
-        self.last_fetch_ms = 0
+        self.last_fetch_ms = NEVER_MS
         self.last_fetch_leader_end_offset = NO_OFFSET
-        self.last_caught_up_ms = 0
+        self.last_caught_up_ms = NEVER_MS
 
     def begin_epoch(
         self, *, leader_end_offset: int, is_new_leader: bool, is_in_sync: bool, now_ms: int
     ) -> None:
         """The leader begins an epoch. A replica that is not in sync has to fetch before it counts as caught up."""
-        self.last_caught_up_ms = now_ms if is_in_sync else 0
+        self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
             self.log_end_offset = NO_OFFSET
             self.log_start_offset = NO_OFFSET
             self.last_fetch_leader_end_offset = NO_OFFSET
-            self.last_fetch_ms = 0
+            self.last_fetch_ms = NEVER_MS
         else:
             self.last_fetch_leader_end_offset = leader_end_offset
-            self.last_fetch_ms = now_ms if is_in_sync else 0
+            self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
 
     def note_fetch(
         self, *, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int

@@ -9,12 +9,14 @@ from barnabas.broker.parts import ReplicaParts
 from barnabas.broker.quotas.quotas import Quotas
 from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.log_dir_mover import LogDirMover
+from barnabas.broker.replication.partition import PartitionContext
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.upkeep.config_updates import ConfigUpdates
 from barnabas.broker.upkeep.image_follower import ImageFollower
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import BrokerId, TopicPartition
@@ -22,7 +24,11 @@ from barnabas.server.cluster import Cluster
 
 
 def build_replicas(
-    broker_id: BrokerId, settings: LiveSettings, manager: LogManager, scheduling: Scheduling
+    broker_id: BrokerId,
+    settings: LiveSettings,
+    metadata: MetadataCache,
+    manager: LogManager,
+    scheduling: Scheduling,
 ) -> ReplicaParts:
     config = settings.current
     delayed = DelayedOperations(
@@ -32,10 +38,12 @@ def build_replicas(
         produce_purge_interval=config.producer_purgatory_purge_interval_requests,
         delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
     )
+    context = PartitionContext(
+        broker_id, scheduling.clock, delayed, lambda: metadata.image.brokers, config.replica_lag_time_max_ms
+    )
     replicas = ReplicaManager(
-        broker_id,
+        context,
         scheduling.loop,
-        delayed,
         partial(_open_log, manager),
         partial(_open_log, manager, is_new=True),
         scheduling.background.executor,

@@ -166,7 +166,7 @@ class Server:
             await cluster.writer.hold_deletion(cluster.metadata.image.topics)
         manager.settings = manager_settings(settings.current)
         self._open.callback(scheduling.timer.close)
-        storage = build_replicas(cluster.broker_id, settings, manager, scheduling)
+        storage = build_replicas(cluster.broker_id, settings, cluster.metadata, manager, scheduling)
         failures.begin(manager, storage.replicas)
         report = RecoveryReport(environment.clock)
         await self._in_thread(partial(manager.open, report))

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import changed_topics
 from barnabas.broker.settings.group_configs import group_overrides
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.definition import InvalidSetting
+from barnabas.coordination.metadata.changes import changed_topics
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import InvalidConfig, InvalidGroupId
 from barnabas.groups.counts import GroupCounts

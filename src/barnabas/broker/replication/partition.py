@@ -1,16 +1,18 @@
-"""A partition as this broker has it: who leads it, who is in sync, and the log of the replica here.
+"""A partition on this broker: the log of its replica here, and the replica's role.
 
-On one node the replica here is the leader and alone in sync, so the high watermark follows the end of the log at once.
-What replication needs (epochs, the in-sync set, the bound it puts on the high watermark) is in place all the same.
+The controller decides the role. A leader takes records, and its high watermark is the least end offset of the in-sync
+replicas: `barnabas.replication.leader` has the rules. A follower serves nobody yet. On one node the leader has no
+followers, and its high watermark is the end of its log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Final
 
 from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.topic_metrics import TopicMetrics
-from barnabas.coordination.metadata.image import PartitionImage
+from barnabas.clock import Clock
 from barnabas.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -24,23 +26,52 @@ from barnabas.log.file_system import Data
 from barnabas.log.partition.append import AppendInfo
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.producers.state import NO_GUARD
-from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrPartitionState
 from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.validate import ValidatedRecords
+from barnabas.replication.leader import PartitionLeader
 
 ACKS_ALL: Final = -1
 ANY_EPOCH: Final = -1
+_NO_LEADER: Final = BrokerId(-1)
+
+
+class PartitionContext:
+    """What all partitions of a broker share."""
+
+    __slots__ = ("broker_id", "clock", "delayed", "lag_time_max_ms", "live_brokers")
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        clock: Clock,
+        delayed: DelayedOperations,
+        live_brokers: Callable[[], Container[BrokerId]],
+        lag_time_max_ms: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.clock = clock
+        self.delayed = delayed
+        # The brokers that are alive, as far as this one knows.
+        self.live_brokers = live_brokers
+        self.lag_time_max_ms = lag_time_max_ms
+
+    def now_ms(self) -> int:
+        """A time that never goes back, for the lag of replicas."""
+        return self.clock.monotonic_ns() // 1_000_000
 
 
 class Partition:
     __slots__ = (
-        "_broker_id",
+        "_context",
+        "_in_sync",
+        "_partition_epoch",
         "delayed",
-        "in_sync",
-        "is_leader",
         "is_offline",
         "leader",
         "leader_epoch",
+        "leadership",
         "log",
         "metrics",
         "replicas",
@@ -52,71 +83,128 @@ class Partition:
         self,
         topic_partition: TopicPartition,
         topic_id: bytes,
-        broker_id: BrokerId,
-        delayed: DelayedOperations,
+        context: PartitionContext,
         metrics: TopicMetrics,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self._broker_id = broker_id
-        self.delayed = delayed
+        self._context = context
+        self.delayed = context.delayed
         self.metrics = metrics
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
         self.is_offline = False
-        self.is_leader = False
-        self.leader = BrokerId(-1)
-        self.leader_epoch = LeaderEpoch(-1)
+        # The leadership of this broker. It begins when the controller has named this broker and the log is open.
+        self.leadership: PartitionLeader | None = None
+        self.leader = _NO_LEADER
+        self.leader_epoch = LeaderEpoch(NO_LEADER_EPOCH)
+        self._partition_epoch = -1
         self.replicas: tuple[BrokerId, ...] = ()
-        self.in_sync: tuple[BrokerId, ...] = ()
+        # What the controller has said; a leader's machine knows more.
+        self._in_sync: tuple[BrokerId, ...] = ()
 
-    def apply(self, image: PartitionImage) -> None:
-        """Takes over what the controller has decided. A leader of a new epoch begins it where its log ends."""
-        begins_epoch = image.leader == self._broker_id and image.leader_epoch > self.leader_epoch
-        self.leader = image.leader
-        self.is_leader = image.leader == self._broker_id
-        self.leader_epoch = image.leader_epoch
-        self.replicas = image.replicas
-        self.in_sync = image.isr
-        if begins_epoch and self.log is not None:
-            self._begin_epoch(self.log)
+    @property
+    def is_leader(self) -> bool:
+        """Whether the controller has made this broker the leader."""
+        return self.leader == self._context.broker_id
 
     @property
     def leads_in_epoch(self) -> LeaderEpoch | None:
         """The leader epoch if this broker leads the partition; else None, because a follower assigns no epochs."""
         return self.leader_epoch if self.is_leader else None
 
+    def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
+        """Leads at once if it leads already, else as soon as the log is open: see `open`."""
+        self._take_over(state)
+        if self.leadership is not None and self.log is not None:
+            self._lead(self.log)
+
+    def become_follower(self, state: LeaderAndIsrPartitionState) -> None:
+        self._take_over(state)
+        self._end_leadership()
+
+    def _take_over(self, state: LeaderAndIsrPartitionState) -> None:
+        self.leader = BrokerId(state.leader)
+        self.leader_epoch = LeaderEpoch(state.leader_epoch)
+        self._partition_epoch = state.partition_epoch
+        self.replicas = tuple(map(BrokerId, state.replicas))
+        in_sync = tuple(map(BrokerId, state.isr))
+        self._in_sync = self.replicas if in_sync == self.replicas else in_sync
+
+    def stop(self) -> None:
+        """Ends the role, whatever it is. The epoch stays: an older role is refused."""
+        self.leader = _NO_LEADER
+        self._end_leadership()
+
+    def _end_leadership(self) -> None:
+        self.leadership = None
+        self.delayed.note_change(self.topic_partition)
+
     def open(self, log: PartitionLog) -> None:
+        """The log can be used from now on. A leader begins its epoch where the log ends."""
         self.log = log
         if self.is_leader:
-            self._begin_epoch(log)
+            self._lead(log)
 
     def take_offline(self) -> None:
         self.log = None
         self.is_offline = True
+        self._end_leadership()
 
-    def _begin_epoch(self, log: PartitionLog) -> None:
-        log.assign_epoch_start(self.leader_epoch)
-        if self._is_alone:
-            log.advance_high_watermark(log.log_end_offset)
+    def _lead(self, log: PartitionLog) -> None:
+        context = self._context
+        leadership = self.leadership
+        if leadership is None:
+            leadership = PartitionLeader(context.broker_id, context.lag_time_max_ms)
+        start_offset = log.assign_epoch_start(self.leader_epoch)
+        if leadership.leader_epoch != self.leader_epoch:
+            leadership.begin_epoch(
+                leader_epoch=self.leader_epoch,
+                partition_epoch=self._partition_epoch,
+                replicas=self.replicas,
+                in_sync=self._in_sync,
+                log_end_offset=start_offset,
+                now_ms=context.now_ms(),
+            )
+        self.leadership = leadership
+        self._advance_high_watermark(log, leadership)
+
+    def _advance_high_watermark(self, log: PartitionLog, leadership: PartitionLeader) -> None:
+        if leadership.is_alone:
+            candidate: int = log.log_end_offset
+        else:
+            candidate = leadership.high_watermark(
+                log_end_offset=log.log_end_offset,
+                min_insync_replicas=log.config.min_insync_replicas,
+                now_ms=self._context.now_ms(),
+                live=self._context.live_brokers(),
+            )
+        if candidate >= 0 and log.advance_high_watermark(candidate):
+            self.delayed.note_change(self.topic_partition)
 
     def leader_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
-        """The log, for whoever has to ask the leader and may have told which epoch it believes in."""
+        """The log, for requests that only the leader answers. They may name the leader epoch that they know."""
         log = self.log
-        if log is None:
-            if self.is_offline:
-                raise KafkaStorageError(f"the log directory of {self.topic_partition} is offline")
-            raise NotLeaderOrFollower(f"the log of {self.topic_partition} is still being opened")
-        if not self.is_leader:
-            raise NotLeaderOrFollower(f"broker {self.leader} leads {self.topic_partition}")
-        if current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch:
-            where = (
-                f"{self.topic_partition} is at leader epoch {self.leader_epoch}, not {current_leader_epoch}"
-            )
-            raise (FencedLeaderEpoch if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(
-                where
-            )
+        if (
+            log is None
+            or self.leadership is None
+            or (current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch)
+        ):
+            raise self._refusal(current_leader_epoch)
         return log
+
+    def _refusal(self, current_leader_epoch: int) -> KafkaError:
+        """Kafka checks the epoch before the leadership: a client with an old epoch has to look for a newer one."""
+        at = self.topic_partition
+        if self.is_offline:
+            return KafkaStorageError(f"The log directory of {at} is offline.")
+        if current_leader_epoch not in (ANY_EPOCH, self.leader_epoch):
+            where = f"{at} is at leader epoch {self.leader_epoch}, not {current_leader_epoch}."
+            is_old = current_leader_epoch < self.leader_epoch
+            return FencedLeaderEpoch(where) if is_old else UnknownLeaderEpoch(where)
+        if self.is_leader:
+            return NotLeaderOrFollower(f"The log of {at} is still being opened.")
+        return NotLeaderOrFollower(f"Broker {self.leader} leads {at}.")
 
     def append(
         self,
@@ -127,24 +215,29 @@ class Partition:
         transaction_version: int = 0,
         only_briefly: bool = False,
     ) -> AppendInfo:
-        """Appends as leader. Raises RecordsTakeLong if only what is done briefly is to be done: see `append_later`."""
+        """Appends as leader. With `only_briefly`, records that take long to check raise RecordsTakeLong.
+
+        `append_later` takes them when they have been checked elsewhere.
+        """
         metrics = self.metrics
         metrics.total_produce_requests += 1
         try:
             log = self._log_for_append(acks)
+            leadership = self.leadership
+            assert leadership is not None
             info = log.append_as_leader(
                 records,
                 leader_epoch=self.leader_epoch,
                 origin=origin,
                 verification_guard=verification_guard,
                 transaction_version=transaction_version,
-                is_alone=self._is_alone,
+                is_alone=leadership.is_alone,
                 only_briefly=only_briefly,
             )
         except KafkaError as error:
             metrics.count_failed_produce(error, len(records))
             raise
-        self._count_append(info, len(records))
+        self._note_append(log, leadership, info, len(records))
         return info
 
     def append_later(
@@ -155,17 +248,19 @@ class Partition:
         verification_guard: int,
         size_bytes: int,
     ) -> AppendInfo | None:
-        """Appends records that took long to validate; None if that has to be done again, by what holds now."""
+        """Appends records that took long to validate; None if they have to be validated again, by what holds now."""
         log = self._log_for_append(acks)
+        leadership = self.leadership
+        assert leadership is not None
         info = log.append_validated(
             validated,
             policy,
             leader_epoch=self.leader_epoch,
             verification_guard=verification_guard,
-            is_alone=self._is_alone,
+            is_alone=leadership.is_alone,
         )
         if info is not None:
-            self._count_append(info, size_bytes)
+            self._note_append(log, leadership, info, size_bytes)
         return info
 
     def _log_for_append(self, acks: int) -> PartitionLog:
@@ -174,32 +269,48 @@ class Partition:
             raise NotEnoughReplicas(self._few_in_sync(log))
         return log
 
-    def has_replicated(self, end_offset: int) -> bool:
-        """Whether all in-sync replicas have the records before the offset. Raises if that will never be known here."""
-        log = self.leader_log()
-        if log.high_watermark < end_offset:
-            return False
-        if self._is_under_min_isr(log):
-            raise NotEnoughReplicasAfterAppend(self._few_in_sync(log))
-        return True
-
     def _is_under_min_isr(self, log: PartitionLog) -> bool:
-        """A topic with fewer replicas than min.insync.replicas needs all that it has."""
-        return len(self.in_sync) < min(log.config.min_insync_replicas, len(self.replicas))
+        leadership = self.leadership
+        assert leadership is not None
+        return not leadership.is_alone and leadership.is_under_min_isr(log.config.min_insync_replicas)
 
     def _few_in_sync(self, log: PartitionLog) -> str:
+        leadership = self.leadership
+        assert leadership is not None
         return (
-            f"{self.topic_partition} has {len(self.in_sync)} in-sync replicas, and min.insync.replicas is"
+            f"{self.topic_partition} has {len(leadership.in_sync)} in-sync replicas, and min.insync.replicas is"
             f" {log.config.min_insync_replicas}."
         )
 
-    def _count_append(self, info: AppendInfo, size_bytes: int) -> None:
+    def _note_append(
+        self, log: PartitionLog, leadership: PartitionLeader, info: AppendInfo, size_bytes: int
+    ) -> None:
         metrics = self.metrics
         metrics.bytes_in += size_bytes
         metrics.messages_in += info.last_offset - info.first_offset + 1
         if info.converted_count:
             metrics.produce_message_conversions += info.converted_count
+        if not leadership.is_alone:
+            self._advance_high_watermark(log, leadership)
         self.delayed.note_change(self.topic_partition)
+
+    def has_replicated(self, end_offset: int) -> bool:
+        """Whether all in-sync replicas have the records before the offset. Raises if this replica does not lead."""
+        return self.leader_log().high_watermark >= end_offset
+
+    def check_replicated(self, end_offset: int, leadership: PartitionLeader) -> bool:
+        """The same for a request that has waited since a leadership; an error ends its waiting.
+
+        A leader that has returned may have other records at the offset.
+        """
+        log = self.leader_log()
+        if self.leadership is not leadership:
+            raise NotLeaderOrFollower(f"{self.topic_partition} was led by another broker meanwhile.")
+        if log.high_watermark < end_offset:
+            return False
+        if len(leadership.maximal_in_sync) < leadership.min_isr(log.config.min_insync_replicas):
+            raise NotEnoughReplicasAfterAppend(self._few_in_sync(log))
+        return True
 
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""
@@ -209,10 +320,12 @@ class Partition:
         return start_offset
 
     def low_watermark(self) -> int:
-        """The highest start of the log that every replica has reached: here there is one replica."""
-        return self.leader_log().log_start_offset
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether nobody else is in sync: the high watermark then follows the end of the log."""
-        return len(self.in_sync) == 1 and self.in_sync[0] == self._broker_id
+        """The start offset that every live replica has reached."""
+        log = self.leader_log()
+        leadership = self.leadership
+        assert leadership is not None
+        if leadership.is_alone:
+            return log.log_start_offset
+        return leadership.low_watermark(
+            log_start_offset=log.log_start_offset, live=self._context.live_brokers()
+        )

@@ -1,51 +1,72 @@
-"""The partitions of this broker, and the requests that wait for something to happen to one of them.
+"""The partitions of this broker and their roles.
 
-The controller's images say which partitions there are; their logs are made and opened by the log manager, off the
-event loop. A partition that is not open yet, or whose directory has failed, is there all the same and says so.
+Roles come from the controller as LeaderAndIsr and StopReplica requests, and from nowhere else. A controller that has
+been replaced is refused by its epoch; a role that has been replaced, by its leader epoch. The logs of new partitions
+and of new leaders are opened off the event loop: see log_opening.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from typing import Final
 
-from barnabas.broker.replication.delayed import DelayedOperations
-from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.log_opening import LogOpening, OpenLog
+from barnabas.broker.replication.partition import Partition, PartitionContext
 from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage
-from barnabas.errors import KafkaError, UnknownTopicOrPartition
-from barnabas.log.partition.partition_log import PartitionLog
-from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    KafkaError,
+    KafkaStorageError,
+    StaleControllerEpoch,
+    UnknownTopicOrPartition,
+)
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.messages.leader_and_isr_request import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.protocol.messages.leader_and_isr_response import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from barnabas.protocol.messages.stop_replica_request import StopReplicaPartitionState, StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
 
 log = logging.getLogger(__name__)
 
-# Creates or opens the log of a partition with a topic id. It may wait for the disk.
-OpenLog = Callable[[TopicPartition, bytes], PartitionLog]
+# Leader epochs of StopReplica that stop any role: that of a sender without epochs, and that of a topic's deletion.
+NO_EPOCH: Final = -1
+EPOCH_DURING_DELETE: Final = -2
 
-LOGS_OPENED_AT_ONCE: Final = 32
+_NONE: Final = 0
 
 
 class ReplicaManager:
+    """`make_log` creates the log of a new partition: it has no log anywhere, not even in an offline directory."""
+
     def __init__(
         self,
-        broker_id: BrokerId,
+        context: PartitionContext,
         loop: asyncio.AbstractEventLoop,
-        delayed: DelayedOperations,
         open_log: OpenLog,
         make_log: OpenLog,
         executor: Executor,
     ) -> None:
-        self.broker_id = broker_id
-        self.delayed = delayed
+        self.broker_id = context.broker_id
+        self.delayed = context.delayed
         self.topic_metrics = BrokerTopicMetrics()
-        self._loop = loop
+        # The highest controller epoch seen. LeaderAndIsr, StopReplica and UpdateMetadata share it.
+        self.controller_epoch = 0
+        self._context = context
         self._open_log = open_log
         self._make_log = make_log
-        self._executor = executor
-        self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._opening = LogOpening(loop, executor, self._has)
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -58,141 +79,161 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         found = self._partitions.get((topic, index))
         if found is None:
-            raise UnknownTopicOrPartition(f"this broker has no partition {index} of a topic {topic!r}")
+            raise UnknownTopicOrPartition(f"This broker has no partition {index} of a topic {topic!r}.")
         return found
 
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         return self._partitions.get(topic_partition)
 
-    def apply(self, topics: Iterable[TopicImage], *, may_be_new: bool = False) -> None:
-        """Takes over what the controller has decided. Logs of new partitions are opened by and by: see `opened`.
+    def _has(self, partition: Partition) -> bool:
+        return self._partitions.get(partition.topic_partition) is partition
 
-        A partition that is seen for the first time and may be new has no log anywhere, not even in a directory that
-        is offline: its log is made in one that is not.
-        """
+    def admit_controller(self, controller_epoch: int) -> bool:
+        """Whether the epoch is that of the latest controller known, which it may become."""
+        if controller_epoch < self.controller_epoch:
+            log.warning(
+                "Ignoring a request of a controller with epoch %d: the latest epoch is %d",
+                controller_epoch,
+                self.controller_epoch,
+            )
+            return False
+        self.controller_epoch = controller_epoch
+        return True
+
+    def become(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Takes over roles, of version 5 and later. A new leader serves when its log is open: see `opened`."""
+        is_admitted = self.admit_controller(request.controller_epoch)
+        response = LeaderAndIsrResponse(error_code=_NONE if is_admitted else StaleControllerEpoch.code)
         unopened: list[Partition] = []
         unmade: list[Partition] = []
-        for topic in topics:
-            for index, image in enumerate(topic.partitions):
-                if self.broker_id not in image.replicas:
-                    continue
-                key = TopicPartition(topic.name, index)
-                partition = self._partitions.get(key)
-                is_new = partition is None or partition.topic_id != topic.id
-                if partition is None or is_new:
-                    metrics = self.topic_metrics.of(topic.name)
-                    partition = Partition(key, topic.id, self.broker_id, self.delayed, metrics)
-                    self._partitions[key] = partition
-                partition.apply(image)
-                if partition.log is None and key not in self._opening:
-                    (unmade if is_new and may_be_new else unopened).append(partition)
-        for partitions, open_log in ((unopened, self._open_log), (unmade, self._make_log)):
-            for start in range(0, len(partitions), LOGS_OPENED_AT_ONCE):
-                self._begin_opening(partitions[start : start + LOGS_OPENED_AT_ONCE], open_log)
+        for topic in request.topic_states:
+            errors = LeaderAndIsrTopicError(topic_id=topic.topic_id)
+            response.topics.append(errors)
+            for state in topic.partition_states:
+                code = response.error_code
+                if is_admitted:
+                    code = self._become(topic, state, unopened, unmade)
+                errors.partition_errors.append(
+                    LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+                )
+        self._opening.begin(unopened, self._open_log)
+        self._opening.begin(unmade, self._make_log)
+        return response
+
+    def _become(
+        self,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+        unopened: list[Partition],
+        unmade: list[Partition],
+    ) -> int:
+        """Gives a partition its role; Kafka's code of the error if it stays as it is."""
+        key = TopicPartition(topic.topic_name, state.partition_index)
+        partition = self._partitions.get(key)
+        is_known = partition is not None
+        code = self._refusal(key, partition, topic.topic_id, state)
+        if code != _NONE:
+            return code
+        if partition is None:
+            partition = Partition(key, topic.topic_id, self._context, self.topic_metrics.of(key.topic))
+            self._partitions[key] = partition
+        try:
+            self._give_role(partition, state)
+        except KafkaError as error:
+            log.error("%s cannot be led: %s", key, error)
+            partition.take_offline()
+            return KafkaStorageError.code
+        is_new_leader = partition.is_leader and partition.leadership is None
+        if (partition.log is None or is_new_leader) and key not in self._opening:
+            (unmade if state.is_new and not is_known else unopened).append(partition)
+        return _NONE
+
+    def _refusal(
+        self,
+        key: TopicPartition,
+        partition: Partition | None,
+        topic_id: bytes,
+        state: LeaderAndIsrPartitionState,
+    ) -> int:
+        if partition is not None:
+            if partition.is_offline:
+                return KafkaStorageError.code
+            if partition.topic_id != topic_id:
+                log.error("Ignoring a role of %s: its topic has another id here", key)
+                return InconsistentTopicId.code
+            if state.leader_epoch <= partition.leader_epoch:
+                log.info("Ignoring a role of %s that it had in leader epoch %d", key, state.leader_epoch)
+                return StaleControllerEpoch.code
+        if self.broker_id not in state.replicas:
+            log.warning("Ignoring a role of %s: its replicas are on brokers %s", key, state.replicas)
+            return UnknownTopicOrPartition.code
+        return _NONE
+
+    def _give_role(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
+        if state.leader == self.broker_id:
+            partition.become_leader(state)
+        elif BrokerId(state.leader) in self._context.live_brokers():
+            partition.become_follower(state)
+        else:
+            # There is nobody to follow. The epoch is not taken over: the same role may come again when its leader is
+            # known to be alive.
+            partition.stop()
+
+    def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Ends roles, of version 3 and later, and forgets partitions that are to be deleted.
+
+        Their directories are for the caller to delete, before anybody is answered.
+        """
+        is_admitted = self.admit_controller(request.controller_epoch)
+        response = StopReplicaResponse(error_code=_NONE if is_admitted else StaleControllerEpoch.code)
+        deleted: set[str] = set()
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                code = response.error_code
+                if is_admitted:
+                    code = self._stop(TopicPartition(topic.topic_name, state.partition_index), state)
+                    if state.delete_partition:
+                        deleted.add(topic.topic_name)
+                response.partition_errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code
+                    )
+                )
+        for name in deleted.difference(key[0] for key in self._partitions):
+            self.topic_metrics.remove(name)
+        return response
+
+    def _stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> int:
+        partition = self._partitions.get(key)
+        if partition is None:
+            return _NONE
+        if state.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and (
+            state.leader_epoch < partition.leader_epoch
+        ):
+            log.info("Not stopping %s, which is at leader epoch %d", key, partition.leader_epoch)
+            return FencedLeaderEpoch.code
+        if state.delete_partition:
+            del self._partitions[key]
+        partition.stop()
+        return KafkaStorageError.code if partition.is_offline else _NONE
 
     def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
-        """Has another log take the place of a partition's, which nobody can use until that is open."""
-        assert partition.topic_partition not in self._opening, partition.topic_partition
+        """Replaces the log of a partition, which nobody can use until the other log is open."""
         partition.log = None
-        return self._begin_opening([partition], open_log)
+        return self._opening.begin_one(partition, open_log)
 
     def is_opening(self, topics: Iterable[str]) -> bool:
-        """Whether a log of these topics is still being made or opened."""
-        names = set(topics)
-        return any(key.topic in names for key in self._opening)
+        """Whether a log of these topics is still being opened."""
+        return self._opening.is_running(topics)
 
     async def opened(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
-        """Returns when no log of these topics is still being made or opened, whether that went well or not.
-
-        With a time-out it may return before: whoever uses such a partition is told to try again.
-        """
-        names = set(topics)
-        pending = {opening for key, opening in self._opening.items() if key.topic in names}
-        if pending:
-            await asyncio.wait(pending, timeout=timeout_s)
-
-    def _begin_opening(self, partitions: list[Partition], open_log: OpenLog) -> asyncio.Future[None]:
-        roles = [(partition, partition.leads_in_epoch) for partition in partitions]
-        opening = self._loop.run_in_executor(self._executor, _open_logs, roles, open_log)
-
-        def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
-            logs = [None] * len(partitions) if finished.cancelled() else finished.result()
-            for partition, opened in zip(partitions, logs, strict=True):
-                del self._opening[partition.topic_partition]
-                # A partition may have gone while its log was being made.
-                if self._partitions.get(partition.topic_partition) is not partition:
-                    continue
-                if opened is None or not _begin_use(partition, opened):
-                    partition.take_offline()
-            waiter.set_result(None)
-
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        for partition in partitions:
-            self._opening[partition.topic_partition] = waiter
-        opening.add_done_callback(done)
-        return waiter
-
-    def remove(self, topics: Iterable[TopicImage]) -> list[TopicPartition]:
-        """Forgets topics that are gone; whoever waits for one of their partitions finds out now."""
-        removed = []
-        for topic in topics:
-            self.topic_metrics.remove(topic.name)
-            for index in range(len(topic.partitions)):
-                key = TopicPartition(topic.name, index)
-                partition = self._partitions.get(key)
-                if partition is not None and partition.topic_id == topic.id:
-                    del self._partitions[key]
-                    partition.is_leader = False
-                    removed.append(key)
-                    self.delayed.note_change(key)
-        return removed
+        """Returns when no log of these topics is still being opened: see `LogOpening.ended`."""
+        await self._opening.ended(topics, timeout_s)
 
     def take_offline(self, directory: str, partitions: Iterable[TopicPartition]) -> None:
-        """The disk under these partitions has failed: they answer with an error until the broker is started anew."""
+        """The disk under these partitions has failed. They answer with an error until the broker is started again."""
         for key in partitions:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.take_offline()
-                self.delayed.note_change(key)
-        log.error("log directory %s has failed, its partitions are offline; the others go on", directory)
-
-
-def _open_logs(
-    roles: list[tuple[Partition, LeaderEpoch | None]], open_log: OpenLog
-) -> list[PartitionLog | None]:
-    """Opens the logs of partitions. A partition that this broker leads comes with its leader epoch."""
-    logs: list[PartitionLog | None] = []
-    for partition, leader_epoch in roles:
-        try:
-            opened = open_log(partition.topic_partition, partition.topic_id)
-            if leader_epoch is not None:
-                # Done here because it writes a file, and this thread may wait for the disk.
-                opened.assign_epoch_start(leader_epoch)
-            logs.append(opened)
-        except KafkaError as error:
-            log.error("the log of %s cannot be opened: %s", partition.topic_partition, error)
-            logs.append(None)
-    return logs
-
-
-def _begin_use(partition: Partition, opened: PartitionLog) -> bool:
-    """False if the directory has failed since the log was opened, perhaps by what was opened after it."""
-    try:
-        partition.open(opened)
-    except KafkaError as error:
-        log.error("the log of %s cannot be used: %s", partition.topic_partition, error)
-        return False
-    return True
-
-
-def changed_topics(before: MetadataImage, after: MetadataImage) -> tuple[list[TopicImage], list[TopicImage]]:
-    """Topics that are new or different, and topics that are gone (with a new id, a topic is both)."""
-    if before.topics is after.topics:
-        return [], []
-    changed = [topic for name, topic in after.topics.items() if before.topics.get(name) is not topic]
-    gone = [
-        topic
-        for name, topic in before.topics.items()
-        if (now := after.topics.get(name)) is None or now.id != topic.id
-    ]
-    return changed, gone
+        log.error("Log directory %s has failed, its partitions are offline; the others go on", directory)

@@ -15,7 +15,7 @@ def await_replicated(
     """Calls `then` exactly once: when all in-sync replicas have the records before the offset, or with an error.
 
     The caller has just appended these records. The call may come before this returns. The errors are those of
-    `Partition.has_replicated`, and RequestTimedOut. With NotEnoughReplicasAfterAppend the records are committed, but
+    `Partition.check_replicated`, and RequestTimedOut. With NotEnoughReplicasAfterAppend the records are committed, but
     fewer replicas than `min.insync.replicas` have them.
     """
     partition.delayed.produces.try_complete_else_watch(
@@ -26,7 +26,7 @@ def await_replicated(
 class _Replication(DelayedOperation):
     """Records that the leader has written and the other in-sync replicas have not."""
 
-    __slots__ = ("_end_offset", "_error", "_partition", "_then")
+    __slots__ = ("_end_offset", "_error", "_leadership", "_partition", "_then")
 
     def __init__(
         self,
@@ -36,14 +36,17 @@ class _Replication(DelayedOperation):
         then: Callable[[KafkaError | None], None],
     ) -> None:
         super().__init__(timeout_ms)
+        leadership = partition.leadership
+        assert leadership is not None, partition.topic_partition
         self._partition = partition
+        self._leadership = leadership
         self._end_offset = end_offset
         self._then = then
         self._error: KafkaError | None = None
 
     def try_complete(self) -> bool:
         try:
-            if not self._partition.has_replicated(self._end_offset):
+            if not self._partition.check_replicated(self._end_offset, self._leadership):
                 return False
         except KafkaError as error:
             self._error = error

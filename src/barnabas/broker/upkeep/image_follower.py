@@ -12,12 +12,14 @@ from typing import Final
 
 from barnabas.broker.quotas.quotas import DEFAULT, QuotaEntity, Quotas, address_of
 from barnabas.broker.replication.log_dir_mover import LogDirMover
-from barnabas.broker.replication.replica_manager import ReplicaManager, changed_topics
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.upkeep.config_updates import ConfigUpdates
+from barnabas.broker.upkeep.image_roles import ended_roles, new_roles, roles_at_start
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.controller.controller import Controller, FoundPartition
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
+from barnabas.coordination.metadata.changes import changed_topics
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
@@ -61,7 +63,7 @@ class ImageFollower:
         image = self._cache.image
         self._hold_strays(image)
         self._report(image)
-        self._replicas.apply(image.topics.values())
+        self._replicas.become(roles_at_start(image, self._replicas.broker_id))
         await self._replicas.opened(image.topics)
         self._apply_quotas({}, image.client_quotas)
         self._cache.subscribe(Stage.REPLICAS, self._on_image)
@@ -142,8 +144,9 @@ class ImageFollower:
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         changed, gone = changed_topics(before, after)
-        self._replicas.remove(gone)
-        self._replicas.apply(changed, may_be_new=True)
+        broker_id = self._replicas.broker_id
+        self._replicas.stop(ended_roles(before, after, changed, gone, broker_id))
+        self._replicas.become(new_roles(before, after, changed, broker_id))
         self._config_updates.apply(before, after)
         if before.client_quotas is not after.client_quotas:
             self._apply_quotas(before.client_quotas, after.client_quotas)

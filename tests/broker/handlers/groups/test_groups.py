@@ -29,7 +29,6 @@ from barnabas.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from barnabas.model import BrokerId
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
@@ -61,6 +60,7 @@ from tests.broker.group_requests import (
 )
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
+from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
 
 FEW_PARTITIONS = 3
@@ -504,16 +504,13 @@ def test_a_commit_waits_for_the_replicas(tmp_path: Path, is_in_time: bool) -> No
         wait_for_coordinator(client, "group")
         [shell] = broker.server.broker.groups
         partition = shell.partition
-        in_sync = partition.in_sync
+        replicas = broker.server.broker.replicas
 
         async def add_a_replica_that_lags() -> None:
-            partition.in_sync = (*in_sync, BrokerId(in_sync[0] + 1))
+            change_replicas(replicas, partition, [replicas.broker_id, replicas.broker_id + 1])
 
         async def remove_it() -> None:
-            assert partition.log is not None
-            partition.in_sync = in_sync
-            partition.log.advance_high_watermark(partition.log.log_end_offset)
-            broker.server.broker.replicas.delayed.note_change(partition.topic_partition)
+            change_replicas(replicas, partition, [replicas.broker_id])
 
         broker.call(add_a_replica_that_lags)
         with broker.client() as other:

@@ -36,6 +36,7 @@ from tests.broker.coordinator_requests import (
 from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
+from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
@@ -81,11 +82,7 @@ def set_in_sync(broker: RunningBroker, *in_sync: BrokerId) -> None:
     partition = next(iter(broker.server.broker.transactions)).partition
 
     async def change() -> None:
-        partition.in_sync = in_sync
-        if in_sync == (replicas.broker_id,):
-            log = partition.leader_log()
-            log.advance_high_watermark(log.log_end_offset)
-        replicas.delayed.note_change(partition.topic_partition)
+        change_replicas(replicas, partition, in_sync)
 
     broker.call(change)
 
