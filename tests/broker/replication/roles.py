@@ -124,12 +124,15 @@ def stop_request(
     )
 
 
-def change_replicas(manager: ReplicaManager, partition: Partition, replicas: Sequence[int]) -> None:
-    """Gives a partition that this broker leads other replicas, all in sync, in the next leader epoch."""
+def change_replicas(
+    manager: ReplicaManager, partition: Partition, replicas: Sequence[int], isr: Sequence[int] | None = None
+) -> None:
+    """Gives a partition that this broker leads other replicas in the next leader epoch."""
     request = role(
         manager.broker_id,
         partition.leader_epoch + 1,
         replicas=replicas,
+        isr=isr,
         controller_epoch=manager.controller_epoch,
         topic=partition.topic_partition.topic,
         topic_id=partition.topic_id,

@@ -193,7 +193,7 @@ class CoordinatorShell(ABC):
             return
         self._appended(decision, info)
         end_offset = info.last_offset + 1
-        if self.partition.leader_log().high_watermark >= end_offset:
+        if self.partition.has_replicated(end_offset):
             self._settle(decision, None)
         else:
             timeout_ms = self._commit_timeout_ms if decision.timeout_ms is None else decision.timeout_ms

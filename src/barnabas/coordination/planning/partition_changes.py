@@ -83,10 +83,11 @@ def reassigned(
             raise InvalidReplicaAssignment(
                 f"Broker {broker} has no replica of {at} in sync, and replicas cannot be moved between brokers yet."
             )
+    if replicas == partition.replicas:
+        return partition
     isr = tuple(replica for replica in partition.isr if replica in replicas)
+    # Brokers take over replicas in a new leader epoch only.
     moved = replace(partition, replicas=replicas)
-    if isr == partition.isr:
-        return moved
     return led_by(moved, partition.leader if partition.leader in isr else replicas[0], isr)
 
 

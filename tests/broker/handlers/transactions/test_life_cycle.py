@@ -82,7 +82,7 @@ def set_in_sync(broker: RunningBroker, *in_sync: BrokerId) -> None:
     partition = next(iter(broker.server.broker.transactions)).partition
 
     async def change() -> None:
-        change_replicas(replicas, partition, in_sync)
+        change_replicas(replicas, partition, in_sync or [replicas.broker_id], in_sync)
 
     broker.call(change)
 
