@@ -52,6 +52,8 @@ class DeferredScheduler:
 class History:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
+        # Of its own, so that seeds of histories that once failed stand for the same steps.
+        self.epoch_rng = Random(seed)
         self.clock = ManualClock()
         self.fs = SimulatedFileSystem(self.clock)
         self.fs.make_dirs(ROOT)
@@ -202,7 +204,11 @@ class History:
             self.state, end_offset=end_offset, flushed_offset=min(self.state.flushed_offset, end_offset)
         )
         self._forget_lost_producers()
-        self.epoch += 1
+        if self.epoch_rng.random() < 0.5 and self.log.latest_epoch is not None:
+            # The leader wrote on in an epoch that this replica knows.
+            self.epoch = self.log.latest_epoch
+        else:
+            self.epoch += 1
         self.checkpoint()
 
     def truncate_fully(self) -> None:

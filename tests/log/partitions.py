@@ -104,6 +104,14 @@ def append(log: PartitionLog, *values: bytes, leader_epoch: int = 0, **options: 
     return info
 
 
+def filled(disk: Disk, count: int = 10, **options: bool) -> PartitionLog:
+    """A log of one record in each batch, three of them in each leader epoch, all of one producer."""
+    log = disk.open(**options)
+    for number in range(count):
+        append(log, leader_epoch=number // 3, producer_id=1, sequence=number)
+    return log
+
+
 def end_transaction(
     log: PartitionLog,
     producer_id: int,

@@ -1,4 +1,4 @@
-"""Rolling, flushing, truncating, deleting and replacing the segments of a partition log."""
+"""Rolling, flushing, deleting and replacing the segments of a partition log."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.log.partitions import (
     all_offsets,
     append,
     batch,
+    filled,
     offsets_in,
 )
 from tests.log.simulated import SimulatedCrash
@@ -189,88 +190,6 @@ def test_a_rolled_segment_is_flushed_later_only_if_recovery_could_tell() -> None
     assert [name for name, _, _ in disk.scheduler.scheduled] == ["flush-log"]
     disk.scheduler.run()
     assert quick.recovery_point == 2
-
-
-# Truncating.
-
-
-def filled(disk: Disk, count: int = 10, **options: bool) -> PartitionLog:
-    log = disk.open(**options)
-    for number in range(count):
-        append(log, leader_epoch=number // 3, producer_id=1, sequence=number)
-    return log
-
-
-@pytest.mark.parametrize("offset", range(10))
-def test_truncating_to_an_offset(offset: int) -> None:
-    disk = Disk(segment_bytes=3 * SIZE_BYTES, index_interval_bytes=0)
-    log = filled(disk)
-    log.flush()
-    assert log.truncate_to(offset)
-    assert log.log_end_offset == log.high_watermark == log.recovery_point == offset
-    assert all_offsets(log) == list(range(offset))
-    assert [entry.epoch for entry in log.leader_epochs] == list(range(-(-offset // 3)))
-    sequences = [producer.last_sequence for producer in log.active_producers()]
-    assert sequences == ([offset - 1] if offset else [])
-    append(log, leader_epoch=9, producer_id=1, sequence=offset)
-    log.close()
-    disk.scheduler.run()
-    assert all_offsets(disk.open(clean_shutdown=True)) == list(range(offset + 1))
-    assert not [name for name in disk.names() if name.endswith(".deleted")]
-
-
-def test_truncating_behind_the_end_removes_an_epoch_that_wrote_nothing() -> None:
-    log = filled(Disk(), 3)
-    assert log.assign_epoch_start(7) == 3
-    assert log.latest_epoch == 7
-    assert not log.truncate_to(5)
-    assert log.latest_epoch == 0
-    assert log.log_end_offset == 3
-
-
-def test_truncating_within_a_batch_removes_it() -> None:
-    log = Disk().open()
-    append(log, b"a", b"b")
-    append(log, b"c", b"d")
-    log.truncate_to(3)
-    assert log.log_end_offset == 2
-    assert all_offsets(log) == [0, 1]
-
-
-def test_truncating_before_the_first_segment_begins_anew() -> None:
-    disk = Disk(segment_bytes=3 * SIZE_BYTES)
-    log = filled(disk)
-    log.delete_records(7)
-    log.delete_old_segments()
-    assert base_offsets(log) == [6, 9]
-    log.truncate_to(2)
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 2, 2)
-    append(log)
-    assert all_offsets(log) == [2]
-
-
-def test_starting_at_another_offset() -> None:
-    disk = Disk(segment_bytes=3 * SIZE_BYTES)
-    log = filled(disk)
-    log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
-    assert not log.active_producers()
-    assert log.leader_epochs == []
-    append(log, producer_id=1, sequence=44)
-    assert all_offsets(log) == [100]
-    disk.scheduler.run()
-    assert [name for name in disk.names() if name.endswith(".log")] == [segment_file(100, ".log")]
-
-
-def test_truncating_by_epoch() -> None:
-    leader = filled(Disk(), 10)
-    end = leader.end_offset_for_epoch(1)
-    assert end == (1, 6)
-    follower = filled(Disk(), 10)
-    assert end is not None
-    follower.truncate_to(end.end_offset)
-    assert follower.log_end_offset == 6
-    assert follower.latest_epoch == 1
 
 
 # Deleting.

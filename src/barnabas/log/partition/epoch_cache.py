@@ -114,9 +114,12 @@ class EpochCache:
             self.is_damaged = False
 
     def digest(self) -> FileDigest | None:
-        """What the file holds; None if there is none."""
+        """What the file holds; None if there is none. What a truncation removed is written now, if it still waits.
+
+        Epochs that were forgotten when the log was loaded stay in the file: the next loading forgets them again.
+        """
         with self._lock:
-            if self._on_disk is None:
+            if self._on_disk is None or not self._is_behind:
                 self._store()
             return self._digest
 

@@ -38,11 +38,11 @@ def check_epochs(
 
 
 def _within(epochs: Sequence[tuple[int, int]], start_offset: int, end_offset: int) -> list[EpochEntry]:
-    """The epochs of a log that begins and ends there."""
+    """The epochs of a log that begins and ends there. An epoch without any offset is none of them."""
     found = [
         EpochEntry(LeaderEpoch(epoch), Offset(max(first_offset, start_offset)))
         for epoch, first_offset in epochs
-        if first_offset < end_offset
+        if max(first_offset, start_offset) < end_offset
     ]
     gone = sum(after.start_offset <= start_offset for _, after in pairwise(found))
     return found[gone:]

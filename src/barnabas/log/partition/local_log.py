@@ -29,6 +29,7 @@ from barnabas.log.segment.segments import Segments
 from barnabas.log.side_files import NOT_LISTED, SideFiles, format_entries, write_side_files
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.header import BatchHeader
+from barnabas.records.layout import MAGIC_V2
 
 logger = logging.getLogger(__name__)
 
@@ -240,18 +241,23 @@ class LocalLog:
         self._bounds = [bound, *self._bounds[:1]]
         return bound
 
-    def truncate_to(self, offset: int) -> list[Segment]:
-        """Removes the batches that hold the offset or later ones, for good; the segments that went."""
+    def truncate_to(self, offset: int, *, may_end_in_gap: bool) -> list[Segment]:
+        """Removes the batches that hold the offset or later ones, for good; the segments that went.
+
+        The log then ends where its last batch does. If the offset is in a gap behind that batch, and `may_end_in_gap`,
+        the log ends at the offset.
+        """
         with self._flush_lock:
             self._forget_bounds()
             removed = [segment for segment in self.segments.all if segment.base_offset > offset]
             self.segments = self.segments.without(removed)
             self._remove_from_end(removed)
             active = self.segments.active
+            ends_in_gap = may_end_in_gap and not _may_be_within_batch(active, offset)
             active.truncate_to(offset)
             active.flush()
             self._directory_changes += 1
-            self._set_end(active.read_next_offset())
+            self._set_end(offset if ends_in_gap else active.read_next_offset())
         return removed
 
     def truncate_fully_and_start_at(self, offset: int) -> list[Segment]:
@@ -369,6 +375,15 @@ class LocalLog:
         active = self.segments.active
         self.end = OffsetBound(offset, active.base_offset, active.size_bytes)
         self.recovery_point = min(self.recovery_point, offset)
+
+
+def _may_be_within_batch(segment: Segment, offset: int) -> bool:
+    """Whether a batch begins before the offset and ends at it or behind it. The headers of old formats cannot tell."""
+    found = segment.locate(offset)
+    if found is None:
+        return False
+    _, header = next(segment.batches(found.position))
+    return header.magic < MAGIC_V2 or header.base_offset < offset
 
 
 def _base_offset(segment: Segment) -> int:

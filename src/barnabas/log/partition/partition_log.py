@@ -461,9 +461,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> bool:
         """Removes the batches that hold the offset or later ones; false if there are none. It is on the disk on return.
 
-        The log goes on behind the last batch that is left, which in Kafka it does only when it is opened again: if the
-        offset was within a batch there would be a hole. The recovery point may go back: its owner writes the checkpoint
-        again before anything is appended.
+        The log then ends at the offset, but for two cases. If the offset is within a batch, the log ends before that
+        batch, so that appends leave no hole. If the log is gapless, it ends with its last batch. The recovery point may
+        go back: its owner writes the checkpoint again before anything is appended.
         """
         with self._guard:
             return self._truncation.truncate_to(offset)

@@ -59,7 +59,9 @@ class Truncation:
             self.truncate_fully_and_start_at(offset)
             return True
         logger.info("truncating %s from %d to %d", self._where, local.end.offset, offset)
-        self._segments.delete_snapshots(local.truncate_to(offset))
+        self._segments.delete_snapshots(
+            local.truncate_to(offset, may_end_in_gap=not self._segments.is_gapless)
+        )
         end_offset = local.end.offset
         self._epochs.truncate_from_end(end_offset)
         self._watermarks.lower_to(end_offset)
