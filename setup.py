@@ -34,6 +34,7 @@ HOT_MODULES: list[str] = [
     "broker/requests/fetch_sessions.py",
     "broker/handlers/records/fetch_waiting.py",
     "broker/handlers/groups/asking.py",
+    "broker/handlers/groups/known_partitions.py",
     "broker/coordinators/group_runtime.py",
     "broker/handlers/transactions/add_partitions_to_txn.py",
     "broker/handlers/transactions/end_txn.py",

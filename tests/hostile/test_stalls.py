@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.model import TimestampMs
+from barnabas.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -15,9 +20,20 @@ from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.layout import MAGIC_V1, CompressionType
+from tests.broker.group_requests import wait_for_coordinator
 from tests.broker.record_requests import batch, create_topic, fetch_request, produce
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.stalls import IS_COMPILED, NORMAL_TOPIC, attackers, framed, normal_p99_ms
@@ -144,6 +160,34 @@ def test_looks_for_offsets_of_many_partitions(broker: BrokerProcess, tmp_path: P
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="wide", partitions=asked)])
     with attackers(broker, tmp_path, framed("ListOffsets", 7, request), 6):
         assert normal_p99_ms(broker, "6 x ListOffsets of 19,000 partitions") < WIDE_P99_MAX_MS
+
+
+def test_offsets_of_many_partitions(broker: BrokerProcess, tmp_path: Path) -> None:
+    """Committed and fetched: 19,000 of them, though there are only 1,000 partitions."""
+    with broker.client() as client:
+        wait_for_coordinator(client, "wide")
+    indexes = [number % 1_000 for number in range(19_000)]
+    offsets = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in indexes]
+    commit = OffsetCommitRequest(
+        group_id="wide", topics=[OffsetCommitRequestTopic(name="wide", partitions=offsets)]
+    )
+    with attackers(broker, tmp_path, framed("OffsetCommit", 8, commit), 3):
+        assert normal_p99_ms(broker, "3 x commits of 19,000 offsets") < WIDE_P99_MAX_MS
+    topics = [OffsetFetchRequestTopics(name="wide", partition_indexes=indexes)]
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="wide", topics=topics)])
+    with attackers(broker, tmp_path, framed("OffsetFetch", 8, fetch), 6):
+        assert normal_p99_ms(broker, "6 x fetches of 19,000 offsets") < WIDE_P99_MAX_MS
+
+
+def test_deletions_in_many_partitions(broker: BrokerProcess, tmp_path: Path) -> None:
+    partitions = [
+        DeleteRecordsPartition(partition_index=number % 1_000, offset=0) for number in range(19_000)
+    ]
+    request = DeleteRecordsRequest(
+        timeout_ms=30_000, topics=[DeleteRecordsTopic(name="wide", partitions=partitions)]
+    )
+    with attackers(broker, tmp_path, framed("DeleteRecords", 2, request), 6):
+        assert normal_p99_ms(broker, "6 x deletions in 19,000 partitions") < WIDE_P99_MAX_MS
 
 
 def test_a_bomb_is_refused_with_an_error_that_says_so(broker: BrokerProcess) -> None:

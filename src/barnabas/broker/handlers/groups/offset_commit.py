@@ -1,8 +1,8 @@
-"""OffsetCommit, versions 0 to 10: a group remembers how far it has come in each partition.
+"""OffsetCommit, versions 0 to 10: a group stores its offset in each partition.
 
-- Offsets of version 0 are stored as all others are; Kafka before 4.0 kept them in ZooKeeper.
+- Offsets of version 0 are stored like all others; Kafka before 4.0 kept them in ZooKeeper.
 - From version 10 on topics are given by their id.
-- Partitions that there are not are refused one by one, before the group is asked.
+- Unknown partitions are refused one by one, before the coordinator is asked.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.groups.asking import ask, caller_of
+from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known
+from barnabas.broker.handlers.groups.wide_commit import PIECE_PARTITIONS, commit_in_pieces
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
-from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.groups.offsets import commit_error
-from barnabas.protocol.messages.offset_commit_request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from barnabas.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from barnabas.protocol.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -30,17 +27,27 @@ from barnabas.protocol.messages.offset_commit_response import (
 
 _FIRST_WITH_IDS: Final = 10
 
+_Refused = list[OffsetCommitResponseTopic]
+
 
 def handle(
     broker: Broker, exchange: Exchange[OffsetCommitResponse], request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:
-    refused = _refuse_unknown(broker.image, exchange.version, request)
+    image = broker.image
+    if exchange.version >= _FIRST_WITH_IDS:
+        for topic in request.topics:
+            topic.name = image.topic_names.get(topic.topic_id, "")
+        request.topics, refused = take_known(image, request.topics, _refuse_by_id)
+    else:
+        request.topics, refused = take_known(image, request.topics, _refuse)
     if refused and not request.topics:
         return OffsetCommitResponse(topics=refused)
+    if _partition_count(request) > PIECE_PARTITIONS:
+        return exchange.answer_from(_commit_in_pieces(broker, exchange, request, refused))
     try:
         shell = broker.groups.shell_of(request.group_id)
     except KafkaError as error:
-        return _merged(commit_error(request, error.code), refused)
+        return _with_refused(refused, commit_error(request, error.code))
     if not refused:
         return ask(exchange, shell, shell.coordinator.offsets.commit, request, broker.now_ms)
     parked = exchange.park()
@@ -52,60 +59,47 @@ def handle(
 HANDLER: Final = Handler(OffsetCommitRequest, OffsetCommitResponse, handle)
 
 
-def _refuse_unknown(
-    image: MetadataImage, version: int, request: OffsetCommitRequest
-) -> list[OffsetCommitResponseTopic]:
-    """Leaves in the request what there is, under its name, and returns the answers for the rest."""
-    refused = []
-    known = []
+def _partition_count(request: OffsetCommitRequest) -> int:
+    count = 0
     for topic in request.topics:
-        unknown_code = UnknownTopicOrPartition.code
-        if version >= _FIRST_WITH_IDS:
-            name = image.topic_names.get(topic.topic_id)
-            if name is None:
-                unknown_code = UnknownTopicId.code
-            else:
-                topic.name = name
-        found = image.topics.get(topic.name)
-        count = 0 if found is None else len(found.partitions)
-        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if unknown:
-            refused.append(_refusal(topic, unknown, unknown_code))
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions or not unknown:
-            known.append(topic)
-    request.topics = known
-    return refused
+        count += len(topic.partitions)
+    return count
 
 
-def _refusal(
-    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: int
-) -> OffsetCommitResponseTopic:
+def _refuse(topic: OffsetCommitRequestTopic, unknown: list[int]) -> OffsetCommitResponseTopic:
+    return _refusal(topic, unknown, UnknownTopicOrPartition.code)
+
+
+def _refuse_by_id(topic: OffsetCommitRequestTopic, unknown: list[int]) -> OffsetCommitResponseTopic:
+    # A topic with an unknown id has no name.
+    return _refusal(topic, unknown, UnknownTopicOrPartition.code if topic.name else UnknownTopicId.code)
+
+
+def _refusal(topic: OffsetCommitRequestTopic, unknown: list[int], code: int) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in partitions
+            OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in unknown
         ],
     )
 
 
+async def _commit_in_pieces(
+    broker: Broker,
+    exchange: Exchange[OffsetCommitResponse],
+    request: OffsetCommitRequest,
+    refused: _Refused,
+) -> OffsetCommitResponse:
+    return _with_refused(refused, await commit_in_pieces(broker, exchange, request))
+
+
 def _answer_with(
-    parked: Parked[OffsetCommitResponse],
-    refused: list[OffsetCommitResponseTopic],
-    response: OffsetCommitResponse,
+    parked: Parked[OffsetCommitResponse], refused: _Refused, response: OffsetCommitResponse
 ) -> None:
-    parked.answer(_merged(response, refused))
+    parked.answer(_with_refused(refused, response))
 
 
-def _merged(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    """Each topic once, with the partitions that were refused behind the others."""
-    topics = {topic.name: topic for topic in response.topics}
-    for topic in refused:
-        answered = topics.get(topic.name) if topic.name else None
-        if answered is None:
-            response.topics.append(topic)
-        else:
-            answered.partitions += topic.partitions
+def _with_refused(refused: _Refused, response: OffsetCommitResponse) -> OffsetCommitResponse:
+    add_refused(response.topics, refused)
     return response

@@ -3,7 +3,7 @@
 - From version 3 on the member tells who it is, and one that is not of the group's generation is refused.
 - From version 4 on the client knows TRANSACTION_ABORTABLE, from version 5 on the group's partition of
   `__consumer_offsets` is added to the transaction here and not by AddOffsetsToTxn.
-- Partitions that there are not are refused one by one, before the group is asked.
+- Unknown partitions are refused one by one, before the coordinator is asked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.handlers.groups.asking import caller_of
+from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.transaction_verification import (
     Dialect,
@@ -22,7 +23,6 @@ from barnabas.broker.handlers.transaction_verification import (
     verify,
 )
 from barnabas.broker.requests.exchange import Answer, Exchange
-from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -33,7 +33,10 @@ from barnabas.errors import (
 from barnabas.groups.offsets import txn_commit_error
 from barnabas.model import NO_SEQUENCE, TopicPartition
 from barnabas.primitives.decision import error_of_failed_append
-from barnabas.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from barnabas.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
 from barnabas.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -48,7 +51,8 @@ _FIRST_THAT_ADDS: Final = 5
 def handle(
     broker: Broker, exchange: Exchange[TxnOffsetCommitResponse], request: TxnOffsetCommitRequest
 ) -> Answer[TxnOffsetCommitResponse]:
-    refused = _refuse_unknown(broker.image, request)
+    known, refused = take_known(broker.image, request.topics, _refuse)
+    request.topics = [topic for topic in known if topic.partitions]
     if not request.topics:
         return _merged(exchange.version, refused, TxnOffsetCommitResponse())
     try:
@@ -106,33 +110,14 @@ def _commit(
     return parked
 
 
-def _refuse_unknown(
-    image: MetadataImage, request: TxnOffsetCommitRequest
-) -> list[TxnOffsetCommitResponseTopic]:
-    """Leaves in the request what there is, and returns the answers for the rest."""
-    refused = []
-    known = []
-    for topic in request.topics:
-        found = image.topics.get(topic.name)
-        count = 0 if found is None else len(found.partitions)
-        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if unknown:
-            refused.append(
-                TxnOffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        TxnOffsetCommitResponsePartition(
-                            partition_index=each.partition_index, error_code=UnknownTopicOrPartition.code
-                        )
-                        for each in unknown
-                    ],
-                )
-            )
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions:
-            known.append(topic)
-    request.topics = known
-    return refused
+def _refuse(topic: TxnOffsetCommitRequestTopic, unknown: list[int]) -> TxnOffsetCommitResponseTopic:
+    code = UnknownTopicOrPartition.code
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index in unknown
+        ],
+    )
 
 
 def _merged(
@@ -144,11 +129,5 @@ def _merged(
             for partition in topic.partitions:
                 if partition.error_code == CoordinatorLoadInProgress.code:
                     partition.error_code = CoordinatorNotAvailable.code
-    topics = {topic.name: topic for topic in response.topics}
-    for topic in refused:
-        answered = topics.get(topic.name)
-        if answered is None:
-            response.topics.append(topic)
-        else:
-            answered.partitions += topic.partitions
+    add_refused(response.topics, refused)
     return response
