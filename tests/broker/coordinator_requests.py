@@ -18,10 +18,11 @@ from barnabas.protocol.messages.list_transactions_request import ListTransaction
 from barnabas.records.control import parse_end_txn_marker
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
-from tests.broker.group_requests import find, wait_until
+from tests.broker.group_requests import find
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import fetch
 from tests.broker.transaction_requests import latest_offset, produce_in_transaction
+from tests.waiting import wait_until
 
 TRANSACTION = 1
 READ_COMMITTED = 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -32,8 +30,8 @@ from barnabas.protocol.messages.offset_fetch_request import (
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.raw_client import RawClient
 from tests.groups.shell import subscription
+from tests.waiting import wait_until
 
-WAIT_S = 60
 SESSION_MS = 30_000
 
 
@@ -52,13 +50,6 @@ def wait_for_coordinator(client: RawClient, group_id: str) -> None:
     """Has the topic created, and waits until the group's partition is loaded."""
     wait_until(lambda: find(client, group_id).error_code == 0)
     wait_until(lambda: describe(client, group_id, version=5).error_code == 0)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, f"not in {WAIT_S} s"
-        time.sleep(0.01)
 
 
 def join_request(

@@ -47,9 +47,9 @@ from barnabas.protocol.messages.write_txn_markers_request import (
 )
 from barnabas.records.header import iterate_headers
 from barnabas.records.reader import decode_batch
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, fetch, produce_request
+from tests.waiting import wait_until
 
 READ_COMMITTED = 1
 

@@ -11,11 +11,12 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from tests.waiting import Deadline, wait_until
 
 # This bounds a wait on a busy machine; it is not what is expected.
 TIMEOUT_S = 60
@@ -40,30 +41,31 @@ class Terminal:
         return self._seen
 
     def wait_for(self, text: str) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline = Deadline(TIMEOUT_S)
         while text not in self.screen:
-            assert self._read(deadline_s), self.screen
+            assert self._read(deadline), self.screen
 
     def wait_until_it_reads(self) -> None:
         """After a question. A Ctrl-C between the question and the read would only be seen with the next key."""
         status = Path(f"/proc/{self._process.pid}/stat")
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while status.read_text().rpartition(")")[2].split()[0] != "S":
-            assert time.monotonic() < deadline_s
-            time.sleep(0.002)
+        wait_until(
+            lambda: status.read_text().rpartition(")")[2].split()[0] == "S",
+            timeout_s=TIMEOUT_S,
+            poll_s=0.002,
+        )
 
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
     def finish(self) -> int:
         """The exit code, when all has been read."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while self._read(deadline_s):
+        deadline = Deadline(TIMEOUT_S)
+        while self._read(deadline):
             pass
         return self._process.wait(TIMEOUT_S)
 
-    def _read(self, deadline_s: float) -> bool:
-        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline_s - time.monotonic()))
+    def _read(self, deadline: Deadline) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], deadline.left_s)
         assert ready, f"nothing came: {self.screen}"
         try:
             data = os.read(self._descriptor, 1 << 16)

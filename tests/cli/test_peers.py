@@ -13,10 +13,9 @@ import pytest
 from tests.cli.conftest import Barnabas
 from tests.client.consumer_servers import Server, running
 from tests.peers.kafka_peer import V3, V4, run_tool
+from tests.waiting import Deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
-
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module", params=[V4, V3])
@@ -31,12 +30,12 @@ def ok(barnabas: Barnabas, server: Server, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setenv("BARNABAS_BOOTSTRAP", server.address)
 
     def call(*arguments: str, stdin: bytes = b"", until: Callable[[str], bool] = lambda _: True) -> str:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while True:
             result = barnabas(*arguments, stdin=stdin)
             if result.exit_code == 0 and until(result.stdout):
                 return result.stdout
-            assert time.monotonic() < deadline_s, result
+            deadline.check(result)
             time.sleep(0.05)
 
     return call

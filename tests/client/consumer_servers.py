@@ -18,6 +18,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.raw_client import RawClient
 from tests.clients.broker_process import START_TIMEOUT_S, BrokerProcess, free_port
 from tests.peers.kafka_peer import V3, V4, PeerUnavailable, jars, run_tool
+from tests.waiting import Deadline, wait_until
 
 OURS: Final = "barnabas"
 SERVERS: Final = (
@@ -71,11 +72,11 @@ class KafkaProcess(BrokerProcess):
 
     def start(self) -> None:
         self.begin_start()
-        deadline_s = time.monotonic() + START_TIMEOUT_S
+        deadline = Deadline(START_TIMEOUT_S)
         while not self._answers():
             assert self._process is not None
             assert self._process.poll() is None, f"Kafka ended:\n{self.log_text()[-4000:]}"
-            assert time.monotonic() < deadline_s, f"Kafka does not answer:\n{self.log_text()[-4000:]}"
+            deadline.check(lambda: f"Kafka does not answer:\n{self.log_text()[-4000:]}")
             time.sleep(0.1)
 
     def _answers(self) -> bool:
@@ -161,10 +162,11 @@ def running(kind: str, folder: Path) -> Iterator[Server]:
 def read(consumer: barnabas.Consumer, count: int) -> list[barnabas.ConsumerRecord]:
     """So many records; fails if they do not come, or more do."""
     records: list[barnabas.ConsumerRecord] = []
-    deadline_s = time.monotonic() + WAIT_S
-    while len(records) < count:
-        assert time.monotonic() < deadline_s, f"{len(records)} of {count} records after {WAIT_S} s"
-        records += consumer.poll(100)
+    wait_until(
+        lambda: len(records) >= count,
+        lambda: f"{len(records)} of {count} records",
+        meanwhile=lambda: records.extend(consumer.poll(100)),
+    )
     assert len(records) == count
     return records
 

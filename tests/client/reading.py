@@ -13,20 +13,20 @@ from barnabas.records.record import Record
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import fetch
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import Deadline
 
-WAIT_S: Final = 60
 POLL_S: Final = 0.01
 
 
 def known(producer: Producer, topic: str) -> str:
     """Waits until a producer knows a topic, though each of its own waits may be short."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while True:
         try:
             producer.partitions_for(topic)
             return topic
         except RequestTimedOut:
-            assert time.monotonic() < deadline_s
+            deadline.check(f"the producer knows {topic}")
 
 
 def read_batches(
@@ -37,12 +37,12 @@ def read_batches(
     A transaction that was ended is ended on its partitions a little later: read_committed waits for that.
     """
     if isolation_level:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while True:
             answer = fetch(client, topic, 0, partition=partition, isolation_level=1, max_bytes=1)
             if answer.last_stable_offset == answer.high_watermark:
                 break
-            assert time.monotonic() < deadline_s, f"a transaction of {topic}-{partition} stays open"
+            deadline.check(f"a transaction of {topic}-{partition} stays open")
             time.sleep(POLL_S)
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset = 0

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.broker.raw_client import RawClient
+from tests.waiting import Deadline
 
 # These bound a wait on a busy machine; they are not what is expected.
 START_TIMEOUT_S: Final = 90
@@ -113,14 +114,14 @@ class BrokerProcess:
     def wait_for_line(self, text: str, timeout_s: float) -> str:
         """The first line of this run that has the text in it."""
         assert self._process is not None
-        deadline_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
             ended = self._process.poll() is not None
             for line in self.log_text().splitlines(keepends=True):
                 if text in line and line.endswith("\n"):
                     return line.rstrip("\n")
             assert not ended, f"the broker ended without {text!r}:\n{self.log_text()[-4000:]}"
-            assert time.monotonic() < deadline_s, f"no {text!r} in {timeout_s} s:\n{self.log_text()[-4000:]}"
+            deadline.check(lambda: f"no {text!r}:\n{self.log_text()[-4000:]}")
             time.sleep(POLL_S)
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:

@@ -22,6 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from tests.clients.broker_process import BrokerProcess, restarting
+from tests.waiting import Deadline
 
 WAIT_S = 60
 # That a broker is away for a moment is no news to print.
@@ -74,9 +75,9 @@ def new_consumer(broker: BrokerProcess, **settings: Any) -> Consumer:
 
 def consume(consumer: Consumer, count: int, *, passing_errors: Collection[int] = ()) -> list[Message]:
     received: list[Message] = []
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} records in {WAIT_S} s"
+        deadline.check(f"{len(received)} of {count} records")
         for message in consumer.consume(count - len(received), timeout=1):
             error = message.error()
             if error is None:
@@ -238,10 +239,10 @@ def test_where_a_consumer_begins(broker: BrokerProcess, created: str) -> None:
         consumer.assign([TopicPartition(created, 0, OFFSET_END)])
         producer.send(created, b"new")
         # The end is looked up when the consumer polls: whatever it finds there, nothing older comes.
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         received: list[Message] = []
         while not received:
-            assert time.monotonic() < deadline_s
+            deadline.check("a record after the end")
             received = consumer.consume(1, timeout=0.2)
             if not received:
                 producer.send(created, b"new")

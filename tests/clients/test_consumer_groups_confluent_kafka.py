@@ -6,7 +6,6 @@ from members of the classic protocol one by one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import poll_each, wait_until
 
 WAIT_S = 180
 PARTITIONS = 6
@@ -95,11 +95,12 @@ def closing(*members: Member) -> Iterator[None]:
 
 
 def poll_until(members: list[Member], done: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline_s, [(each.partitions, each.errors) for each in members]
-        for member in members:
-            member.poll()
+    wait_until(
+        done,
+        lambda: [(each.partitions, each.errors) for each in members],
+        timeout_s=WAIT_S,
+        meanwhile=lambda: poll_each(members),
+    )
 
 
 def share(members: list[Member], wanted: set[tuple[str, int]]) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +14,8 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.test_aiokafka import WAIT_S, on_a_loop, producing
+from tests.clients.test_aiokafka import on_a_loop, producing
+from tests.waiting import Deadline, wait_until_async
 
 PARTITIONS = 4
 
@@ -65,22 +64,15 @@ async def produce(producer: AIOKafkaProducer, topic: str, numbers: range) -> Non
         await producer.send_and_wait(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, f"not in {WAIT_S} s"
-        await asyncio.sleep(0.01)
-
-
 def partitions(consumer: AIOKafkaConsumer) -> set[int]:
     return {each.partition for each in consumer.assignment()}
 
 
 async def receive(consumers: list[AIOKafkaConsumer], count: int) -> list[bytes]:
     received: list[bytes] = []
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} records in {WAIT_S} s"
+        deadline.check(f"{len(received)} of {count} records")
         for consumer in consumers:
             for records in (await consumer.getmany(timeout_ms=50)).values():
                 received += [record.value for record in records]
@@ -96,13 +88,15 @@ async def test_members_share_the_partitions(broker: BrokerProcess, topic: str, a
     options = {"partition_assignment_strategy": (assignor,)}
     async with producing(broker) as producer, member(broker, topic, topic, **options) as first:
         async with member(broker, topic, topic, **options) as second:
-            await until(lambda: sorted(map(len, (partitions(first), partitions(second)))) == [2, 2])
+            await wait_until_async(
+                lambda: sorted(map(len, (partitions(first), partitions(second)))) == [2, 2]
+            )
             assert partitions(first) | partitions(second) == set(range(PARTITIONS))
             await produce(producer, topic, range(40))
             assert await receive([first, second], 40) == [b"%d" % number for number in range(40)]
             await first.commit()
             await second.commit()
-        await until(lambda: len(partitions(first)) == PARTITIONS)
+        await wait_until_async(lambda: len(partitions(first)) == PARTITIONS)
         await produce(producer, topic, range(40, 48))
         assert await receive([first], 8) == [b"%d" % number for number in range(40, 48)]
 
@@ -116,10 +110,12 @@ async def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProces
 
     async with of_group("one") as first:
         async with of_group("two") as second:
-            await until(lambda: sorted(map(len, (partitions(first), partitions(second)))) == [2, 2])
+            await wait_until_async(
+                lambda: sorted(map(len, (partitions(first), partitions(second)))) == [2, 2]
+            )
             before = partitions(second)
         async with of_group("two") as back:
-            await until(lambda: len(partitions(back)) == 2)
+            await wait_until_async(lambda: len(partitions(back)) == 2)
             assert partitions(back) == before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.group_requests import listed, wait_for_coordinator
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import poll_each, wait_until
 
 WAIT_S = 60
 PARTITIONS = 4
@@ -91,12 +91,11 @@ def members(*of_group: Member) -> Iterator[None]:
 
 
 def poll_until(of_group: list[Member], is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        state = [(member.partitions, len(member.values)) for member in of_group]
-        assert time.monotonic() < deadline_s, f"not in {WAIT_S} s: {state}"
-        for member in of_group:
-            member.poll()
+    wait_until(
+        is_so,
+        lambda: [(member.partitions, len(member.values)) for member in of_group],
+        meanwhile=lambda: poll_each(of_group),
+    )
 
 
 def are_shared(of_group: list[Member]) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from tests.broker.group_requests import listed, wait_for_coordinator
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.test_kafka_python import WAIT_S, collect_sockets, create, producing
+from tests.waiting import Deadline
 
 with warnings.catch_warnings():
     # It loads its schemas in a way that Python means to give up.
@@ -128,12 +129,12 @@ class Member:
 def wait_for_share(*of_group: Member) -> None:
     """Waits until each partition belongs to one member, and each member has as many."""
     share = PARTITIONS // len(of_group)
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while True:
         shares = [member.partitions for member in of_group]
         if all(len(each) == share for each in shares) and len(set().union(*shares)) == PARTITIONS:
             return
-        assert time.monotonic() < deadline_s, f"not in {WAIT_S} s: {shares}"
+        deadline.check(f"not: {shares}")
         time.sleep(0.01)
 
 
@@ -146,12 +147,12 @@ def produce(broker: BrokerProcess, topic: str, numbers: range) -> None:
 
 def wait_for_values(numbers: range, *of_group: Member) -> list[int]:
     """Waits until all numbers have come to a member; all that has come, in order."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while True:
         found = sorted(value for member in of_group for value in member.values)
         if set(found) >= set(numbers):
             return found
-        assert time.monotonic() < deadline_s, f"only {found} in {WAIT_S} s"
+        deadline.check(f"only {found}")
         time.sleep(0.01)
 
 

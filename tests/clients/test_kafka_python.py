@@ -18,6 +18,7 @@ import pytest
 
 from tests.clients import kafka_python_through_restarts
 from tests.clients.broker_process import BrokerProcess, restarting
+from tests.waiting import Deadline
 
 with warnings.catch_warnings():
     # It loads its schemas in a way that Python means to give up.
@@ -63,9 +64,9 @@ def consuming(broker: BrokerProcess, topic: str, **settings: Any) -> closing[Any
 
 def take(consumer: Any, count: int) -> list[Any]:
     received: list[Any] = []
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} records in {WAIT_S} s"
+        deadline.check(f"{len(received)} of {count} records")
         polled = consumer.poll(timeout_ms=1_000, max_records=count - len(received))
         received += [record for records in polled.values() for record in records]
     return received

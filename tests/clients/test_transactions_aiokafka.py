@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, ProducerFenced
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.test_aiokafka import WAIT_S, on_a_loop
+from tests.clients.test_aiokafka import on_a_loop
+from tests.waiting import Deadline
 
 PARTITIONS = 3
 SETTINGS = {
@@ -90,9 +90,9 @@ async def read(broker: BrokerProcess, topic: str, *, isolation: str = "read_comm
         consumer.assign(partitions)
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(partitions)
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while any([await consumer.position(each) < ends[each] for each in partitions]):
-            assert time.monotonic() < deadline_s, (found, ends)
+            deadline.check((found, ends))
             for messages in (await consumer.getmany(timeout_ms=50)).values():
                 found += [message.value for message in messages]
     return found
@@ -141,9 +141,9 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: BrokerProces
             await write(late, topic, b"late")
         async with producing(broker, None) as plain:
             await write(plain, topic, b"plain")
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while await read(broker, topic) != [b"plain"]:
-            assert time.monotonic() < deadline_s, "the transaction is still open"
+            deadline.check("the transaction is still open")
             await asyncio.sleep(0.05)
         with pytest.raises(KafkaError):
             await late.commit_transaction()
@@ -163,9 +163,9 @@ async def test_records_are_read_transformed_and_written_once(broker: BrokerProce
     ):
         done = 0
         attempt = 0
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while done < count:
-            assert time.monotonic() < deadline_s, done
+            deadline.check(done)
             batches = await consumer.getmany(timeout_ms=50, max_records=20)
             if not batches:
                 continue

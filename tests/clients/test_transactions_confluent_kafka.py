@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import Deadline, wait_until
 
 # It bounds a wait on a busy machine; it is not what is expected.
 WAIT_S = 120
@@ -99,9 +100,9 @@ def read(broker: BrokerProcess, topic: str, *, isolation: str = "read_committed"
     found: list[bytes] = []
     unread = set(range(PARTITIONS))
     with consuming(broker, topic, isolation_level=isolation, enable_partition_eof=True) as consumer:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while unread:
-            assert time.monotonic() < deadline_s, (found, unread)
+            deadline.check((found, unread))
             message = consumer.poll(0.1)
             if message is None:
                 continue
@@ -157,10 +158,10 @@ def test_a_reader_waits_behind_an_open_transaction(broker: BrokerProcess, topic:
     with consuming(broker, topic) as consumer:
         assert poll(consumer, 0.5) is None
         slow.commit_transaction(WAIT_S)
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         found: list[bytes | None] = []
         while len(found) < 2:
-            assert time.monotonic() < deadline_s
+            deadline.check(found)
             if (message := poll(consumer)) is not None:
                 found.append(message.value())
     assert found == [b"slow", b"quick"]
@@ -210,10 +211,12 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: BrokerProcess, top
     other.begin_transaction()
     write(other, topic, b"other")
     other.commit_transaction(WAIT_S)
-    deadline_s = time.monotonic() + WAIT_S
-    while read(broker, topic) != [b"other"]:
-        assert time.monotonic() < deadline_s, "the transaction is still open"
-        time.sleep(0.05)
+    wait_until(
+        lambda: read(broker, topic) == [b"other"],
+        "the transaction is still open",
+        timeout_s=WAIT_S,
+        poll_s=0.05,
+    )
     error_of(lambda: late.commit_transaction(WAIT_S))
     assert read(broker, topic) == [b"other"]
 
@@ -254,9 +257,9 @@ def transform(
 ) -> None:
     """Copies in transactions of up to 20 records, every third of which is aborted and tried again."""
     committed = 0
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     while commits and committed < count:
-        assert time.monotonic() < deadline_s, committed
+        deadline.check(committed)
         messages = [each for each in consumer.consume(20, 0.05) if each.error() is None]
         if not messages:
             continue
@@ -284,10 +287,7 @@ def test_offsets_of_a_member_that_is_gone_are_refused(broker: BrokerProcess, top
     settings = {"bootstrap.servers": broker.address, "group.id": topic, "log_level": 0}
     first = Consumer({**settings, "session.timeout.ms": 6_000})
     first.subscribe([topic])
-    deadline_s = time.monotonic() + WAIT_S
-    while not first.assignment():
-        assert time.monotonic() < deadline_s
-        first.poll(0.05)
+    wait_until(first.assignment, timeout_s=WAIT_S, meanwhile=lambda: first.poll(0.05))
     stale = first.consumer_group_metadata()
     first.close()
     producer = producer_of(broker, topic)
@@ -351,15 +351,18 @@ def test_transactions_are_all_or_nothing_however_the_broker_is_killed(tmp_path: 
             except BaseException as error:
                 failures.append(error)
 
+        def reaches(count: int) -> bool:
+            return len(outcomes) >= count or bool(failures)
+
         thread = threading.Thread(target=run, name="transactions")
         thread.start()
         try:
             for _ in range(3):
-                done = len(outcomes)
-                deadline_s = time.monotonic() + WAIT_S
-                while len(outcomes) < done + 10 and not failures:
-                    assert time.monotonic() < deadline_s, f"{len(outcomes)} transactions, and no more"
-                    time.sleep(0.001)
+                wait_until(
+                    partial(reaches, len(outcomes) + 10),
+                    lambda: f"{len(outcomes)} transactions",
+                    timeout_s=WAIT_S,
+                )
                 broker.kill()
                 broker.start()
         finally:

@@ -27,6 +27,7 @@ from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, produce_request
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import Deadline
 
 PRODUCE_VERSION: Final = 9
 RECORDS_A_BATCH: Final = 3
@@ -250,10 +251,10 @@ class TopicMaker:
 
 def wait_for_load(producers: list[LoadProducer], count: int, timeout_s: float) -> None:
     """Until each producer has had so many more records confirmed."""
-    deadline_s = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     wanted = {producer: len(producer.acknowledged) + count for producer in producers}
     for producer, total in wanted.items():
         while len(producer.acknowledged) < total:
             producer.check_alive()
-            assert time.monotonic() < deadline_s, f"{producer.name}: {len(producer.acknowledged)} of {total}"
+            deadline.check(f"{producer.name}: {len(producer.acknowledged)} of {total}")
             time.sleep(0.005)

@@ -31,7 +31,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch_request import (
 )
 from barnabas.records.header import iterate_headers
 from barnabas.records.reader import decode_batch
-from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordinator, wait_until
+from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, produce
 from tests.broker.running import RunningBroker
@@ -44,6 +44,7 @@ from tests.broker.transaction_requests import (
     produce_in_transaction,
 )
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import wait_until
 
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",

@@ -15,6 +15,7 @@ from tests.broker.group_requests import find
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import fetch
 from tests.histories.history import FinalLog, FinalState, partition_name
+from tests.waiting import Deadline
 
 WAIT_S: Final = 120
 POLL_S: Final = 0.05
@@ -27,7 +28,7 @@ COME_AGAIN: Final = frozenset({14, 15, 16, 51, 88})
 def end_transactions(client: RawClient, transactional_ids: Iterable[str]) -> None:
     """Has the broker abort what clients have left open, as their next incarnations would."""
     for transactional_id in transactional_ids:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while True:
             coordinator = find(client, transactional_id, version=4, key_type=TRANSACTION_KEY)
             error_code = coordinator.error_code
@@ -39,7 +40,7 @@ def end_transactions(client: RawClient, transactional_ids: Iterable[str]) -> Non
             if error_code == 0:
                 break
             assert error_code in COME_AGAIN, f"{transactional_id}: error {error_code}"
-            assert time.monotonic() < deadline_s, f"{transactional_id}: error {error_code} for {WAIT_S} s"
+            deadline.check(f"{transactional_id}: error {error_code}")
             time.sleep(POLL_S)
 
 
@@ -56,14 +57,12 @@ def read_final_state(client: RawClient, topics: Mapping[str, int], groups: Itera
 
 def _read_log(client: RawClient, topic: str, number: int) -> FinalLog:
     """Markers follow the end of their transaction: the log is read when it is stable, or will not be."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     while True:
         found = fetch(client, topic, 0, partition=number, isolation_level=1, max_bytes=1)
-        if found.error_code == 0 and (
-            found.last_stable_offset == found.high_watermark or time.monotonic() > deadline_s
-        ):
+        if found.error_code == 0 and (found.last_stable_offset == found.high_watermark or deadline.is_over):
             break
-        assert time.monotonic() < deadline_s, found
+        deadline.check(found)
         time.sleep(POLL_S)
     everything = _read(client, topic, number, found.high_watermark, isolation_level=0)
     committed = _read(client, topic, number, found.last_stable_offset, isolation_level=1)
@@ -111,7 +110,7 @@ def _take(answer: Any, offset: int, found: dict[int, str]) -> int:
 
 
 def _committed_offsets(client: RawClient, group: str) -> dict[str, int]:
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
     )
@@ -129,5 +128,5 @@ def _committed_offsets(client: RawClient, group: str) -> dict[str, int]:
                 }
             error_code = max(codes)
         assert error_code in COME_AGAIN, f"{group}: error {error_code}"
-        assert time.monotonic() < deadline_s, f"{group}: error {error_code} for {WAIT_S} s"
+        deadline.check(f"{group}: error {error_code}")
         time.sleep(POLL_S)

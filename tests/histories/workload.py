@@ -24,6 +24,7 @@ from tests.histories.checker import Anomaly, check
 from tests.histories.client import EXIT_HUNG, Plan
 from tests.histories.final_state import end_transactions, read_final_state
 from tests.histories.history import Event, read_events
+from tests.waiting import Deadline
 
 ROOT: Final = Path(__file__).parents[2]
 # These bound a wait on a busy machine; they are not what is expected.
@@ -154,7 +155,7 @@ class Workload:
 
     def wait_for_progress(self) -> None:
         before = self._progress()
-        deadline_s = time.monotonic() + PROGRESS_TIMEOUT_S
+        deadline = Deadline(PROGRESS_TIMEOUT_S)
         while True:
             for running in self._clients:
                 running.check_alive()
@@ -162,7 +163,7 @@ class Workload:
             waiting = sorted(team for team, count in after.items() if count <= before[team])
             if not waiting:
                 return
-            if time.monotonic() > deadline_s:
+            if deadline.is_over:
                 stacks = [each.stack() for each in self._clients if each.team in waiting]
                 raise AssertionError(
                     f"nothing in {PROGRESS_TIMEOUT_S} s from {waiting}\n" + "\n".join(stacks)

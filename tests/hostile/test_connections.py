@@ -8,7 +8,7 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ from tests.broker.record_requests import (
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.canary import Canary
 from tests.hostile.mutations import TARGET
+from tests.waiting import Deadline, wait_until
 
 MIB = 1 << 20
 WAIT_S = 60
@@ -73,13 +74,6 @@ def framed(name: str, version: int, body: Message, correlation_id: int = 1) -> b
 def lines_about(broker: BrokerProcess, connected: socket.socket) -> list[str]:
     host, port = connected.getsockname()
     return [line for line in broker.log_text().splitlines() if f" {host}:{port} " in line]
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, f"not so after {WAIT_S} s: {what}"
-        time.sleep(0.02)
 
 
 def open_sockets(broker: BrokerProcess) -> int:
@@ -189,9 +183,9 @@ def test_a_peer_that_does_not_read_its_answers(broker: BrokerProcess) -> None:
 
         received = bytearray()
         answered = 0
-        deadline_s = time.monotonic() + 2 * WAIT_S
+        deadline = Deadline(2 * WAIT_S)
         while answered < count:
-            assert time.monotonic() < deadline_s, f"{answered} of {count} answers"
+            deadline.check(f"{answered} of {count} answers")
             with contextlib.suppress(BlockingIOError):
                 unsent = unsent[connected.send(unsent) :] if unsent else unsent
             try:

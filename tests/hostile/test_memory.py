@@ -15,6 +15,7 @@ from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.record_requests import batch, create_topic, produce
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import wait_until
 
 MIB = 1 << 20
 REQUEST_MAX_BYTES = 104_857_600
@@ -70,10 +71,9 @@ def test_half_sent_requests(own_broker: BrokerProcess) -> None:
         assert answer.error_code == 0
         print(f"a request of 900 KB was answered after {time.monotonic() - began_s:.1f} s")
         own_broker.wait_for_line("others wait for memory", WAIT_S)
-    deadline_s = time.monotonic() + WAIT_S
-    while own_broker.rss_bytes() - before_bytes > 150 * MIB:
-        assert time.monotonic() < deadline_s, "memory is not given back"
-        time.sleep(0.1)
+    wait_until(
+        lambda: own_broker.rss_bytes() - before_bytes <= 150 * MIB, "memory is not given back", poll_s=0.1
+    )
 
 
 @pytest.mark.slow

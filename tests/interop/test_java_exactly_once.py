@@ -17,6 +17,7 @@ from tests.clients.broker_process import BrokerProcess
 from tests.histories.final_state import read_final_state
 from tests.interop.programs import available, java, run, streams_test
 from tests.peers.kafka_peer import V3, V4
+from tests.waiting import Deadline
 
 # This bounds a wait on a busy machine; it is not what is expected.
 WAIT_S: Final = 420
@@ -60,10 +61,10 @@ class Program:
         return self._output.read_text(errors="replace")
 
     def wait_for(self, text: str) -> None:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while text not in self.said():
             assert self._process.poll() is None, f"it ended without {text!r}:\n{self.said()[-4000:]}"
-            assert time.monotonic() < deadline_s, f"no {text!r} in {WAIT_S} s:\n{self.said()[-4000:]}"
+            deadline.check(lambda: f"no {text!r}:\n{self.said()[-4000:]}")
             time.sleep(0.1)
 
     def wait(self) -> str:

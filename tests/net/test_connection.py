@@ -30,6 +30,7 @@ from barnabas.net.transport import (
 )
 from barnabas.primitives.file_slice import FileSlice, OpenFile
 from tests.net.plain_file import PlainFile
+from tests.waiting import wait_until_async
 
 WAIT_S = 30
 
@@ -82,11 +83,6 @@ async def closing(*writers: asyncio.StreamWriter) -> None:
     for writer in writers:
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is waited for happens in the code under test
-        await asyncio.sleep(0.001)
 
 
 def is_not_read_from(connection: Connection) -> bool:
@@ -180,7 +176,7 @@ def test_one_request_at_a_time_and_later_replies() -> None:
             reader, writer = await connect(listener)
             writer.write(frame(b"one") + frame(b"two") + frame(b"three"))
             for expected in (b"one", b"two", b"three"):
-                await until(lambda: bool(waiting))
+                await wait_until_async(lambda: bool(waiting))
                 [(connection, request)] = waiting
                 assert request == expected
                 waiting.clear()
@@ -420,9 +416,9 @@ def test_idle_connections_are_closed_and_those_that_wait_for_us_are_not() -> Non
             idle_reader, idle_writer = await connect(listener)
             reader, writer = await connect(listener)
             writer.write(frame(b"park me"))
-            await until(lambda: bool(parked))
+            await wait_until_async(lambda: bool(parked))
             assert await idle_reader.read(-1) == b""
-            await until(lambda: len(connections) == 1)
+            await wait_until_async(lambda: len(connections) == 1)
             parked[0].reply([frame(b"still here")])
             assert await read_frame(reader) == b"still here"
             await closing(idle_writer, writer)
@@ -443,7 +439,7 @@ def test_a_handler_is_told_when_the_peer_of_a_waiting_request_hangs_up() -> None
             for how in ("answered", "closed", "ends", "sends ahead", "reset"):
                 reader, writer = await connect(listener)
                 writer.write(frame(how.encode()))
-                await until(lambda: bool(parked))
+                await wait_until_async(lambda: bool(parked))
                 connection = parked.pop()
                 if how == "answered":
                     connection.reply([frame(b"in time")])
@@ -453,14 +449,14 @@ def test_a_handler_is_told_when_the_peer_of_a_waiting_request_hangs_up() -> None
                     assert hung_up.pop() == how
                 elif how == "ends":
                     writer.write_eof()
-                    await until(lambda: bool(hung_up))
+                    await wait_until_async(lambda: bool(hung_up))
                     assert hung_up.pop() == how
                     connection.reply([frame(b"at once")])
                     assert await read_frame(reader) == b"at once"
                     assert await reader.read(-1) == b""
                 elif how == "sends ahead":
                     writer.write(frame(b"more"))
-                    await until(partial(is_not_read_from, connection))
+                    await wait_until_async(partial(is_not_read_from, connection))
                     assert not hung_up
                     connection.close()
                     assert hung_up.pop() == how
@@ -468,11 +464,11 @@ def test_a_handler_is_told_when_the_peer_of_a_waiting_request_hangs_up() -> None
                     linger = struct.pack("ii", 1, 0)
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                     writer.close()
-                    await until(lambda: bool(hung_up))
+                    await wait_until_async(lambda: bool(hung_up))
                     assert hung_up.pop() == how
                     connection.reply([frame(b"to nobody")])
                 await closing(writer)
-                await until(lambda: len(connections) == 0)
+                await wait_until_async(lambda: len(connections) == 0)
                 assert not hung_up
 
     run(test)
@@ -484,7 +480,7 @@ def test_a_reply_to_a_connection_that_is_gone_is_dropped() -> None:
         async with serving(lambda connection, _: parked.append(connection)) as (connections, listener):
             _, writer = await connect(listener)
             writer.write(frame(b"park me"))
-            await until(lambda: bool(parked))
+            await wait_until_async(lambda: bool(parked))
             parked[0].close()
             parked[0].reply([frame(b"too late")])
             assert len(connections) == 0

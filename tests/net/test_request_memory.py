@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +12,7 @@ from barnabas.net.connection import Connection
 from barnabas.net.listener import ConnectionLimits, Connections
 from tests.net.on_loop import on_loop
 from tests.net.test_connection import connect, echo, frame, read_frame, serving
+from tests.waiting import wait_until_async
 
 CAPACITY_BYTES = 4 << 20
 LIMITS = ConnectionLimits(queued_max_request_bytes=CAPACITY_BYTES)
@@ -22,14 +22,6 @@ KIB = 1024
 
 def memory_of(connections: Connections) -> request_memory.RequestMemory:
     return connections._memory
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(WAIT_S * 200):
-        if is_so():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"not so after {WAIT_S} s")
 
 
 async def send_part(writer: asyncio.StreamWriter, size_bytes: int, part_bytes: int) -> None:
@@ -47,11 +39,11 @@ async def test_what_is_held_is_what_has_come_until_it_is_answered() -> None:
         memory = memory_of(connections)
         reader, writer = await connect(listener)
         await send_part(writer, 1 << 20, 200 * KIB)
-        await until(lambda: memory.used_bytes >= 200 * KIB)
+        await wait_until_async(lambda: memory.used_bytes >= 200 * KIB)
         # Announced is not held.
         assert memory.used_bytes < 600 * KIB
         writer.write(bytes((1 << 20) - 200 * KIB))
-        await until(lambda: len(waiting) == 1)
+        await wait_until_async(lambda: len(waiting) == 1)
         assert memory.used_bytes == 1 << 20
         connection, request = waiting.pop()
         connection.reply([frame(b"done")])
@@ -70,7 +62,7 @@ async def test_half_sent_requests_have_a_bound_and_small_ones_are_served() -> No
             _, writer = await connect(listener)
             writer.write(struct.pack(">i", 3 << 20) + bytes(2 << 20))
             senders.append(writer)
-        await until(lambda: memory.waiting >= 10)
+        await wait_until_async(lambda: memory.waiting >= 10)
         # The one that has begun first may always go on.
         assert memory.used_bytes <= CAPACITY_BYTES + (3 << 20)
         reader, writer = await connect(listener)
@@ -81,7 +73,7 @@ async def test_half_sent_requests_have_a_bound_and_small_ones_are_served() -> No
                 assert await read_frame(reader) == request
         for sender in senders:
             sender.close()
-        await until(lambda: memory.used_bytes == 0 and memory.waiting == 0)
+        await wait_until_async(lambda: memory.used_bytes == 0 and memory.waiting == 0)
         writer.close()
 
 
@@ -118,7 +110,7 @@ async def test_a_request_that_does_not_get_on_is_ended_when_others_wait(
             reader, writer = await connect(listener)
             await send_part(writer, 2 << 20, (2 << 20) - 10)
             silent.append((reader, writer))
-        await until(lambda: memory.waiting > 0)
+        await wait_until_async(lambda: memory.waiting > 0)
         reader, writer = await connect(listener)
         writer.write(frame(bytes(1 << 20)))
         async with asyncio.timeout(WAIT_S):
@@ -137,7 +129,7 @@ async def test_no_bound() -> None:
             _, writer = await connect(listener)
             await send_part(writer, 3 << 20, 2 << 20)
             writers.append(writer)
-        await until(lambda: memory_of(connections).used_bytes >= 20 << 20)
+        await wait_until_async(lambda: memory_of(connections).used_bytes >= 20 << 20)
         assert memory_of(connections).waiting == 0
         for writer in writers:
             writer.close()

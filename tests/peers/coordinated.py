@@ -43,7 +43,6 @@ from tests.broker.group_requests import (
     find,
     join_request,
     leave,
-    wait_until,
 )
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
@@ -56,6 +55,7 @@ from tests.broker.transaction_requests import (
     init_producer,
     produce_in_transaction,
 )
+from tests.waiting import wait_until
 
 TOPIC: Final = "coordinated"
 PARTITIONS: Final = 3

@@ -18,6 +18,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from tests.waiting import Deadline
+
 V3: Final = "3.9.1"
 V4: Final = "4.3.1"
 JAVA_MIN: Final = 17
@@ -132,12 +134,10 @@ class _Process:
             )
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while not is_ready():
             assert self._process.poll() is None, f"{self._name} ended:\n{self.output()[-4000:]}"
-            assert time.monotonic() < deadline, (
-                f"{self._name} took over {timeout_s} s:\n{self.output()[-4000:]}"
-            )
+            deadline.check(lambda: f"{self._name}:\n{self.output()[-4000:]}")
             time.sleep(0.1)
 
     def output(self) -> str:

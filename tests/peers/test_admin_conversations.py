@@ -5,7 +5,6 @@ Ours may say more behind Kafka's words. Both brokers are new, on one node with t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -61,6 +60,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import START_TIMEOUT_S, V4, PeerUnavailable, jars
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -117,13 +117,6 @@ def check_same(clients: list[RawClient], api_name: str, version: int, request: M
         assert text.startswith(theirs), request
 
 
-def wait_for(is_so: Any) -> None:
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 12, 13])
 def test_a_missing_topic_is_unknown_at_first(clients: list[RawClient], version: int) -> None:
     def ask(client: RawClient, name: str) -> Any:
@@ -137,8 +130,10 @@ def test_a_missing_topic_is_unknown_at_first(clients: list[RawClient], version: 
         for answer in (kafkas, ours):
             assert (answer.error_code, answer.name) == (kafkas.error_code, name)
             assert (answer.partitions, answer.topic_id, answer.is_internal) == ([], bytes(16), False)
-    for client in clients:
-        wait_for(lambda client=client: ask(client, f"used-{version}").error_code == 0)
+    wait_until(
+        lambda: all(ask(client, f"used-{version}").error_code == 0 for client in clients),
+        timeout_s=START_TIMEOUT_S,
+    )
 
 
 @pytest.mark.parametrize(("key_type", "version"), [(0, 3), (1, 6)])
@@ -149,10 +144,12 @@ def test_a_coordinator_is_not_available_at_first(
     for answer in (kafkas, ours):
         assert (answer.error_code, answer.node_id, answer.host, answer.port) == (15, -1, "", -1)
     assert ours.error_message.startswith(kafkas.error_message or "")
-    for client in clients:
-        wait_for(
-            lambda client=client: find(client, "key", version=version, key_type=key_type).error_code == 0
-        )
+    wait_until(
+        lambda: all(
+            find(client, "key", version=version, key_type=key_type).error_code == 0 for client in clients
+        ),
+        timeout_s=START_TIMEOUT_S,
+    )
 
 
 def new_topic(
@@ -348,12 +345,13 @@ def test_client_metrics_are_subscribed_and_listed(clients: list[RawClient]) -> N
     for client in clients:
         changes = (("metrics", SET, "a.,b."), ("interval.ms", SET, "1000"), ("match", SET, "client_id=x.*"))
         assert incremental(client, CLIENT_METRICS, "s", *changes)[0] == 0
-    for client in clients:
-        wait_for(
-            lambda client=client: (
-                client.ask("ListConfigResources", 0, ListConfigResourcesRequest()).config_resources
-            )
-        )
+    wait_until(
+        lambda: all(
+            client.ask("ListConfigResources", 0, ListConfigResourcesRequest()).config_resources
+            for client in clients
+        ),
+        timeout_s=START_TIMEOUT_S,
+    )
     for name in ("s", "none"):
         kafkas, ours = (
             describe_result(client, CLIENT_METRICS, name, include_synonyms=True) for client in clients
@@ -422,7 +420,7 @@ def test_scram_credentials(clients: list[RawClient]) -> None:
     check([], [("ann", SHA_256, 4_096)])
     check([], [("ann", SHA_512, 8_192)])
     check([], [("ben", SHA_256, 16_384)])
-    wait_for(lambda: len(described(clients[0])) == 2)
+    wait_until(lambda: len(described(clients[0])) == 2, timeout_s=START_TIMEOUT_S)
     for users in ((), ("ann",), ("ann", "ben"), ("nobody",), ("ann", "ann")):
         kafkas, ours = (described(client, *users) for client in clients)
         assert ours == kafkas
@@ -433,7 +431,9 @@ def test_scram_credentials(clients: list[RawClient]) -> None:
     check([("x", SHA_256)], [("x", SHA_512, 4_096)])
     check([("ann", SHA_256), ("ann", SHA_512)], [])
     check([("ann", SHA_256)], [])
-    wait_for(lambda: described(clients[0], "ann") == described(clients[1], "ann"))
+    wait_until(
+        lambda: described(clients[0], "ann") == described(clients[1], "ann"), timeout_s=START_TIMEOUT_S
+    )
 
 
 def test_features_and_the_quorum(clients: list[RawClient]) -> None:

@@ -25,6 +25,7 @@ from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.layout import CompressionType, ControlRecordType
 from barnabas.records.policy import AppendOrigin
 from tests.peers.kafka_peer import V3, PeerUnavailable, broker_on, jars
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -161,11 +162,14 @@ def test_cleaners_agree(tmp_path: Path) -> None:
     ends = clean(ours, clock)
     with broker_on(theirs, tmp_path, BROKER_ID, CLUSTER_ID, SETTINGS) as broker:
         broker.create_topics({topic: (topic_id, 1) for topic, topic_id in ids.items()})
-        deadline = time.monotonic() + CLEANED_TIMEOUT_S
         expected = {TopicPartition(topic, 0): end for topic, end in ends.items()}
-        while read_offsets(DiskFileSystem(), str(theirs / "cleaner-offset-checkpoint")) != expected:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        checkpoint = str(theirs / "cleaner-offset-checkpoint")
+        wait_until(
+            lambda: read_offsets(DiskFileSystem(), checkpoint) == expected,
+            "Kafka cleans the logs",
+            timeout_s=CLEANED_TIMEOUT_S,
+            poll_s=0.1,
+        )
     horizons = 0
     for topic in TOPICS:
         told = rows(theirs, topic)

@@ -8,7 +8,6 @@ for.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -51,6 +50,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import START_TIMEOUT_S, V4, PeerUnavailable, jars
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -111,10 +111,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
 
 
 def wait_for(client: RawClient) -> None:
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while find(client, "any").error_code != 0 or describe(client, "any", version=5).error_code != 0:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    wait_until(
+        lambda: find(client, "any").error_code == 0 and describe(client, "any", version=5).error_code == 0,
+        timeout_s=START_TIMEOUT_S,
+        poll_s=0.1,
+    )
 
 
 class Conversation:

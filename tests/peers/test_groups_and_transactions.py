@@ -8,7 +8,6 @@ from typing import Any, Final
 import pytest
 
 from bench.kafka import ApacheKafka
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.transaction_requests import read_committed
 from tests.clients.broker_process import BrokerProcess
@@ -22,6 +21,7 @@ from tests.peers.coordinated import (
     told,
 )
 from tests.peers.kafka_peer import V3, V4, PeerUnavailable, broker_on, jars
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 

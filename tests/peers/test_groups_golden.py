@@ -19,10 +19,11 @@ from barnabas.protocol.messages.describe_transactions_request import DescribeTra
 from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
 from barnabas.protocol.messages.list_transactions_request import ListTransactionsRequest
 from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.broker.group_requests import describe, wait_until
+from tests.broker.group_requests import describe
 from tests.broker.raw_client import RawClient
 from tests.broker.running import RunningBroker
 from tests.log.golden.images import ALL, Image, extract
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -50,6 +50,7 @@ from tests.peers.kafka_peer import (
     dump_log_segments,
     jars,
 )
+from tests.waiting import Deadline
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -267,12 +268,12 @@ def _level(isolation: Isolation) -> int:
 def _fetch_when_ready(
     broker: Broker, partition: TopicPartition, offset: int, isolation: Isolation
 ) -> Fetched:
-    deadline = time.monotonic() + READY_TIMEOUT_S
+    deadline = Deadline(READY_TIMEOUT_S)
     while True:
         fetched = broker.fetch(partition.topic, partition.partition, offset, _level(isolation))
         if fetched.error_code == 0:
             return fetched
-        assert time.monotonic() < deadline, (partition, fetched.error_code)
+        deadline.check((partition, fetched.error_code))
         time.sleep(0.1)
 
 

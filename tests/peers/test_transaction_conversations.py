@@ -28,11 +28,12 @@ from tests.broker.coordinator_requests import (
     list_transactions,
     produce,
 )
-from tests.broker.group_requests import find, wait_until
+from tests.broker.group_requests import find
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import START_TIMEOUT_S, V4, PeerUnavailable, jars
+from tests.waiting import Deadline, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -108,9 +109,9 @@ def wait_for(client: RawClient) -> None:
         lambda: ask_init(client, "any"),
     )
     for ask in questions:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
+        deadline = Deadline(START_TIMEOUT_S)
         while (answer := ask()).error_code != 0:
-            assert time.monotonic() < deadline_s, answer
+            deadline.check(answer)
             time.sleep(0.1)
 
 

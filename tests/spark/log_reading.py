@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from barnabas.spark.logs.options import parse_options
 from barnabas.spark.logs.rows import check_schema, spark_schema
 from barnabas.spark.logs.source import FilteringLogReader, Task
 from barnabas.testing import Broker
+from tests.waiting import Deadline
 
 Row = dict[str, Any]
 
@@ -55,9 +55,9 @@ def consume(broker: Broker, topic: str, partitions: int, isolation: str) -> list
     with broker.consumer(isolation_level=isolation, group_id=None) as consumer:
         consumer.assign(chosen)
         ends = consumer.end_offsets(*chosen)
-        deadline = time.monotonic() + CONSUME_TIMEOUT_S
+        deadline = Deadline(CONSUME_TIMEOUT_S)
         while any(consumer.position(each) < ends[each] for each in chosen):
-            assert time.monotonic() < deadline, "the consumer does not get to the end"
+            deadline.check("the consumer does not get to the end")
             found += [
                 (
                     record.partition,

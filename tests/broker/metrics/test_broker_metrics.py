@@ -11,10 +11,11 @@ from barnabas import errors
 from barnabas.broker.replication.topic_metrics import FIGURES, BrokerTopicMetrics
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from tests.broker.group_requests import commit, wait_for_coordinator, wait_until
+from tests.broker.group_requests import commit, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, fetch_request, produce
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"

@@ -24,10 +24,10 @@ from barnabas.protocol.messages.create_partitions_request import (
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch_request, produce_request, values
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 RECORDS = batch(b"x" * 1_000)
 # Bytes a second of which the records above, all at once, are half a second too many.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,10 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.net import listener
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.running import RunningBroker
-from tests.net.test_connection import closing, connect, echo, frame, read_frame, run, serving, until
+from tests.net.test_connection import closing, connect, echo, frame, read_frame, run, serving
+from tests.waiting import wait_until, wait_until_async
 
 NEVER_MS = 3_600_000
-WAIT_S = 60
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -186,7 +177,7 @@ def test_at_the_end_nobody_is_left_waiting() -> None:
         async with serving(echo) as (connections, listening):
             quota = connections.creation_quota = ScriptedQuota(delays_ms=[NEVER_MS])
             reader, writer = await connect(listening)
-            await until(lambda: len(quota.asked_s) == 1)
+            await wait_until_async(lambda: len(quota.asked_s) == 1)
             connections.close()
             assert await reader.read() == b""
             assert connections.accepted == 0
@@ -203,12 +194,12 @@ def test_who_waited_is_not_let_in_above_the_number_of_connections() -> None:
             second.open(echo)
             quota = connections.creation_quota = ScriptedQuota(delays_ms=[50])
             waiting_reader, waiting = await connect(listening)
-            await until(lambda: len(quota.asked_s) == 1)
+            await wait_until_async(lambda: len(quota.asked_s) == 1)
             reader, writer = await connect(second)
             writer.write(frame(b"first"))
             assert await read_frame(reader) == b"first"
             waiting.write(frame(b"second"))
-            await until(lambda: listening._pause is None)
+            await wait_until_async(lambda: listening._pause is None)
             assert connections.accepted == 1
             await closing(writer)
             assert await read_frame(waiting_reader) == b"second"
@@ -226,7 +217,7 @@ def test_a_listener_that_is_full_leaves_the_others_alone() -> None:
             large.open(echo)
             connections.change_limits(listener.ConnectionLimits(max_connections_by_listener={"SMALL": 1}))
             _, first = await connect(small)
-            await until(lambda: connections.accepted == 1)
+            await wait_until_async(lambda: connections.accepted == 1)
             waiting_reader, waiting = await connect(small)
             reader, writer = await connect(large)
             for each, text in ((waiting, b"late"), (writer, b"soon")):

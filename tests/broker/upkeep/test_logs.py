@@ -14,11 +14,12 @@ from barnabas.protocol.messages.create_partitions_request import (
 )
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
-from tests.broker.group_requests import join, join_alone, leave, wait_for_coordinator, wait_until
+from tests.broker.group_requests import join, join_alone, leave, wait_for_coordinator
 from tests.broker.handlers.groups.test_consumer_groups import FAST, beat
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, fetch_request, produce
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 NO_WAIT = {**FAST, "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 Lines = Callable[[str], list[str]]

@@ -10,10 +10,11 @@ import pytest
 from barnabas.errors import CoordinatorLoadInProgress, KafkaStorageError, NotCoordinator
 from barnabas.log.names import PARTITION_REGISTER, RECOVERY_POINT_CHECKPOINT
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordinator, wait_until
+from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, produce, values
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 TOPIC = "topic"
 PARTITIONS = 4

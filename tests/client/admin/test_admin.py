@@ -45,6 +45,7 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import SERVERS, Server, running
 from tests.peers.kafka_peer import V3
+from tests.waiting import Deadline
 
 T = TypeVar("T")
 
@@ -74,16 +75,16 @@ def make(admin: barnabas.Admin, topics: str | dict[str, int]) -> None:
 
 def settled(call: Callable[[], T], is_so: Callable[[T], bool] = lambda _: True) -> T:
     """What a call gives once it is so: Apache Kafka answers before all of it knows of a change."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while True:
         try:
             found = call()
             if is_so(found):
                 return found
         except (KafkaError, AdminErrors):
-            if time.monotonic() > deadline_s:
+            if deadline.is_over:
                 raise
-        assert time.monotonic() < deadline_s, "it does not come to be so"
+        deadline.check("it does not come to be so")
         time.sleep(0.01)
 
 

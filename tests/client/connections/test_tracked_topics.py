@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -22,6 +21,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest
 from tests.broker.record_requests import create_topic
 from tests.client.running import run
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import wait_until
 
 WAIT_S = 60
 
@@ -178,17 +178,11 @@ def test_the_leader_of_a_group_asks_for_the_topics_of_all(broker: BrokerProcess,
     settings = {"bootstrap_servers": broker.address, "group_id": topic, "heartbeat_interval_ms": 100}
     with barnabas.Consumer(**settings) as leader:
         leader.subscribe([mine])
-        deadline_s = time.monotonic() + WAIT_S
-        while not leader.assignment():
-            leader.poll(10)
-            assert time.monotonic() < deadline_s
+        wait_until(leader.assignment, meanwhile=lambda: leader.poll(10))
         assert refreshed(leader) == [mine]
         with barnabas.Consumer(**settings) as member:
             member.subscribe([others])
-            while not member.assignment():
-                leader.poll(10)
-                member.poll(10)
-                assert time.monotonic() < deadline_s
+            wait_until(member.assignment, meanwhile=lambda: (leader.poll(10), member.poll(10)))
             assert sorted(refreshed(leader)) == [mine, others]
             assert refreshed(member) == [others]
             leader.unsubscribe()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from barnabas.client.subscription import ConsumerError
 from barnabas.errors import RequestTimedOut
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import OURS, WAIT_S, Server, consumer_settings, numbered, running, values
+from tests.waiting import Deadline
 
 pytestmark = pytest.mark.slow
 
@@ -42,9 +42,9 @@ def on_a_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 async def read(consumer: barnabas.aio.Consumer, count: int) -> list[barnabas.ConsumerRecord]:
     records: list[barnabas.ConsumerRecord] = []
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while len(records) < count:
-        assert time.monotonic() < deadline_s, f"{len(records)} of {count} records after {WAIT_S} s"
+        deadline.check(f"{len(records)} of {count} records")
         records += await consumer.poll(100)
     assert len(records) == count
     return records
@@ -93,8 +93,8 @@ def test_arrow_record_batches(server: Server) -> None:
         async with consumer_of(server) as consumer:
             consumer.assign([(topic, 0)])
             got = values(await consumer.poll(WAIT_S * 1_000, max_records=3))
-            deadline_s = time.monotonic() + WAIT_S
-            while len(got) < 30 and time.monotonic() < deadline_s:
+            deadline = Deadline()
+            while len(got) < 30 and not deadline.is_over:
                 made = await consumer.poll_arrow(100)
                 made.validate(full=True)
                 assert made.column("offset").to_pylist() == list(range(len(got), len(got) + made.num_rows))

@@ -24,6 +24,7 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from barnabas.records.layout import TimestampType
 from tests.client.consumer_servers import SERVERS, WAIT_S, Server, numbered, read, running, values
+from tests.waiting import Deadline
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -166,8 +167,8 @@ def test_raw_batches_and_records_take_turns(server: Server) -> None:
         consumer.assign([(topic, 0)])
         got = values(consumer.poll(WAIT_S * 1000, max_records=3))
         assert got == numbered(3)
-        deadline_s = time.monotonic() + WAIT_S
-        while len(got) < 40 and time.monotonic() < deadline_s:
+        deadline = Deadline()
+        while len(got) < 40 and not deadline.is_over:
             for batch in consumer.poll_batches(100):
                 assert batch.topic == topic
                 assert batch.header.size_bytes == len(batch.data)
@@ -195,8 +196,8 @@ def test_arrow_record_batches(server: Server) -> None:
     with server.consumer() as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
         rows += [{"value": value} for value in values(consumer.poll(WAIT_S * 1000, max_records=3))]
-        deadline_s = time.monotonic() + WAIT_S
-        while len(rows) < 50 and time.monotonic() < deadline_s:
+        deadline = Deadline()
+        while len(rows) < 50 and not deadline.is_over:
             made = consumer.poll_arrow(100)
             made.validate(full=True)
             rows += made.to_pylist()

@@ -17,6 +17,7 @@ from tests.broker.record_requests import create_topic
 from tests.client.consumer_servers import consumer_settings, numbered, read, values
 from tests.client.proxy import Plan, Proxy, seeded
 from tests.clients.broker_process import BrokerProcess, restarting
+from tests.waiting import Deadline
 
 WAIT_S = 90
 
@@ -118,7 +119,7 @@ def test_a_group_whose_connections_are_cut(
     fill(proxied, 4, 300)
     proxy.planner = seeded(seed, longest=40_000)
     seen: dict[int, set[int]] = {partition: set() for partition in range(4)}
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     with (
         consumer_of(proxy.address, group_id="g", group_protocol=protocol, max_poll_records=30) as one,
         consumer_of(proxy.address, group_id="g", group_protocol=protocol, max_poll_records=30) as other,
@@ -126,7 +127,7 @@ def test_a_group_whose_connections_are_cut(
         one.subscribe("t")
         other.subscribe("t")
         while sum(map(len, seen.values())) < 1_200:
-            assert time.monotonic() < deadline_s, {key: len(found) for key, found in seen.items()}
+            deadline.check({key: len(found) for key, found in seen.items()})
             for consumer in (one, other):
                 for record in consumer.poll(10):
                     seen[record.partition].add(record.offset)
@@ -158,9 +159,9 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path, how: str, protocol: s
                 broker.start()
             else:
                 broker.restart()
-            deadline_s = time.monotonic() + WAIT_S
+            deadline = Deadline(WAIT_S)
             while len({(each.partition, each.offset) for each in records}) < 1_000:
-                assert time.monotonic() < deadline_s, len(records)
+                deadline.check(len(records))
                 records += consumer.poll(100)
             consumer.commit()
             committed = consumer.committed(("t", 0), ("t", 1))
@@ -174,10 +175,10 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path, how: str, protocol: s
         assert not set(offsets[:200]) & set(offsets[200:])
         with consumer_of(broker.address, group_id="g", group_protocol=protocol) as consumer:
             consumer.subscribe("t")
-            deadline_s = time.monotonic() + WAIT_S
+            deadline = Deadline(WAIT_S)
             while len(consumer.assignment()) < 2:
                 assert consumer.poll(50) == []
-                assert time.monotonic() < deadline_s
+                deadline.check(consumer.assignment())
             assert {consumer.position(("t", partition)) for partition in range(2)} == {500}
             assert consumer.poll(50) == []
 
@@ -249,9 +250,9 @@ def test_what_could_not_be_committed_meanwhile_is_committed_later(
             taken += len(consumer.poll(100, max_records=1))
         consumer.poll(0)
         proxy.release()
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while (found := consumer.committed(partition)[partition]) is None or found.offset < 10:
-            assert time.monotonic() < deadline_s, found
+            deadline.check(found)
             consumer.poll(0)
 
 

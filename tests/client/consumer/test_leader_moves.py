@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -15,6 +14,7 @@ from barnabas.errors import UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import WAIT_S, KafkaProcess, consumer_settings, numbered, values
 from tests.peers.kafka_peer import V4, PeerUnavailable
+from tests.waiting import Deadline, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
@@ -42,19 +42,12 @@ def leader_of(admin: barnabas.Admin, tp: TopicPartition) -> int | None:
         return None
 
 
-def await_that(is_so: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, f"{what} not within {WAIT_S} s"
-        time.sleep(0.05)
-
-
 def move_leader(admin: barnabas.Admin, tp: TopicPartition, order: list[int]) -> None:
     """The first of these nodes becomes the preferred leader, and then the leader."""
     admin.alter_reassignments({tp: order})
-    await_that(lambda: not admin.list_reassignments(), "the reassignment ends")
+    wait_until(lambda: not admin.list_reassignments(), "the reassignment ends")
     admin.elect_leaders([tp])
-    await_that(lambda: leader_of(admin, tp) == order[0], f"node {order[0]} leads")
+    wait_until(lambda: leader_of(admin, tp) == order[0], f"node {order[0]} leads")
 
 
 @pytest.mark.parametrize("group_id", [None, "g"])
@@ -76,9 +69,9 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
             failures.append(failure)
 
     with barnabas.Admin(bootstrap_servers=addresses) as admin:
-        await_that(lambda: len(admin.describe_cluster().nodes) == 2, "two nodes")
+        wait_until(lambda: len(admin.describe_cluster().nodes) == 2, "two nodes")
         admin.create_topics([NewTopic(name=tp.topic, assignment={0: [1, 2]})])
-        await_that(lambda: leader_of(admin, tp) == 1, "node 1 leads")
+        wait_until(lambda: leader_of(admin, tp) == 1, "node 1 leads")
         settings = consumer_settings({"group_id": group_id})
         writer = threading.Thread(target=produce)
         with barnabas.Consumer(bootstrap_servers=addresses, **settings) as consumer:
@@ -90,9 +83,9 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
             records: list[barnabas.ConsumerRecord] = []
             for move in range(MOVES + 1):
                 # Some records of each round are sent before the move, and some while it goes on.
-                deadline_s = time.monotonic() + WAIT_S
+                deadline = Deadline()
                 while len(records) < (move + 1) * RECORDS_A_MOVE:
-                    assert time.monotonic() < deadline_s, f"{len(records)} records before move {move}"
+                    deadline.check(f"{len(records)} records before move {move}")
                     records += consumer.poll(100)
                 if move < MOVES:
                     may_send.release(RECORDS_A_MOVE)

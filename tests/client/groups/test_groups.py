@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -24,6 +23,7 @@ from barnabas.errors import (
 )
 from barnabas.model import TopicPartition
 from tests.client.consumer_servers import SERVERS, WAIT_S, Server, numbered, read, running, values
+from tests.waiting import Deadline
 
 CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 pytestmark = pytest.mark.slow
@@ -64,9 +64,9 @@ def poll_until(
     received: list[barnabas.ConsumerRecord] | None = None,
 ) -> None:
     """Polls all in turn until something is so; what they give meanwhile goes to `received`."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline()
     while not is_so():
-        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+        deadline.check([consumer.assignment() for consumer in consumers])
         for consumer in consumers:
             records = consumer.poll(10)
             if received is not None:
@@ -352,9 +352,9 @@ def test_members_come_and_go_under_load(server: Server, protocol: dict[str, obje
             for _ in range(10):
                 poll_all(consumers)
         consumers.pop(0).close()
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while len(seen) < 1_200:
-            assert time.monotonic() < deadline_s, f"{len(seen)} of 1200"
+            deadline.check(f"{len(seen)} of 1200")
             poll_all(consumers)
     writer.join()
     assert is_over.is_set()

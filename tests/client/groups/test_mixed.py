@@ -18,6 +18,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 
 import barnabas
 from tests.client.consumer_servers import OURS, WAIT_S, Server, numbered, read, running
+from tests.waiting import poll_each, wait_until
 
 PARTITIONS = 6
 AIOKAFKA_ASSIGNORS = {
@@ -165,11 +166,11 @@ def aiokafka_member(server: Server, topic: str, assignor: str) -> Iterator[Membe
 
 
 def poll_until(members: list[Member], is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, [sorted(member.partitions) for member in members]
-        for member in members:
-            member.poll()
+    wait_until(
+        is_so,
+        lambda: [sorted(member.partitions) for member in members],
+        meanwhile=lambda: poll_each(members),
+    )
 
 
 def is_shared(members: list[Member]) -> bool:

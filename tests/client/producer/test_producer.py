@@ -37,6 +37,7 @@ from barnabas.records.layout import CompressionType
 from tests.client.reading import known, read_batches, read_partition, read_values
 from tests.client.topics import made
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import Deadline, wait_until
 
 WAIT_S = 60
 
@@ -224,10 +225,7 @@ def test_an_interrupt_while_the_sender_is_woken_stops_nobody(broker: BrokerProce
         first = producer.send(topic, bytes(2_000))
         sender = producer._core.sender
         assert sender is not None
-        deadline_s = time.monotonic() + WAIT_S
-        while sender._is_woken:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        wait_until(lambda: not sender._is_woken)
         post = sender._post
         caller = threading.current_thread()
 
@@ -277,9 +275,9 @@ def test_what_is_not_delivered_in_time_is_given_up(broker: BrokerProcess, topic:
         finally:
             broker.start()
         # What was given up does not stand in the way of what follows.
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline()
         while producer.send(topic, b"last").exception(WAIT_S) is not None:
-            assert time.monotonic() < deadline_s
+            deadline.check("records are still given up")
     assert read_values(broker, topic)[0][-1] == b"last"
 
 
@@ -345,10 +343,7 @@ def test_who_waits_while_another_thread_closes_is_told_so() -> None:
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
-    deadline_s = time.monotonic() + WAIT_S
-    while "unknown" not in producer._core.cluster.tracked:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_until(lambda: "unknown" in producer._core.cluster.tracked)
     producer.close(0)
     thread.join(WAIT_S)
     assert [type(error) for error in raised] == [ClientClosed]

@@ -21,6 +21,7 @@ from tests.client.consumer_servers import OURS, SERVERS, Server, numbered, runni
 from tests.client.proxy import Proxy, seeded
 from tests.client.reading import known, read_values
 from tests.clients.broker_process import BrokerProcess
+from tests.waiting import Deadline, wait_until
 
 WAIT_S = 60
 
@@ -110,10 +111,9 @@ def test_offsets_are_committed_with_the_transaction(server: Server) -> None:
         with producer.transaction():
             producer.send(topic, b"with offsets")
             producer.send_offsets_to_transaction({tp: consumer.position(tp)}, consumer.group_metadata())
-        deadline_s = time.monotonic() + WAIT_S
         # The transaction is ended in the group a little after it is committed.
-        while (found := consumer.committed(tp)[tp]) is None:
-            assert time.monotonic() < deadline_s
+        found = wait_until(lambda: consumer.committed(tp)[tp])
+        assert found is not None
         assert found.offset == 10
 
 
@@ -272,9 +272,9 @@ def test_records_that_are_given_up_leave_the_next_transaction_alone(
             with pytest.raises(KafkaError):
                 producer.commit_transaction()
             producer.abort_transaction()
-            deadline_s = time.monotonic() + WAIT_S
+            deadline = Deadline()
             while True:
-                assert time.monotonic() < deadline_s
+                deadline.check("a transaction in time")
                 producer.begin_transaction()
                 # On a busy machine even this may come too late.
                 if producer.send("t", b"after").exception(WAIT_S) is None:
@@ -339,10 +339,7 @@ def test_an_abort_waits_for_partitions_that_are_being_added(
             producer.begin_transaction()
             proxy.hold()
             producer.send("t", b"aborted")
-            deadline_s = time.monotonic() + WAIT_S
-            while transactions._task is None:
-                assert time.monotonic() < deadline_s
-                time.sleep(0.001)
+            wait_until(lambda: transactions._task is not None)
             aborting = threading.Thread(target=producer.abort_transaction)
             aborting.start()
             # Nothing passes, so nothing can be ended: an abort that is over by now has left the adding alone.
@@ -351,9 +348,10 @@ def test_an_abort_waits_for_partitions_that_are_being_added(
             proxy.release()
             aborting.join(WAIT_S)
             assert not aborting.is_alive()
+            deadline = Deadline()
             while (state := admin.describe_transactions(["adding"])["adding"].state) != "CompleteAbort":
                 assert state == "PrepareAbort"
-                assert time.monotonic() < deadline_s
+                deadline.check(state)
                 time.sleep(0.01)
             assert read_values(broker, "t", isolation_level=1) == [[b"before"]]
 

@@ -35,6 +35,7 @@ from barnabas.spark.mirror.sink import BatchSink, MirrorSink
 from barnabas.spark.session import start_session
 from barnabas.spark.topics.sink import worker_producer
 from barnabas.spark.topics.sink_columns import SinkColumns
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,10 +124,9 @@ class Fault:
                 os.kill(os.getpid(), signal.SIGKILL)
         elif job.action == HOLD:
             (folder / HELD).touch()
-            deadline_s = time.monotonic() + HOLD_TIMEOUT_S
-            while not (folder / GO).exists():
-                assert time.monotonic() < deadline_s, "nobody says go"
-                time.sleep(POLL_S)
+            wait_until(
+                lambda: (folder / GO).exists(), "nobody says go", timeout_s=HOLD_TIMEOUT_S, poll_s=POLL_S
+            )
 
     def watch(self, path: Path) -> None:
         """Strikes as soon as there is a file, while the driver goes on."""

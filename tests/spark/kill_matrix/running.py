@@ -22,6 +22,7 @@ from tests.client.consumer_servers import OURS, KafkaProcess
 from tests.peers.kafka_peer import PeerUnavailable
 from tests.spark.kill_matrix.driver import GO, HELD, Job, to_text
 from tests.spark.sink_reading import committed_values
+from tests.waiting import Deadline
 
 ROOT: Final = Path(__file__).parents[3]
 # A JVM on a busy machine: these bound a wait, they are not what is expected.
@@ -98,10 +99,10 @@ class Driver:
         return self._process.wait(DRIVER_TIMEOUT_S)
 
     def wait_until_held(self) -> None:
-        deadline_s = time.monotonic() + DRIVER_TIMEOUT_S
+        deadline = Deadline(DRIVER_TIMEOUT_S)
         while not (self._folder / HELD).exists():
             assert self._process.poll() is None, self.output()[-4000:]
-            assert time.monotonic() < deadline_s, self.output()[-4000:]
+            deadline.check(lambda: self.output()[-4000:])
             time.sleep(POLL_S)
 
     def go_on(self) -> None:

@@ -26,6 +26,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, produce
 from tests.client.consumer_servers import KafkaProcess
 from tests.peers.kafka_peer import V4, PeerUnavailable
+from tests.waiting import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,14 +78,14 @@ def write(bootstrap: str, topic: str, count: int, start: int = 0, partitions: in
 
 def decided_ends(bootstrap: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The ends of partitions, once no transaction is open there: Apache Kafka writes markers after it has answered."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     with Admin(bootstrap_servers=bootstrap) as admin:
         while True:
             ends = {each: listed.offset or 0 for each, listed in admin.list_offsets(partitions).items()}
             stable = admin.list_offsets(partitions, isolation=IsolationLevel.READ_COMMITTED)
             if ends == {each: listed.offset or 0 for each, listed in stable.items()}:
                 return ends
-            assert time.monotonic() < deadline_s, "a transaction stays open"
+            deadline.check("a transaction stays open")
             time.sleep(0.05)
 
 
@@ -97,9 +98,9 @@ def records(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[in
         bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign(chosen)
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while any(consumer.position(each) < ends[each] for each in chosen):
-            assert time.monotonic() < deadline_s, "the consumer does not get to the end"
+            deadline.check("the consumer does not get to the end")
             for each in consumer.poll(1000):
                 found[each.partition].append((each.key, each.value, each.timestamp_ms, each.headers))
     return found
@@ -146,10 +147,10 @@ def mirroring(
 
 
 def wait_for(query: StreamingQuery, is_reached: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     while not is_reached():
         assert query.isActive, query.exception()
-        assert time.monotonic() < deadline_s, "the mirror does not get there"
+        deadline.check("the mirror does not get there")
         time.sleep(0.05)
 
 
@@ -236,10 +237,10 @@ def remaining(bootstrap: str, partition: TopicPartition, offset: int) -> list[tu
         consumer.assign([partition])
         consumer.seek(partition, offset)
         end = decided_ends(bootstrap, [partition])[partition]
-        found = []
-        deadline_s = time.monotonic() + WAIT_S
+        found: list[tuple[bytes | None, bytes | None, int]] = []
+        deadline = Deadline(WAIT_S)
         while consumer.position(partition) < end:
-            assert time.monotonic() < deadline_s
+            deadline.check(f"{len(found)} records up to {end}")
             found += [(each.key, each.value, each.timestamp_ms) for each in consumer.poll(1000)]
     return found
 
@@ -248,9 +249,9 @@ def read_to_end(consumer: Consumer, partition: TopicPartition) -> list[ConsumerR
     consumer.assign([partition])
     end = consumer.end_offsets(partition)[partition]
     found: list[ConsumerRecord] = []
-    deadline_s = time.monotonic() + WAIT_S
+    deadline = Deadline(WAIT_S)
     while consumer.position(partition) < end:
-        assert time.monotonic() < deadline_s
+        deadline.check(f"{len(found)} records up to {end}")
         found += consumer.poll(1000)
     return found
 
@@ -313,9 +314,9 @@ def test_a_compacted_topic_is_mirrored_with_its_gaps(
             for number in range(1, count):
                 producer.send(topic, b"%d" % number, b"%d" % (number % keys), partition=0)
                 producer.flush()
-        deadline_s = time.monotonic() + WAIT_S
+        deadline = Deadline(WAIT_S)
         while len(left := records(source.bootstrap, topic, 1)[0]) > 100:
-            assert time.monotonic() < deadline_s, f"the cleaner has left {len(left)} records"
+            deadline.check(f"the cleaner has left {len(left)} records")
             time.sleep(0.05)
         began_ms = int(time.time() * 1000)
         with MirrorSink(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +26,7 @@ from barnabas.spark.pipeline.reset import execute_reset, plan_reset
 from barnabas.spark.pipeline.run import PipelineRun
 from barnabas.testing import Broker
 from tests.spark.pipeline.conftest import Write
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,12 +49,9 @@ def run_to_end(spark: SparkSession, pipeline: Pipeline, folder: Path) -> list[Ba
     """Has the pipeline read what there is; raises what it failed with."""
     running = PipelineRun(spark, pipeline, folder, available_now=True)
     reports = []
-    deadline_s = time.monotonic() + TIMEOUT_S
     try:
         running.start()
-        while running.is_active:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until(lambda: not running.is_active, "the pipeline ends", timeout_s=TIMEOUT_S, poll_s=0.05)
         reports = running.reports()
         failure = running.error()
     finally:

@@ -28,6 +28,7 @@ from barnabas.spark.topics.plan import OffsetRange
 from barnabas.spark.topics.source import FilteringTopicReader, TopicReader, read_range
 from barnabas.spark.topics.stream import TopicStreamReader
 from barnabas.testing import Broker, free_port
+from tests.waiting import Deadline
 
 Row = dict[str, Any]
 BASE_MS = 1_704_067_200_000
@@ -277,9 +278,9 @@ def test_offsets_that_a_cleaner_has_removed_are_no_loss(topic: str) -> None:
             for number in range(300):
                 producer.send(topic, value=b"%d" % number, key=b"%d" % (number % 7), partition=0)
                 producer.flush()
-        deadline_s = time.monotonic() + 120
+        deadline = Deadline(120)
         while len(whole := rows(reader(own, topic))) > 100:
-            assert time.monotonic() < deadline_s, f"the cleaner has left {len(whole)} records"
+            deadline.check(f"the cleaner has left {len(whole)} records")
             time.sleep(0.05)
         parts = rows(reader(own, topic, maxRecordsPerPartition=3))
         # The cleaner may have gone on meanwhile, and never removes the last record of a key.

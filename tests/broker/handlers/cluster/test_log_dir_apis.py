@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ from barnabas.protocol.messages.describe_log_dirs_request import (
 from tests.broker.config_requests import BROKER, DELETE, SET, TOPIC, incremental
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, produce, values
-from tests.broker.running import WAIT_S, RunningBroker
+from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 MOVES_BOUND = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -115,15 +115,8 @@ def metrics_of(broker: RunningBroker) -> list[str]:
     return [line.rpartition(" ")[0] for line in broker.call(render).splitlines() if line[0] != "#"]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.002)
-
-
 def wait_for_move(client: RawClient, at: TopicPartition, path: str) -> None:
-    until(lambda: list(found(client, at)) == [path])
+    wait_until(lambda: list(found(client, at)) == [path])
 
 
 def produce_until_stored(client: RawClient, topic: str, records: bytes) -> None:
@@ -134,7 +127,7 @@ def produce_until_stored(client: RawClient, topic: str, records: bytes) -> None:
         assert error_code in (0, errors.NotLeaderOrFollower.code)
         return bool(error_code == 0)
 
-    until(is_stored)
+    wait_until(is_stored)
 
 
 def everything(client: RawClient, topic: str, count: int) -> list[bytes | None]:
@@ -207,7 +200,7 @@ def test_a_partition_moves_with_all_its_records(
     wait_for_move(client, at, source)
     assert everything(client, topic, len(sent) + 1) == [*sent, b"more"]
     assert os.path.isdir(os.path.join(source, str(at)))
-    until(lambda: not [name for name in os.listdir(target) if name.startswith(topic)])
+    wait_until(lambda: not [name for name in os.listdir(target) if name.startswith(topic)])
 
 
 def test_a_move_under_load_loses_nothing(
@@ -227,7 +220,7 @@ def test_a_move_under_load_loses_nothing(
     thread = threading.Thread(target=produce_on)
     thread.start()
     try:
-        until(lambda: len(sent) > 20)
+        wait_until(lambda: len(sent) > 20)
         for _ in range(2):
             target = other(directories, place(client, at))
             assert move(client, at, target) == 0
@@ -254,7 +247,7 @@ def test_a_move_leaves_deleted_records_and_takes_producers_along(
     target = other(directories, place(client, at))
     assert move(client, at, target) == 0
     wait_for_move(client, at, target)
-    until(lambda: fetch(client, "kept", 3).error_code == 0)
+    wait_until(lambda: fetch(client, "kept", 3).error_code == 0)
     answer = fetch(client, "kept", 3)
     assert (answer.log_start_offset, answer.high_watermark) == (3, 4)
     assert fetch(client, "kept", 0).error_code == errors.OffsetOutOfRange.code
@@ -279,7 +272,7 @@ def test_a_slow_move_is_seen_stopped_and_cut_short_by_deletion(
     doomed_source = place(client, doomed)
     assert move(client, slow, target) == 0
     assert move(client, doomed, other(directories, doomed_source)) == 0
-    until(lambda: found(client, slow)[target].partition_size > 0)
+    wait_until(lambda: found(client, slow)[target].partition_size > 0)
     future = found(client, slow)[target]
     assert future.is_future_key
     assert future.offset_lag in (1, 2)
@@ -301,7 +294,7 @@ def test_a_slow_move_is_seen_stopped_and_cut_short_by_deletion(
     answer = client.ask("DeleteTopics", 6, DeleteTopicsRequest(topics=doomed_topics, timeout_ms=30_000))
     assert answer.responses[0].error_code == 0
     assert found(client, doomed) == {}
-    until(lambda: not [name for path in directories for name in os.listdir(path) if "doomed" in name])
+    wait_until(lambda: not [name for path in directories for name in os.listdir(path) if "doomed" in name])
     assert incremental(client, BROKER, "0", (MOVES_BOUND, DELETE, None)) == (0, None)
     assert values(fetch(client, "slow", 0).records) == [b"x" * 900_000]
 
@@ -333,7 +326,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
         source = place(client, at)
         target = other(directories, source)
         assert move(client, at, target) == 0
-        until(lambda: found(client, at)[target].partition_size > 0)
+        wait_until(lambda: found(client, at)[target].partition_size > 0)
     with two_directories(directories) as broker, broker.client() as client:
         assert found(client, at)[target].is_future_key
         incremental(client, BROKER, "0", (MOVES_BOUND, DELETE, None))
@@ -445,7 +438,7 @@ def test_a_copy_that_outlives_its_topic(tmp_path: Path) -> None:
         source = place(client, at)
         target = other(directories, source)
         assert move(client, at, target) == 0
-        until(lambda: found(client, at)[target].partition_size > 0)
+        wait_until(lambda: found(client, at)[target].partition_size > 0)
         manager = broker.server.broker.log_manager
 
         async def fail() -> None:
@@ -462,7 +455,7 @@ def test_a_copy_that_outlives_its_topic(tmp_path: Path) -> None:
         incremental(client, BROKER, "0", (MOVES_BOUND, DELETE, None))
         assert list(found(client, at)) == [source]
         assert everything(client, "t", 3) == [b"n" * 900_000] * 3
-        until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
+        wait_until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
 
 
 @pytest.mark.parametrize("is_removed_at_once", [False, True])
@@ -486,7 +479,7 @@ def test_a_copy_does_not_bring_its_topic_back(tmp_path: Path, is_removed_at_once
         assert delete(client, "t") == 0
     with two_directories(directories) as broker:
         assert list(broker.server.broker.image.topics) == []
-        until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
+        wait_until(lambda: not [name for name in os.listdir(target) if name.startswith("t-0")])
 
 
 def test_a_copy_does_not_keep_what_a_crash_has_taken_from_its_original(tmp_path: Path) -> None:
@@ -500,7 +493,7 @@ def test_a_copy_does_not_keep_what_a_crash_has_taken_from_its_original(tmp_path:
         source = place(client, at)
         target = other(directories, source)
         assert move(client, at, target) == 0
-        until(lambda: found(client, at)[target].partition_size > 0)
+        wait_until(lambda: found(client, at)[target].partition_size > 0)
     for path in directories:
         os.remove(os.path.join(path, names.CLEAN_SHUTDOWN))
         os.remove(os.path.join(path, names.RECOVERY_POINT_CHECKPOINT))

@@ -54,12 +54,12 @@ from tests.broker.group_requests import (
     describe,
     listed,
     wait_for_coordinator,
-    wait_until,
 )
 from tests.broker.metrics.test_broker_metrics import metrics
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 FAST = {
     "offsets.topic.num.partitions": "3",

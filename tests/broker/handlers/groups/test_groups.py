@@ -56,12 +56,12 @@ from tests.broker.group_requests import (
     listed,
     sync,
     wait_for_coordinator,
-    wait_until,
 )
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 FEW_PARTITIONS = 3
 SETTINGS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,8 +30,8 @@ from tests.broker.record_requests import (
 )
 from tests.broker.running import RunningBroker
 from tests.records.many_records import many_records
+from tests.waiting import wait_until
 
-WAIT_S = 60
 # Well above what is opened on the event loop, and well below what a batch may expand to.
 LARGE = [b"%06d" % number + bytes(994) for number in range(2_000)]
 SMALL = b"small"
@@ -191,11 +190,7 @@ def own_broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def wait_for_worker(others: set[int]) -> int:
-    deadline_s = time.monotonic() + WAIT_S
-    while not (found := [pid for pid in workers() if pid not in others]):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
-    return found[0]
+    return wait_until(lambda: [pid for pid in workers() if pid not in others])[0]
 
 
 def test_a_worker_that_is_killed_and_one_that_runs_when_the_broker_stops(

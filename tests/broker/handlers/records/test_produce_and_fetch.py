@@ -13,7 +13,6 @@ from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.fetch_request import FetchRequest
 from barnabas.protocol.requests import decode_response
 from barnabas.records.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import (
     batch,
@@ -26,6 +25,7 @@ from tests.broker.record_requests import (
 )
 from tests.broker.running import RunningBroker
 from tests.broker.transaction_requests import delete_records, offset_for_time
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -17,6 +17,7 @@ from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, produce, values
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 PARTITIONS = 3 * AT_ONCE
 LONG_MS = 60_000
@@ -118,7 +119,4 @@ def test_more_than_may_wait_are_answered_at_once(client: RawClient, broker: Runn
 
 
 def wait_until_it_waits(broker: RunningBroker) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while broker.server.broker.replicas.delayed.wide_fetch_partitions == 0:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    wait_until(lambda: broker.server.broker.replicas.delayed.wide_fetch_partitions != 0, timeout_s=WAIT_S)

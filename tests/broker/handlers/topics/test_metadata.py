@@ -10,10 +10,10 @@ import pytest
 from barnabas import errors
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, produce
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 
 def ask(client: RawClient, version: int, *topics: MetadataRequestTopic) -> MetadataResponse:

@@ -33,11 +33,11 @@ from tests.broker.coordinator_requests import (
     produce,
     wait_for_transaction_coordinator,
 )
-from tests.broker.group_requests import wait_until
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 AWAY = BrokerId(99)

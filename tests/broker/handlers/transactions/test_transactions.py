@@ -54,11 +54,12 @@ from tests.broker.coordinator_requests import (
     produce,
     wait_for_transaction_coordinator,
 )
-from tests.broker.group_requests import fetch_offsets, wait_for_coordinator, wait_until
+from tests.broker.group_requests import fetch_offsets, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.running import RunningBroker
 from tests.broker.transaction_requests import commit_in_transaction
+from tests.waiting import wait_until
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",

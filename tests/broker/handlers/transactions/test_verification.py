@@ -26,7 +26,7 @@ from barnabas.errors import (
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.requests import decode_response
 from tests.broker.config_requests import BROKER, SET, incremental
-from tests.broker.group_requests import fetch_offsets, wait_for_coordinator, wait_until
+from tests.broker.group_requests import fetch_offsets, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic, produce_request
 from tests.broker.running import RunningBroker
@@ -42,6 +42,7 @@ from tests.broker.transaction_requests import (
     read_committed,
     stable_offset,
 )
+from tests.waiting import wait_until
 
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
 FIRST_WITH_ABORTABLE = 11
