@@ -16,24 +16,24 @@ from barnabas import __version__
 
 # name -> (module with a function `run() -> bool` that prints its table and says whether its targets are met, summary)
 TABLES: dict[str, tuple[str, str]] = {
-    "codec": ("bench.codec", "messages decoded and encoded, beside kafka-python and kio"),
+    "codec": ("bench.codec", "messages decoded and encoded, compared with kafka-python and kio"),
     "records": ("bench.records", "records decoded, encoded and turned into columns"),
     "log": ("bench.log", "append, read, recover"),
     "cleaner": ("bench.cleaner", "compaction"),
     "log_manager": ("bench.log_manager", "10,000 partitions reopened"),
-    "timers": ("bench.timers", "timers added and cancelled, beside a heap"),
-    "broker": ("bench.broker", "a broker beside Apache Kafka"),
-    "groups": ("bench.groups", "offset commits and rebalances, beside Apache Kafka"),
-    "transactions": ("bench.transactions", "transactions, beside Apache Kafka"),
+    "timers": ("bench.timers", "timers added and cancelled, compared with a heap"),
+    "broker": ("bench.broker", "a broker compared with Apache Kafka"),
+    "groups": ("bench.groups", "offset commits and rebalances, compared with Apache Kafka"),
+    "transactions": ("bench.transactions", "transactions, compared with Apache Kafka"),
     "client_consume": (
         "bench.client_consume",
-        "our consumer beside confluent-kafka, aiokafka and kafka-python",
+        "our consumer compared with confluent-kafka, aiokafka and kafka-python",
     ),
-    "spark": ("bench.spark", "sources and sinks of Spark, beside Spark's own connector"),
+    "spark": ("bench.spark", "sources and sinks of Spark, compared with Spark's own connector"),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
     "client_produce": (
         "bench.client_produce",
-        "the producer beside confluent-kafka, aiokafka and kafka-python",
+        "the producer compared with confluent-kafka, aiokafka and kafka-python",
     ),
 }
 

@@ -122,7 +122,7 @@ def run() -> bool:
 
 
 def _report(results: Results) -> bool:
-    all_met = report(f"One broker beside Apache Kafka {V4}", ROWS, results, ROUNDS)
+    all_met = report(f"One broker compared with Apache Kafka {V4}", ROWS, results, ROUNDS)
     print("Servers that do nothing else, in Python and with one thread, and what of it the brokers reach:")
     for row in ROWS:
         if row.title in LIMITS:

@@ -94,7 +94,7 @@ def _run_on(broker: BrokerProcess, name: str) -> bool:
                 rates[each].append(rate())
     table = Table(
         f"Producers on {name}: {RECORDS:,} records of {len(VALUE)} bytes, {PARTITIONS} partitions, {ROUNDS} rounds",
-        ("", "records/s", "beside confluent-kafka", "target", ""),
+        ("", "records/s", "compared with confluent-kafka", "target", ""),
     )
     met = True
     for each, found in rates.items():

@@ -117,7 +117,7 @@ def run() -> bool:
                 results.add(SETTLED, contender, settle(broker.port, _live))
                 results.add(SETTLED_AT_ONCE, contender, settle(immediate.port, _live))
                 results.add(SETTLED_CONSUMERS, contender, settle(immediate.port, _live_by_heartbeats))
-    all_met = report(f"Groups of one broker beside Apache Kafka {V4}", ROWS, results, ROUNDS)
+    all_met = report(f"Groups of one broker compared with Apache Kafka {V4}", ROWS, results, ROUNDS)
     print(
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
         "receiving took beside Kafka and beside us. The first of a group waits 3 s for others, as is the default."

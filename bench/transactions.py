@@ -133,7 +133,9 @@ def run() -> bool:
                 for measurement, work in _loads(broker.port).items():
                     done = measure_load(work)
                     results.add(measurement, contender, done.per_second, done.load_cores)
-    all_met = report(f"Transactions of {RECORDS} records beside Apache Kafka {V4}", ROWS, results, ROUNDS)
+    all_met = report(
+        f"Transactions of {RECORDS} records compared with Apache Kafka {V4}", ROWS, results, ROUNDS
+    )
     print(
         "A ratio is ours to Kafka's, the median of the ratios of the rounds. The load's cores are what sending and\n"
         "receiving took beside Kafka and beside us."
