@@ -1,8 +1,7 @@
-"""What Spark raises, as one line that a person can use.
+"""Errors of Spark as one line that a user can act on.
 
-An error of Spark carries a plan, a Java stack trace, or the text of a Python traceback from a worker or a callback.
-What went wrong is said by the last exception of the traceback if there is one, and else by the message of the error
-class:
+An error of Spark contains a plan, a Java stack trace, or the text of a Python traceback from a worker or a callback.
+The last exception of the traceback, if there is one, names the cause; otherwise the message of the error class does:
 
     [PYTHON_DATA_SOURCE_ERROR] Failed when …: Traceback (most recent call last):
       File …
@@ -47,7 +46,7 @@ _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 _POSITION: Final = re.compile(r";? (line \d+ pos \d+);?\s*(\n.*)?$", re.DOTALL)
 _JAVA: Final = re.compile(r"^(?:: )?(?:(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): )+")
-# Sentences of Spark's that are of no use to who writes a pipeline.
+# Sentences of Spark that are of no use to the author of a pipeline.
 _NOISE: Final = (
     re.compile(r"Verify the spelling and correctness of the schema and catalog\.\s.*", re.DOTALL),
 )
@@ -58,7 +57,7 @@ class SparkFailed(UnknownServerError):
 
 
 def told(error: BaseException) -> KafkaError:
-    """The error to show for one that Spark or a session of it has raised: ours, if one of ours is at its bottom."""
+    """The error to show for an error of Spark: the root cause if it is an error of Barnabas."""
     if isinstance(error, KafkaError):
         return error
     cause = error.__cause__ or error.__context__
@@ -71,7 +70,7 @@ def told(error: BaseException) -> KafkaError:
 
 
 def failure_of(text: str, name: str = "") -> KafkaError:
-    """The error that the text of one of Spark's errors tells of."""
+    """The error that the text of a Spark error describes."""
     if _NO_GATEWAY in text:
         return SparkFailed("Java has ended before Spark was there; --debug shows what it said")
     if _STATE_WORKER in text and not has_protobuf():
@@ -106,11 +105,11 @@ def _cut(text: str) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """What an error of Java says; Py4J's own text begins with which of its objects was called."""
+    """The message of a Java error; Py4J's own text begins with the object that was called."""
     java: Any = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
     if _AWAITED in text:
-        # A part of the query that is computed ahead of it, such as a subquery, has failed.
+        # A part of the query that is computed in advance, such as a subquery, has failed.
         return next((cause for cause in _causes(error) if _AWAITED not in cause), text)
     if _READING in text:
         bad = next((_sentence(cause) for cause in _causes(error) if _MALFORMED in cause), "")
@@ -119,7 +118,7 @@ def _text(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[str]:
-    """What the exceptions below this one say: Java's own, behind PySpark's copies of them where it has no others."""
+    """The messages of the causes of this exception: Java's own, or PySpark's copies of them."""
     below: Any = error
     java: Any = None
     for _ in range(CAUSES_MAX):
@@ -152,7 +151,7 @@ def _ours(name: str, message: str) -> KafkaError:
     module_name, _, kind_name = name.rpartition(".")
     kind: type | None = getattr(errors, kind_name, None)
     if kind is None and module_name.startswith("barnabas."):
-        # An exception of ours that has no code of its own stands in for the one that it derives from.
+        # An exception of ours without a code of its own is shown as the one that it derives from.
         kind = getattr(importlib.import_module(module_name), kind_name, None)
     shown = message[:MESSAGE_LENGTH_MAX]
     if isinstance(kind, type) and issubclass(kind, KafkaError):

@@ -27,7 +27,7 @@ JAVA_ADVICE: Final = (
 PACKAGES: Final = ("pyspark", "pyarrow", "pandas")
 JAVA_TIMEOUT_S: Final = 60
 
-# What suits a pipeline, unless the user says otherwise: no web page that nobody asked for, times in UTC as Kafka's are.
+# Defaults for a pipeline, unless the user sets them: no web page, and times in UTC as in Kafka.
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -78,11 +78,11 @@ def require_spark() -> None:
 
 @contextmanager
 def kept_quiet(log: IO[bytes] | None) -> Iterator[None]:
-    """What is started meanwhile, Java that is, writes its errors to `log` and leaves it to us to end it.
+    """Processes that start within this block, that is Java, write their errors to `log`, and we end them.
 
-    A signal to end often goes to all processes of a group: Java would be gone before the batch that is to be finished.
-    It ends when we do, as its input ends then. The loggers of PySpark, which repeat what it raises, are silent from
-    then on. Without a log, errors go where ours go.
+    A signal to end often goes to all processes of a group: Java would end before the last batch is finished. It ends
+    when we do, because its input ends then. The loggers of PySpark, which repeat its exceptions, are silent from then
+    on. Without a log, errors go where ours go.
     """
     global _is_starting, _is_hooked
     if not _is_hooked:

@@ -1,11 +1,11 @@
 """Memory of a Python worker of Spark, which lives for many tasks.
 
-Blocks that are freed are kept for the next batch of columns. glibc maps every block of some size anew and unmaps it
-when it is freed, and gives back what is free at the end of its heap. The system then clears each page again at its
-first use: measured, twice the time that decoding itself takes, and a seventh of writing.
+Freed blocks are kept for the next batch of columns. By default glibc maps every block above some size and unmaps it
+when it is freed, and returns free memory at the end of its heap to the system. The system then clears each page again
+at its first use: measured, this takes twice the time of decoding itself, and a seventh of writing.
 
-Modules and what they hold are no garbage. Spark has Python's collector look through everything after each task:
-measured, a seventh of a worker's time when it reads.
+Modules and their data are not garbage. Spark lets Python's collector examine everything after each task: measured, this
+is a seventh of a worker's time when it reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 def settle_in() -> None:
-    """Called by whoever moves many columns in a task; what it does, it does once. Elsewhere nothing changes."""
+    """Called by tasks that move many columns; only the first call has an effect. Elsewhere nothing changes."""
     if TaskContext.get() is not None:
         _settle_in()
 
@@ -38,7 +38,7 @@ def _settle_in() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Has the process keep blocks that are freed, up to a bound. Without glibc nothing changes."""
+    """Makes the process keep freed blocks, up to a bound. Without glibc nothing changes."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

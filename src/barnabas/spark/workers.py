@@ -1,8 +1,8 @@
-"""Whether the Python that Spark's workers run can do our part of a query.
+"""Checks whether the Python of Spark's workers can run our part of a query.
 
 Spark starts its workers with `spark.sql.execution.pyspark.python`, else PYSPARK_PYTHON, else the first python3 on the
-PATH, on a path of modules of its own. If that is another Python than the driver's, it is asked once whether it has what
-workers import: a worker that has not would fail with a traceback in the middle of a query.
+PATH, with its own module path. If that is not the driver's Python, a check runs it once and imports what workers need:
+otherwise a worker would fail with a traceback in the middle of a query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PYTHON_SETTING: Final = "spark.sql.execution.pyspark.python"
 PROBE_TIMEOUT_S: Final = 60
-# The version comes first: it is told even if the import fails.
+# The version comes first, so that it is reported even if the import fails.
 PROBE: Final = (
     "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import barnabas.spark.topics.source"
 )
@@ -39,7 +39,7 @@ def require_workers(spark: SparkSession) -> None:
 
 
 def _is_ours(python: str) -> bool:
-    """Whether it is the driver's own. One binary may serve several environments: the folder counts, too."""
+    """Whether it is the driver's own Python. One binary may serve several environments, so the folder counts too."""
     found = shutil.which(python)
     return found is not None and (
         (os.path.dirname(os.path.abspath(found)), os.path.realpath(found))

@@ -27,7 +27,7 @@ BUSY_TIMEOUT_S: Final = 300
 CONNECT_TIMEOUT_S: Final = 30
 HIDDEN: Final = "***"
 
-# What the first characters of an SQLSTATE tell; the longest match counts.
+# The meaning of the first characters of an SQLSTATE; the longest match counts.
 ERROR_OF_SQLSTATE: Final[dict[str, type[KafkaError]]] = {
     "08": NetworkException,
     "22": InvalidRecord,

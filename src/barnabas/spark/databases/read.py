@@ -89,7 +89,7 @@ SQLITE_TYPES: Final[tuple[tuple[str, T.DataType], ...]] = (
     ("TIMESTAMP", T.TimestampType()),
     ("DATE", T.DateType()),
 )
-# What values are read as, and a value that is certainly of that type.
+# The type that values are read as, and a value that certainly has this type.
 _SQLITE_STORAGE: Final[Mapping[type[T.DataType], tuple[str, str]]] = {
     T.BooleanType: ("INTEGER", "0"),
     T.ByteType: ("INTEGER", "0"),
@@ -125,7 +125,7 @@ class ReadOptions:
 
     @property
     def relation(self) -> str:
-        """What stands behind FROM."""
+        """The text after FROM."""
         return self.table.quoted if self.table is not None else f"({self.query}\n) AS barnabas_query"
 
 
@@ -213,7 +213,7 @@ def _describe_sqlite(connection: Connection, options: ReadOptions) -> T.StructTy
     fields = []
     for name, kind in declared:
         found = sqlite_type(kind)
-        # BLOB is also what is said of a column that has no type.
+        # BLOB is also the type of a column without a declared type.
         if found is None or isinstance(found, T.BinaryType):
             sample = rows_of(
                 connection,
@@ -253,7 +253,7 @@ def select_list(columns: T.StructType, found: T.StructType, options: ReadOptions
 
 
 def require_growing(options: ReadOptions, found: T.StructType) -> T.DataType:
-    """The type of the growing column, which must be one that has an order and a text that says all of it."""
+    """The type of the growing column. It must have an order and an exact text form."""
     column = options.growing_column
     if column is None:
         raise InvalidConfig("option growingColumn is missing: a stream reads new rows by a column that grows")
@@ -299,7 +299,7 @@ def range_predicate(column: str, after: str | None, up_to: str | None) -> str:
 
 
 def split(low: int, high: int, partitions: int) -> list[tuple[int, int]]:
-    """(low, high] in up to so many ranges of one size, each without its low end and with its high end."""
+    """(low, high] in up to this many ranges of one size, each without its low end and with its high end."""
     count = max(1, min(partitions, high - low))
     edges = [low + (high - low) * n // count for n in range(count + 1)]
     return list(itertools.pairwise(edges))
@@ -332,7 +332,7 @@ def read_statement(
 
 
 def read_batches(database: Database, statement: str, columns: T.StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of a statement as they come, in the types that Spark was told."""
+    """The rows of a statement as they arrive, in the types that were reported to Spark."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(columns, timezone="UTC")

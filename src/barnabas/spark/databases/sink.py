@@ -1,14 +1,15 @@
 """Rows of a query into a table of PostgreSQL or SQLite, exactly once.
 
-A batch is one transaction of the database, in one task: the batch's number is written to `barnabas_batches` beside
-the rows, first of all, so that its row is locked until the transaction ends. Whoever comes with the same batch again
-(a restarted driver, a repeated task, a driver that was thought dead) waits for the lock, then sees the number and
-leaves the rows out; an older number is refused. A writer that is killed has its transaction undone by the database.
+A batch is one transaction of the database, in one task. The transaction first writes the batch's number to
+`barnabas_batches`, so that this row is locked until the transaction ends. A second writer of the same batch (a
+restarted driver, a repeated task, a driver that was presumed dead) waits for the lock, then sees the number and omits
+the rows; an older number is rejected. If a writer is killed, the database rolls its transaction back.
 
     barnabas_batches: query_id text, target text, batch_id bigint, applied_at text, primary key (query_id, target)
 
-Rows stream as Arrow into a temporary table, and from there by one INSERT, which may be an upsert. PostgreSQL takes
-more than a million rows a second that way from one connection, so that there is nothing to gain from more.
+Rows stream as Arrow into a temporary table, and from there into the target by one INSERT, which may be an upsert.
+PostgreSQL takes more than a million rows per second in this way from one connection, so more connections would gain
+nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class BatchWriter:
                     execute(connection, self._insert_statement())
                 self.commit(connection)
             else:
-                # Nothing is to be written, but whatever computes the rows may have a state to bring up to date.
+                # There is nothing to write, but the computation of the rows may have state to update.
                 for _ in source:
                     pass
         yield pa.record_batch([pa.array([written])], schema=RESULT)
@@ -241,11 +242,11 @@ class DatabaseSink:
             yield from writer(batches)
 
         require_workers(frame.sparkSession)
-        # Rows are computed by as many tasks as ever; what they made is written by one.
+        # As many tasks as before compute the rows; one task writes them.
         frame.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
 
     def _prepare(self, schema: StructType) -> list[str]:
-        """Sees to it that tables are there and take the rows; returns what each column is to be cast to."""
+        """Ensures that the tables exist and accept the rows; returns the type that each column is to be cast to."""
         database, table = self._database, self._table
         missing = [key for key in self._keys if key not in schema.fieldNames()]
         if missing:

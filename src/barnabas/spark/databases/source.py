@@ -1,15 +1,15 @@
 """The data source `barnabas-database`: a table or a query of PostgreSQL or SQLite, in batches or as a stream.
 
-A stream reads the rows whose growing column is above where the last batch ended, up to a bound that is found first
-and kept in the checkpoint: a batch that is repeated reads the same rows, as long as rows are only added. Rows with
-the bound's own value all belong to the batch, so that ties are never split.
+A stream reads the rows whose growing column is above the end of the last batch, up to a bound. The source determines
+the bound first, and the checkpoint stores it: a repeated batch reads the same rows, as long as rows are only added. All
+rows with the bound's own value belong to the batch, so that ties are never split.
 
-A value may be given out before a row with it can be seen: a sequence of PostgreSQL counts on while a transaction with
-a lower number is still open. A bound is therefore used only when every transaction that had the table locked for
+A value may be assigned before a row with it is visible: a sequence of PostgreSQL continues while a transaction with a
+lower number is still open. The source therefore uses a bound only when every transaction that had locked the table for
 writing after the bound was read has ended; until then the stream stays behind. An INSERT locks its table before it
-takes a number. Values that are taken earlier than that (the time at which a transaction began, a sequence with a
-cache, a clock of the client's) need `settleSeconds`, too: a bound is then used only so much later. SQLite has one
-writer at a time, which sees all before it.
+takes a number. Values that are assigned earlier (the start time of a transaction, a sequence with a cache, a clock of
+the client) also need `settleSeconds`: the source then uses a bound only after this time. SQLite has one writer at a
+time, which sees all earlier rows.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Waits until what is there now can be read whole; transactions of a minute and more are not waited for."""
+        """Waits until all current rows can be read; does not wait for transactions of a minute and more."""
         deadline_ns = self._clock.monotonic_ns() + int((SETTLE_S_MAX + self._options.settle_s) * 1e9)
         with connected(self._options.database) as connection:
             self._observe(connection)
@@ -236,7 +236,7 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if rows_max is not None:
             found = rows_of(
                 connection,
-                # Without a name of its own the text would take the column's, and the order would be that of texts.
+                # Without an alias the text would have the column's name, and the order would be that of texts.
                 f"SELECT {self._text(name)} AS barnabas_end FROM {options.relation} WHERE {where} "
                 f"ORDER BY {name} LIMIT 1 OFFSET {rows_max - 1}",
             )
@@ -248,7 +248,7 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if last is None else str(last)
 
     def _observe(self, connection: Connection) -> None:
-        """Looks how far the table goes and, after that, who may still add to what is below."""
+        """Finds the end of the table and then the transactions that may still add rows below it."""
         if self._candidate is not None:
             return
         options = self._options
@@ -278,7 +278,7 @@ class DatabaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._bound, self._candidate = candidate.value, None
 
     def _writers(self, connection: Connection) -> frozenset[str]:
-        """The transactions that have locked the table or a part of it for writing; any table, if it is no plain one."""
+        """The transactions that have locked the table or a part of it for writing; of any table for a query."""
         options = self._options
         if options.database.kind == "sqlite":
             return frozenset()

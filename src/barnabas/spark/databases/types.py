@@ -1,7 +1,8 @@
-"""Columns of Spark as columns of a table: what to create, what an existing column takes, and how to hand it over.
+"""Columns of Spark as columns of a table: the type to create, the types that an existing column may have, the
+conversion.
 
-What a database has no type for is handed over as JSON text; SQLite, which knows few types, keeps days, times and
-decimals as text that sorts or reads as they do.
+Values without a type in the database are passed as JSON text. SQLite, which has few types, stores days, times and
+decimals as text with the same order or the same form.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Kind = Literal["postgresql", "sqlite"]
 
 WHOLE: Final = frozenset({"smallint", "integer", "bigint", "numeric", "double precision"})
 TZ, NTZ = "timestamp with time zone", "timestamp without time zone"
-# The type to create, and the types that take it without a change of what it says.
+# The type to create, and the types that accept it without a change of its meaning.
 POSTGRESQL: Final[dict[type[T.DataType], tuple[str, frozenset[str]]]] = {
     T.BooleanType: ("boolean", frozenset({"boolean"})),
     T.ByteType: ("smallint", WHOLE),

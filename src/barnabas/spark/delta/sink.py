@@ -1,12 +1,12 @@
-"""Rows of a query into a Delta table, exactly once, by the `deltalake` package: no jar.
+"""Rows of a query into a Delta table, exactly once, by the `deltalake` package, without a jar.
 
-A batch is one commit of the table, which carries the query's id and the batch's number as a transaction identifier of
-the Delta protocol (`txn`: appId, version). A batch whose number the table has is left out, an older one is refused,
-and of two writers of one batch the second fails to commit, since the table knows the identifier by then. Files of a
-writer that was killed belong to no commit: nobody reads them, and a vacuum removes them.
+A batch is one commit of the table. The commit contains the query's id and the batch's number as a transaction
+identifier of the Delta protocol (`txn`: appId, version). The sink omits a batch whose number the table has, and rejects
+an older one. If two writers write one batch, the second fails to commit, because the table has the identifier by then.
+Files of a killed writer belong to no commit: no reader sees them, and a vacuum removes them.
 
-Rows are computed by as many tasks as ever and written by one, which streams them: the Parquet writer takes millions
-of rows a second.
+As many tasks as before compute the rows, and one task writes them as a stream: the Parquet writer takes millions of
+rows per second.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class DeltaWriter:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = iter(batches)
-        # What is checked and what is written to is one version of the table: whatever is committed in between is
-        # found to conflict if it carries the same identifier.
+        # The check and the write use one version of the table: a commit in between conflicts if it has the same
+        # identifier.
         table = deltalake_package().DeltaTable(self._path, storage_options=self._storage_options)
         written = 0
         if self._is_new(table):
             written = self._write(table, source)
         else:
-            # Nothing is to be written, but whatever computes the rows may have a state to bring up to date.
+            # There is nothing to write, but the computation of the rows may have state to update.
             for _ in source:
                 pass
         yield pa.record_batch([pa.array([written])], schema=RESULT)
@@ -94,7 +94,7 @@ class DeltaWriter:
         )
         first = next(source, None)
         if first is None:
-            # The table's own schema is of Arrow's types, too.
+            # The table's own schema has Arrow's types too.
             rows, count = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), []), Count()
         else:
             count = Count()
@@ -203,7 +203,7 @@ class DeltaSink:
         rows.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
 
     def _prepare(self, schema: StructType) -> StructType:
-        """Sees to it that the table is there and takes the rows; returns its columns."""
+        """Ensures that the table exists and accepts the rows; returns its columns."""
         for option, names in (("keys", self._keys), ("partition_by", self._partition_by)):
             missing = [name for name in names if name not in schema.fieldNames()]
             if missing:

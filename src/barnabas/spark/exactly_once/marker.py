@@ -1,19 +1,20 @@
-"""The marker of a query: which of its batches are in, and what follows from it.
+"""The marker of a query: it shows which batches are committed.
 
-A batch's transaction commits the offsets that the query has read up to, to a group of the query's own, and with them as
-their metadata the marker:
+The transaction of a batch commits the end offsets of the batch to the query's own group, with the marker as their
+metadata:
 
     {"number":8,"query":"0a6e…","batch":7,"plan":"5f3ab001"}
 
-So records, offsets and marker are there together or not at all, and whoever comes next knows whether a batch is in.
+Records, offsets and marker are therefore committed together or not at all, and the next driver knows whether a batch is
+committed.
 
 Spark runs a batch again if it has planned it (`<checkpoint>/offsets/<batch>`) and not noted its end. Then the marker
-names that very batch, by the query's id, the batch's id and a checksum of the plan; it is skipped. In every other case
-but the next batch of the same query, checkpoint and topics do not belong together, and to go on would lose records or
-write them twice: that is refused, and told.
+names exactly this batch, by the query's id, the batch's id and a checksum of the plan, and the sink skips it. In all
+other cases, except the next batch of the same query, checkpoint and topics do not match. To continue would lose records
+or write them twice, so the sink raises an error.
 
-All partitions of a transaction carry the same marker. Partitions that a query has ceased to read keep an older one:
-the highest number is the last. It grows by one from marker to marker, whichever query writes them.
+All partitions of a transaction have the same marker. Partitions that a query no longer reads keep an older one: the
+highest number is the last. It increases by one from marker to marker, whichever query writes them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FIELDS: Final = {"number": int, "query": str, "batch": int, "plan": str}
 
 
 class MarkerMismatch(InvalidConfig):
-    """The checkpoint of a query and what stands in the topics do not belong together."""
+    """The checkpoint of a query and the contents of the topics do not match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,9 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What Spark has planned for a batch: where its topics end, None if it reads others than topics, and a checksum.
+    """Spark's plan of a batch: the end offsets of its topics, None if it does not read topics only, and a checksum.
 
-    There are no offsets while there are no topics, such as between the deletion of one and its making anew.
+    There are no offsets while there are no topics, for example between the deletion of a topic and its creation.
     """
 
     offsets: Offsets | None
@@ -86,9 +87,9 @@ def next_marker(last: Marker | None, query_id: str, batch_id: int, plan: str) ->
 def is_batch_in(
     last: Marker | None, query_id: str, batch_id: int, plan: str, *, group: str, take_over: bool
 ) -> bool:
-    """Whether the batch has been committed; MarkerMismatch if that cannot be told.
+    """Whether the batch has been committed; MarkerMismatch if that is unknown.
 
-    With `take_over` the query goes on from whatever it finds, but for a batch of its own that is in.
+    With `take_over` the query continues from any marker, except for a batch of its own that is committed.
     """
     remedy = (
         f"to begin anew, delete the checkpoint and the group (`barnabas pipeline reset`): what was written stays; to go"
@@ -127,7 +128,7 @@ def is_batch_in(
 
 
 def parse_plan(text: str) -> Plan:
-    """What a file of the offset log says: a version, a line about the batch, a line a source."""
+    """The contents of a file of the offset log: a version, a line about the batch, one line per source."""
     lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() not in OFFSET_LOG_VERSIONS:
         raise InvalidConfig(

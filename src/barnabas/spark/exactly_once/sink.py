@@ -1,4 +1,4 @@
-"""Batches of a query to topics, exactly once: one Kafka transaction a batch.
+"""Batches of a query to topics, exactly once: one Kafka transaction per batch.
 
     sink = TransactionalTopicSink(
         {"kafka.bootstrap.servers": "localhost:9092"},
@@ -11,16 +11,16 @@
 
 For each batch the driver
 
-1. takes the transactional id over: whatever another driver left open is aborted, and that driver is fenced;
-2. reads the marker (`exactly_once_marker`), which nobody else can change now. If the batch is in, its rows are computed
-   and dropped, so that the state of aggregations and joins is noted by Spark all the same;
-3. begins a transaction, which the tasks write to (`exactly_once_tasks`);
-4. commits the offsets that the batch has read up to, with the next marker, and ends the transaction.
+1. initialises the transactional id: this aborts an open transaction of another driver, and fences that driver;
+2. reads the marker (`exactly_once/marker.py`), which no other driver can change now. If the batch is committed, the
+   driver computes its rows and drops them, so that Spark still updates the state of aggregations and joins;
+3. begins a transaction, to which the tasks write (`exactly_once/tasks.py`);
+4. commits the end offsets of the batch, with the next marker, and ends the transaction.
 
-The first two are in this order since the other way round a driver that was thought dead could commit the batch after
-the marker was read.
+The first two steps have this order because otherwise a driver that was presumed dead could commit the batch after the
+marker was read.
 
-A driver that finds itself fenced stops: it is another's turn, or the transaction took longer than it may.
+A fenced driver stops: another driver has taken over, or the transaction has exceeded its time-out.
 """
 
 from __future__ import annotations
@@ -73,24 +73,24 @@ BOOKS_TIMEOUT_S: Final = 60.0
 BOOKS_POLL_S: Final = 0.005
 TASK_COLUMN: Final = "__task"
 MARKER_PARTITION: Final = 0
-# What Spark says of a job whose workers or executors went away; any other failure would only come again.
+# Spark's messages about a job whose workers or executors were lost; any other failure would only happen again.
 LOST: Final = re.compile(
     r"exited unexpectedly|Python worker.{0,20}crashed|ExecutorLost|Lost executor|FetchFailed|Connection reset"
 )
 
 
 class BatchLost(Exception):
-    """A batch was not written for a reason that may be gone when it is begun anew."""
+    """A batch was not written for a reason that may not apply to another attempt."""
 
 
 class TransactionalTopicSink:
-    """Writes the batches of one query; the query has the transactional id and the group for itself.
+    """Writes the batches of one query, which must be the only user of the transactional id and the group.
 
-    `kafka_options` are settings of a producer, with or without the prefix `kafka.`. Rows go to `topic`, or where their
-    own column `topic` says; all of a batch is in one transaction. `checkpoint` is the query's checkpointLocation.
+    `kafka_options` are producer settings, with or without the prefix `kafka.`. Rows go to `topic`, or to the topic in
+    their column `topic`; all rows of a batch are in one transaction. `checkpoint` is the query's checkpointLocation.
 
-    Where a query that reads topics stands is committed to the group. If they are topics of another cluster, set
-    `commits_source_offsets` to False. With `take_over` the first batch is written whatever marker there is.
+    The sink commits the position of a query that reads topics to the group. If the topics are in another cluster, set
+    `commits_source_offsets` to False. With `take_over` the first batch is written regardless of an existing marker.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class TransactionalTopicSink:
         self.write_batch(frame, batch_id, query_id)
 
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
-        """Has the rows in their topics once, however often it is called for a batch of a query."""
+        """Writes the rows to their topics once, however often it is called for a batch of a query."""
         columns = sink_columns(frame.schema, self._topic, is_topic_for_all=False)
         _refuse_speculation(frame.sparkSession)
         plan = self._read_plan(frame.sparkSession, batch_id)
@@ -182,7 +182,7 @@ class TransactionalTopicSink:
         self.close()
 
     def committed_offsets(self) -> dict[TopicPartition, int]:
-        """Where the query stands in its topics: what stands before is in, what follows is not."""
+        """The position of the query in its topics: earlier records are committed, later ones are not."""
         return committed_offsets(self._settings, self._group)
 
     def _read_plan(self, spark: SparkSession, batch_id: int) -> Plan:
@@ -212,7 +212,9 @@ class TransactionalTopicSink:
         return self._admin
 
     def _offsets(self, plan: Plan, marker: Marker) -> dict[TopicPartition, OffsetToCommit]:
-        """What is committed with the batch: the end of what it reads, or else a place for the marker in the sink."""
+        """The offsets to commit with the batch: the end of its input, or a partition of the sink as a place for the
+        marker.
+        """
         metadata = marker.to_metadata()
         found: dict[TopicPartition, OffsetToCommit] = {}
         if self._commits_source_offsets and plan.offsets is not None:
@@ -357,7 +359,7 @@ def committed_offsets(kafka_options: Mapping[str, str], group: str) -> dict[Topi
 
 
 def starting_offsets(kafka_options: Mapping[str, str], group: str) -> str:
-    """The option startingOffsets for a query that goes on, with a new checkpoint, where another one stood."""
+    """The option startingOffsets for a query with a new checkpoint that continues at the position of a group."""
     return render(committed_offsets(kafka_options, group))
 
 
@@ -379,9 +381,9 @@ def _refuse_speculation(spark: SparkSession) -> None:
 
 
 def _refuse_run_again(spark: SparkSession, stage: int) -> None:
-    """BatchLost if Spark has run the stage again, for want of what a lost executor had: its rows may come mixed then.
+    """Raises BatchLost if Spark has run the stage again because an executor was lost: its rows may then be mixed.
 
-    Spark's books are kept beside its work, in order: they are complete when they have the stage's tasks.
+    Spark updates its status in the background, in order: it is complete when it has the tasks of the stage.
     """
     tracker = spark.sparkContext.statusTracker()
     deadline_s = monotonic() + BOOKS_TIMEOUT_S
@@ -396,7 +398,7 @@ def _refuse_run_again(spark: SparkSession, stage: int) -> None:
 
 
 def _read_text(spark: SparkSession, path: str) -> str | None:
-    """A file of the checkpoint, wherever Spark keeps it; None if it is not there."""
+    """A file of the checkpoint, in any file system of Spark; None if it does not exist."""
     jvm: Any = spark.sparkContext._jvm
     assert jvm is not None
     file = jvm.org.apache.hadoop.fs.Path(path)

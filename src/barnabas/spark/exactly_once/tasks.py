@@ -1,14 +1,14 @@
-"""What the tasks of a transactional batch do.
+"""The tasks of a transactional batch.
 
-First each row gets its partition (`Assigner`): by the key, as Kafka's clients in Java choose it, or as the row says.
-Rows are then shuffled so that a partition of a topic is in one task, which writes them to the driver's transaction
-(`TransactionWriter`): brokers number what a transaction writes to a partition, so nobody else may write there.
+First each row gets its partition (`Assigner`): by the key, as Kafka's Java clients choose it, or from the row. Spark
+then shuffles the rows so that a partition of a topic is in one task, which writes them to the driver's transaction
+(`TransactionWriter`): brokers number the batches of a transaction in a partition, so only one task may write there.
 
-A task that is run again cannot know how much of the earlier run is in, and what it would send could pass for what was
-sent. So it writes nothing and says so, and the driver begins the batch anew, with another epoch. Spark does not tell a
-task that its whole stage is run again; each tells its stage, and the driver looks after it.
+A repeated task cannot know how much of the earlier run was written, and brokers could mistake its batches for those of
+the earlier run. So it writes nothing and reports this, and the driver starts the batch again with another epoch. Spark
+does not inform a task that its whole stage is repeated; each task reports its stage, and the driver checks it.
 
-What stands in the way is told in a row, not raised: the driver needs to know what it was.
+A task reports an error in a row and does not raise it, because the driver needs to know the cause.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Assigner:
     def _partition_count(self, topic: str | None) -> int:
         """Which task a row goes to depends on its partition alone, so workers need not agree on this."""
         if topic is None:
-            # A row that names no topic is told of where it is to be written.
+            # A row without a topic is reported where it is to be written.
             return 1
         count = self._partition_counts.get(topic)
         if count is None:

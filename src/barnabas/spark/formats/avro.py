@@ -290,7 +290,7 @@ def _read(value: bytes, start: int, writer: Any, reader: Any) -> Any:
 
 
 class _RegistryReader:
-    """Reads values of the registry's wire format, for one batch: the next one asks again for what is not known."""
+    """Reads values in the registry's wire format, for one batch: the next batch asks again for unknown schemas."""
 
     def __init__(self, registry: str, reader: Any) -> None:
         self._registry = registry
@@ -366,7 +366,7 @@ class AvroEncoder:
             try:
                 schemaless_writer(body, schema, row)
             except Exception as error:
-                # fastavro tells of a value that does not fit by whatever went wrong with it, and names the field.
+                # fastavro reports a value that does not fit by whatever error it caused, and names the field.
                 raise InvalidRecord(
                     f"a row does not fit the Avro schema: {type(error).__name__}: {str(error)[:SHOWN_CHARACTERS_MAX]}"
                 ) from None

@@ -1,7 +1,7 @@
-"""What values of records are: JSON, Avro, text or bytes, as columns and back.
+"""The formats of record values: JSON, Avro, text or bytes, as columns and back.
 
-A value that is not what the format says is a row with an `_error` that tells what and where, never a failed query:
-`decode` tells good from bad rows, and whoever calls it decides what becomes of the bad.
+A value that does not match the format becomes a row with an `_error` that names the error and its position; it never
+fails the query. `decode` marks good and bad rows, and the caller decides what to do with the bad ones.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from barnabas.spark.workers import require_workers
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
 
-# A frame that has what was decoded, the columns to take from it, and the error.
+# A DataFrame with the decoded columns, the columns to take from it, and the error.
 Decoded: TypeAlias = tuple[DataFrame, dict[str, Column], Column]
 ERROR: Final = "_error"
 DECODED: Final = "_decoded"
 # The column that a text or bytes become, unless the spec names another.
 COLUMN_OF_KIND: Final = {"string": "text", "bytes": "data"}
-# Columns of a record that a topic's sink takes beside the value.
+# Columns of a record that a topic sink takes in addition to the value.
 RECORD_COLUMNS: Final = ("key", "topic", "partition", "headers", "timestamp")
 VALUE_BYTES_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatSpec:
-    """What values are.
+    """The format of values.
 
-    `schema` is text: of JSON, Spark's DDL, Spark's schema as JSON or a JSON Schema; of Avro, its JSON; of strings and
-    bytes, the name of their column. Avro's is the one to read by; `writer_schema` is the one that bare values were
-    written by, if it is another. With a `registry` (an http address, or a directory of `<id>.avsc` files) values have
-    its wire format and name their writer's schema themselves. `subject` (its newest schema) or `schema_id` stand for
-    a schema in the registry; writers add theirs to the subject.
+    `schema` is text: for JSON, Spark's DDL, Spark's schema as JSON or a JSON Schema; for Avro, its JSON; for strings
+    and bytes, the name of their column. For Avro it is the reader's schema; `writer_schema` is the schema of bare
+    values, if it differs. With a `registry` (an http address, or a directory of `<id>.avsc` files) values have its wire
+    format and name their writer's schema themselves. `subject` (its newest schema) or `schema_id` selects a schema in
+    the registry; writers add theirs to the subject.
     """
 
     kind: Literal["json", "avro", "string", "bytes"]
@@ -57,10 +57,11 @@ class FormatSpec:
 
 
 def decode(frame: DataFrame, column: str, spec: FormatSpec, *, into: str | None = None) -> DataFrame:
-    """The frame with the columns of the values in `column`, and `_error`: null when good, else what is wrong and where.
+    """The DataFrame with the columns of the values in `column`, and `_error`: null for a good row, else error and
+    position.
 
-    `column` may be a path (`record.value`). With `into`, the columns are one struct of that name. What the columns
-    of a bad row hold means nothing.
+    `column` may be a path (`record.value`). With `into`, the columns are one struct with that name. The columns of a
+    bad row have no meaning.
     """
     staged, columns, error = _DECODERS[spec.kind](frame, F.col(column), spec)
     added = {into: F.struct(*(part.alias(name) for name, part in columns.items()))} if into else columns
@@ -74,10 +75,10 @@ def decode(frame: DataFrame, column: str, spec: FormatSpec, *, into: str | None 
 
 
 def _once(column: Column) -> Column:
-    """A column that Spark computes once a row.
+    """A column that Spark computes once per row.
 
-    A filter on what was decoded would be pushed below the decoding and decode on its own, for a second time. It is
-    not pushed past what depends on the partition's number.
+    Spark would push a filter on decoded values below the decoding and decode a second time. It does not push a filter
+    past a column that depends on the partition's number.
     """
     return F.when(F.spark_partition_id() >= 0, column)
 
@@ -136,7 +137,7 @@ def _utf8_error(text: Column) -> Column:
 
 
 def _body(value: Column, spec: FormatSpec) -> tuple[Column, Column]:
-    """The value behind the registry's header, and what is wrong with the header."""
+    """The value after the registry's header, and the error of the header."""
     if not spec.registry:
         return value, F.lit(None).cast("string")
     data = value.cast("binary")
@@ -163,9 +164,9 @@ def _reader_schema(spec: FormatSpec) -> SchemaTexts:
 
 
 def encode(frame: DataFrame, spec: FormatSpec, *, columns: Sequence[str] | None = None) -> DataFrame:
-    """The frame with `value`, made of the columns, and with the other columns that a record has: key, topic, ….
+    """The DataFrame with `value`, encoded from the columns, and with the other columns of a record: key, topic, ….
 
-    The columns are those of the schema; without a schema, all but those that a record has.
+    The columns are those of the schema; without a schema, all except those of a record.
     """
     kept = [F.col(name) for name in frame.columns if name in RECORD_COLUMNS]
     chosen = list(columns) if columns is not None else [c for c in frame.columns if c not in RECORD_COLUMNS]
@@ -211,7 +212,7 @@ def _encode_avro(frame: DataFrame, columns: list[str], spec: FormatSpec, chosen:
 
 
 def _on_batches(codec: Callable[[pa.Array], pa.Array], result: DataType) -> UserDefinedFunctionLike:
-    # Spark tells the kind of function by its annotations, at run time: its stubs only know the way by a constant.
+    # Spark determines the kind of function by its annotations at run time: its stubs only know the way with a constant.
     def convert(column: pa.Array) -> pa.Array:
         return codec(column)
 

@@ -126,12 +126,12 @@ def _is_one_value(text: Column) -> Column:
 
 
 def _may_be_more(text: Column) -> Column:
-    """Spark does not look at what follows an object. What looks as if something did is looked at again."""
+    """Spark ignores bytes after an object. A second check examines values that seem to have such bytes."""
     return ~F.endswith(text, F.lit("}")) | text.rlike(TWO_OBJECTS)
 
 
 def error_of(text: Column, row: Column, columns: T.StructType) -> Column:
-    """What is wrong with a value and where, null if nothing is. Only bad values pay for finding out."""
+    """The error of a value and its position, null if there is none. Only bad values pay for this search."""
     valid = F.is_valid_utf8(text)
     missing = list(_missing(row, columns, "$", DEPTH_MAX))
     corrupt = row.getField(CORRUPT).isNotNull()
@@ -157,7 +157,7 @@ def error_of(text: Column, row: Column, columns: T.StructType) -> Column:
 def _mismatches(
     text: Column, row: Column, columns: T.StructType, path: str, shown: str, depth_left: int
 ) -> Iterator[Column]:
-    """For each object of the value, an array of texts: one for each member that is there and was not taken."""
+    """For each object of the value, an array of texts: one for each member that is present and was not used."""
     types: Column = F.create_map(
         *(F.lit(part) for field in columns.fields for part in (field.name, field.dataType.simpleString()))
     )

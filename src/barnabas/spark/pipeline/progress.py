@@ -1,4 +1,4 @@
-"""What a running query tells of its batches, as Spark's progress has it, in few metrics."""
+"""The progress of a running query, as Spark reports it, in a few metrics."""
 
 from __future__ import annotations
 

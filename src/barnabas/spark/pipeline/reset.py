@@ -1,4 +1,6 @@
-"""A pipeline's past, removed: its checkpoint and its groups' offsets, so that the next run begins anew."""
+"""Removes the state of a pipeline, its checkpoint and its groups' offsets, so that the next run starts from the
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from barnabas.spark.topics.offsets import LATEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedReset:
-    """What a reset would remove, and where the next run would begin if that was said."""
+    """The state that a reset would remove, and the start of the next run if the user has given one."""
 
     checkpoint: str
     checkpoint_exists: bool
@@ -77,7 +79,7 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
 
 
 def execute_reset(pipeline: Pipeline, planned: PlannedReset) -> None:
-    """The checkpoint goes first: a group without it is what a run that begins anew expects, the reverse is not."""
+    """Removes the checkpoint first: a new run expects a group without a checkpoint, but not the reverse."""
     remove_checkpoint(planned.checkpoint)
     if planned.sink_log is not None:
         remove_folder(planned.sink_log)

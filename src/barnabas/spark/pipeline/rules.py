@@ -1,12 +1,13 @@
-"""Rules that hold for every record of a source, whatever SQL comes behind them.
+"""Rules for every record of a source, whatever SQL follows.
 
-Spark evaluates what a result needs, in an order of its own. It moves a filter of the user's below a check, and does not
-compute a check whose outcome nobody reads. But no filter passes one whose condition is not deterministic, and the
-columns that such a condition reads are not pruned. So each rule is a filter of this kind, directly above the source.
+Spark evaluates only what a result needs, in its own order. It moves a filter of the user below a check, and does not
+compute a check whose outcome nothing reads. But no filter moves past one with a non-deterministic condition, and Spark
+does not prune the columns that such a condition reads. So each rule is a filter of this kind, directly above the
+source.
 
-A rule sees the rows that are read, and Spark may read less than there is: the first rows for a LIMIT, or nothing of one
+A rule sees the rows that Spark reads, and Spark may not read all rows: only the first ones for a LIMIT, or none of one
 side of a join if the other side is empty. `left_unread` finds such sources in the optimized plan, and `with_checks`
-reads them once more beside the result, for their rules alone.
+reads them once more beside the result, only for their rules.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-# Operators of a batch that ask for every row of their inputs. What is not here may stop early, or not begin: limits,
-# subqueries, joins with a side that turns out to be empty.
+# Operators of a batch that read every row of their inputs. Other operators may stop early or not start: limits,
+# subqueries, joins with an empty side.
 READS_ALL: Final = frozenset(
     {
         "Aggregate",
@@ -53,7 +54,7 @@ def keep(frame: DataFrame, is_good: Column) -> DataFrame:
 
 
 def require_parsed(frame: DataFrame, source: str) -> DataFrame:
-    """All rows. Their source, which fails at what it cannot parse, parses every column of them."""
+    """All rows. Their source, which fails if it cannot parse a row, parses every column."""
     row = F.to_json(F.struct(*(F.col("`" + name.replace("`", "``") + "`") for name in frame.columns)))
     told = F.coalesce(row, F.lit(_mark(source)))
     return frame.where(F.when(F.spark_partition_id() < 0, F.raise_error(told)).otherwise(True))
@@ -70,7 +71,7 @@ def _mark(source: str) -> str:
 
 
 def with_checks(result: DataFrame, ruled: Iterable[DataFrame]) -> DataFrame:
-    """The result, and beside it no rows of these sources: they are read to their ends, for their rules."""
+    """The result, united with no rows of these sources: Spark reads them to their ends, for their rules."""
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in result.schema.fields]
     for frame in ruled:
         result = result.union(frame.where(F.spark_partition_id() < 0).select(*nothing))
@@ -78,10 +79,10 @@ def with_checks(result: DataFrame, ruled: Iterable[DataFrame]) -> DataFrame:
 
 
 def left_unread(spark: SparkSession, result: DataFrame, ruled: Mapping[str, DataFrame]) -> list[str]:
-    """The sources of which Spark may not read every row for the result, though the result is made of them."""
+    """The sources of the result of which Spark may not read every row."""
     analyzed = result._jdf.queryExecution().analyzed()
     used = analyzed.toString()
-    # A table beside a stream is read again for each batch: what a batch leaves unread is not lost.
+    # Each batch reads a table beside a stream again: rows that one batch does not read are not lost.
     names = [name for name in ruled if ruled[name].isStreaming == result.isStreaming and _mark(name) in used]
     if not names:
         return []
@@ -96,7 +97,7 @@ def _conditions_that_see_all(plan: Any, is_streaming: bool) -> Iterator[str]:
     children = [plan.children().apply(index) for index in range(plan.children().size())]
     name = plan.nodeName()
     if is_streaming:
-        # What has state reads all of its input, so that the state does not depend on what the result needs.
+        # An operator with state reads all its input, so that the state does not depend on what the result needs.
         stops_early = name in LIMITS or (name == "Join" and not all(each.isStreaming() for each in children))
     else:
         stops_early = name not in READS_ALL

@@ -1,7 +1,7 @@
-"""A pipeline that runs: its queries are started, looked after, and stopped between batches.
+"""Runs a pipeline: starts its queries, monitors them, and stops them between batches.
 
-Most pipelines are one query. Dead letters are rows of the same query where the sink is a topic, so that they are in the
-same transaction; beside any other sink they are a query of their own, with its own checkpoint and group.
+Most pipelines are one query. If the sink is a topic, dead letters are rows of the same query, so that they are in the
+same transaction. With any other sink they are a separate query, with its own checkpoint and group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 120.0
-# Lag and the group's progress are beside the point when brokers do not answer: nobody waits for them.
+# Lag and the group's progress are not essential: nothing waits for them if brokers do not answer.
 ASIDE_SETTINGS: Final = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 
@@ -73,7 +73,7 @@ class PipelineRun:
         self._lag = LagMeter(pipeline)
 
     def frames(self) -> Frames:
-        """The frames, with what is wrong with them found already."""
+        """The DataFrames; errors in them have been reported already."""
         assert self._pipeline.checkpoint is not None
         starting = starting_offsets(self._pipeline) if is_fresh(self._pipeline.checkpoint) else {}
         return FrameBuilder(self._spark, self._pipeline, self._folder, starting).build()
@@ -167,7 +167,7 @@ class PipelineRun:
         )
 
     def _require_own_folder(self, sink: FileSink, checkpoint: str) -> None:
-        """Refuses a query that is new to a folder with a past: its first batches would be left out without a word."""
+        """Rejects a new query on a folder with a history: Spark would silently omit its first batches."""
         if _exists(self._spark, f"{sink.path}/{SINK_LOG}") and not _exists(
             self._spark, f"{checkpoint}/offsets"
         ):
@@ -178,7 +178,7 @@ class PipelineRun:
             )
 
     def _write_once(self, planned: Planned) -> None:
-        """A pipeline of tables alone: there is one batch, and no stream that could go on."""
+        """A pipeline with tables only: there is one batch, and no stream that could continue."""
         sink = self._pipeline.sink
         if planned.sink is not None:
             planned.sink.write_batch(planned.frame, 0, str(uuid.uuid4()))
@@ -191,7 +191,7 @@ class PipelineRun:
 
     @property
     def is_active(self) -> bool:
-        """While all queries run: one that has ended by itself or failed is no reason for the others to go on."""
+        """Runs until one query has ended or failed; then the others must not continue."""
         active = [each.query.isActive for each in self._running]
         return any(active) if self._available_now and not self._failed() else bool(active) and all(active)
 
@@ -229,12 +229,12 @@ class PipelineRun:
                 for each, offset in offsets.items()
                 if not source.as_table and _reads(source, each)
             }
-            # Progress is kept in the checkpoint: a group that cannot be told is told with the next batch.
+            # The checkpoint has the progress: if the group cannot be updated now, the next batch updates it.
             with suppress(KafkaError):
                 commit_progress({**source.kafka, **ASIDE_SETTINGS}, group, theirs)
 
     def error(self) -> KafkaError | None:
-        """What a query has failed with."""
+        """The error of a failed query."""
         for each in self._running:
             failure = None if each.query.isActive else each.query.exception()
             if failure is not None:
@@ -271,7 +271,7 @@ class PipelineRun:
 
 
 def _exists(spark: SparkSession, location: str) -> bool:
-    """Whether there is such a file or folder, wherever Spark keeps it."""
+    """Whether such a file or folder exists, in any file system of Spark."""
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     return bool(path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path))
@@ -298,7 +298,7 @@ def _new_progress(running: _Running) -> Iterator[dict[str, Any]]:
     running.last_timestamp = timestamp
     for progress in running.query.recentProgress:
         found = _as_dict(progress)
-        # Spark also tells of triggers that found nothing, with the number of the batch to come.
+        # Spark also reports triggers without data, with the number of the next batch.
         if int(found["batchId"]) > running.last_batch_id and "addBatch" in found.get("durationMs", {}):
             yield found
 
@@ -319,7 +319,7 @@ class LagMeter:
         self._admins: dict[int, Admin] = {}
 
     def lag(self, offsets: Offsets) -> int | None:
-        """None where no topic is read, or the cluster does not tell."""
+        """None if no topic is read, or the cluster does not answer."""
         if not self._sources or not offsets:
             return None
         ends: Offsets = {}

@@ -1,6 +1,6 @@
-"""Where a pipeline's rows go: an object that writes a batch, by its own means once or at least once.
+"""The sink of a pipeline: an object that writes a batch, exactly once or at least once.
 
-Files are left to Spark's own sink, which is exactly once by a log beside them, and needs no such object.
+Spark's own sink writes files. It is exactly once by a log beside them, and needs no such object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def commits_source_offsets(pipeline: Pipeline) -> bool:
 
 
 def guarantee_of(pipeline: Pipeline) -> str:
-    """What the sink really gives, in a sentence."""
+    """The guarantee of the sink, in a sentence."""
     sink = pipeline.sink
     if isinstance(sink, TopicSink | MirrorSink):
         if pipeline.guarantee == "exactly-once":
@@ -55,7 +55,7 @@ _GUARANTEES: dict[type[Sink], str] = {
 
 
 def open_sink(pipeline: Pipeline, checkpoint: str, *, take_over: bool) -> BatchSink:
-    """`take_over`: the query is new and goes on from the offsets that another has left in the group."""
+    """`take_over`: the query is new and continues from the offsets that another query has left in the group."""
     sink = pipeline.sink
     if isinstance(sink, TopicSink):
         return topic_sink(

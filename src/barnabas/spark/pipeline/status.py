@@ -1,4 +1,4 @@
-"""How far a pipeline has come, by what its checkpoint and its group say. Nothing here needs Spark."""
+"""The progress of a pipeline, from its checkpoint and its group. Nothing here needs Spark."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""Tables of a TOML file as frozen dataclasses: what a key takes follows from its annotation.
+"""Tables of a TOML file as frozen dataclasses. The annotation of a field defines the values of its key:
 
-    str, int, bool            as TOML has them
+    str, int, bool            as in TOML
     Literal["a", "b"]         one of these words
     DurationMs                a text such as 500ms, 10s, 5m, 1h30m
     Location                  a path, relative to the file's folder, or a URL
     Settings                  a table of settings, whose names may have dots with or without quotes
-    tuple[str, ...]           a list of texts (or of Locations); one text stands for a list of one
+    tuple[str, ...]           a list of texts (or of Locations); one text is a list of one
     tuple[Table, ...]         a list of tables
     Table                     a table
-    A | B                     a table whose key `type` says which one
+    A | B                     a table whose key `type` selects one
     Mapping[str, A | B]       a table of named tables
-    … | None                  may be left out
+    … | None                  optional
 
-All faults of a file are collected, each with the key's path, its value, what is allowed and the nearest key there is:
-who has made three mistakes learns of three. `${NAME}` in a text is the environment's NAME, `${NAME:-other}` other if
-there is none, and `$${` stands for `${` itself.
+All faults of a file are collected, each with the key's path, its value, the allowed values and the closest known key,
+so that a user with three mistakes sees all three. `${NAME}` in a text is the environment variable NAME,
+`${NAME:-other}` has the default `other`, and `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def entry(
     takes: str = "",
     check: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """A key of a table. `takes` is told to who gives a value that `check` refuses, and to who reads the reference."""
+    """A key of a table. Errors about a value that `check` rejects, and the reference, show `takes`."""
     metadata = {"meaning": meaning, "takes": takes, "check": check}
     if default == {}:
         return dataclasses.field(default_factory=dict, metadata=metadata, kw_only=True)
@@ -86,7 +86,7 @@ def entry(
 
 
 def duration_ms(text: str) -> int | None:
-    """What 1h30m stands for; None if it is no duration."""
+    """The duration of a text such as 1h30m; None if it is not a duration."""
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
         return None
@@ -104,12 +104,12 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def type_names(union: Any) -> dict[str, type]:
-    """The tables of a union by what their key `type` says."""
+    """The tables of a union by the value of their key `type`."""
     return {each.TYPE: each for each in _members(union)}
 
 
 def takes_text(hint: Any, extra: str = "") -> str:
-    """What a key takes, for a person."""
+    """The allowed values of a key, for an error message."""
     hint = _without_none(hint)
     if extra:
         return extra
@@ -133,7 +133,7 @@ _NAMES: Final[dict[Any, str]] = {
 
 
 class TableReader:
-    """Reads one file's tables, and collects what is wrong with them."""
+    """Reads the tables of one file and collects their faults."""
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None = None) -> None:
         self.path = path

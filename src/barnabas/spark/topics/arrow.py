@@ -1,4 +1,4 @@
-"""Records as Spark's rows: the columns of its kafka format, made of whole buffers and not of records.
+"""Records as rows of Spark: the columns of its kafka format, created from whole buffers and not from single records.
 
     key            binary
     value          binary
@@ -9,7 +9,7 @@
     timestampType  int (0 of the producer, 1 of the broker, -1 of messages without)
     headers        array<struct<key: string, value: binary>>, null where there are none
 
-All are nullable, as there. A query may declare some of them as its schema and so have only those made.
+All are nullable, as in Spark's format. If a query declares some of them as its schema, the source creates only those.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COLUMN_TYPES: Final[Mapping[str, DataType]] = {
 }
 HEADERS: Final = "headers"
 
-# Spark's side takes a batch as a whole; a batch of compressed records may be many times what was fetched.
+# Spark takes a batch as a whole; a batch of compressed records may be many times the fetched size.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
@@ -96,7 +96,7 @@ class RowMaker:
     def __init__(self, schema: StructType) -> None:
         settle_in()
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
-        # What is the same in every row is made once, as long as it was ever needed, for one partition at a time.
+        # Constant columns are created once, at the largest size so far, for one partition at a time.
         self.with_headers: Final = HEADERS in schema.names
         self._repeated: dict[str, pa.Array] = {}
         self._repeated_for: TopicPartition | None = None

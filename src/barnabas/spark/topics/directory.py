@@ -1,4 +1,4 @@
-"""What the driver asks brokers for: which partitions there are, and where they begin and end."""
+"""The driver's requests to brokers: the existing partitions, and their first and end offsets."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class TopicDirectory:
             self._admin = None
 
     def partitions(self, *, may_be_missing: bool = False) -> dict[TopicPartition, str | None]:
-        """The partitions that the options choose, each with the id of its topic.
+        """The partitions that the options select, each with the id of its topic.
 
-        A topic that is named and does not exist is an error, unless it may have been deleted meanwhile.
+        A named topic that does not exist is an error, unless it may have been deleted in the meantime.
         """
         options = self._options
         if options.pattern is not None:
@@ -108,16 +108,15 @@ class TopicDirectory:
         return {partition: found[partition] for partition in options.assigned if partition in found}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """First offsets; partitions that are gone are left out."""
+        """First offsets; omits deleted partitions."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
 
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None
     ) -> Offsets:
-        """End offsets (last stable ones for read_committed); partitions that are gone are left out.
+        """End offsets (last stable offsets for read_committed); omits deleted partitions.
 
-        An offset that is below what is known may be that of a leader that does not know better yet: it is asked for
-        again a few times.
+        If an offset is below a known one, the leader may not have the latest state yet: it is asked again a few times.
         """
         wanted = list(partitions)
         for attempt in range(self._options.attempts):
@@ -138,7 +137,7 @@ class TopicDirectory:
         return {partition: each.offset for partition, each in listed.items()}
 
     def resolve(self, position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The offsets that a position stands for, of exactly these partitions."""
+        """The offsets for a position, for exactly these partitions."""
         wanted = list(partitions)
         if position.each is not None:
             given = dict(position.each)
@@ -159,7 +158,7 @@ class TopicDirectory:
         return given | early | late
 
     def committed(self, group: str) -> Offsets:
-        """What the group was told."""
+        """The committed offsets of the group."""
         listed = self._ask(lambda admin: admin.list_group_offsets(group))
         return {partition: each.offset for partition, each in listed.items()}
 

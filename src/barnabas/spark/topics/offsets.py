@@ -1,6 +1,6 @@
-"""Offsets of topics as Spark writes them: {"topic":{"0":23,"1":-1}}, and a group that is told of them.
+"""Offsets of topics as Spark writes them: {"topic":{"0":23,"1":-1}}, and their commit to a group.
 
--2 stands for the earliest offset of a partition and -1 for the latest, where an option may say so.
+Where an option allows it, -2 means the earliest offset of a partition and -1 the latest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADMIN_NAMES: Final = frozenset(setting.name for setting in ADMIN)
 
 
 def parse(given: str | Mapping[str, object], *, what: str = "offsets", minimum: int = 0) -> Offsets:
-    """The offsets that a JSON text or its parsed form has; InvalidConfig names `what` it stands in."""
+    """The offsets of a JSON text or its parsed form; InvalidConfig names the option `what`."""
     form = _loads(given, what) if isinstance(given, str) else given
     offsets: Offsets = {}
     for topic, partitions in form.items():
@@ -69,13 +69,13 @@ def commit_progress(
     offsets: Mapping[TopicPartition, int],
     metadata: str = "",
 ) -> None:
-    """Commits the offsets to a group that has no members, so that whoever looks for its lag sees them."""
+    """Commits the offsets to a group without members, so that tools show its lag."""
     with Admin(admin_settings(kafka_options)) as admin:
         commit_by(admin, group, offsets, metadata)
 
 
 def commit_by(admin: Admin, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-    """The same, by a client that is there already."""
+    """The same, with an existing client."""
     if offsets:
         committed = {
             partition: CommittedOffset(offset=offset, metadata=metadata)

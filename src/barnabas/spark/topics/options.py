@@ -1,7 +1,7 @@
-"""The options of a query that reads topics: those of Spark's kafka format, by their names and with their meaning.
+"""The options of a query that reads topics: the names and meanings of Spark's kafka format.
 
-Names come in lower case, as Spark hands them over, and are told of as the documentation spells them. Whatever is
-wrong is found here, before a broker is asked: InvalidConfig tells the option, its value and the remedy.
+Spark passes the names in lower case; messages spell them as the documentation does. All errors are found here, before
+any request to a broker: InvalidConfig names the option, its value and the remedy.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "key.deserializer": "keys are bytes; decode the column key by functions of Spark",
     "value.deserializer": "values are bytes; decode the column value by functions of Spark",
 }
-# What people write who mean something else.
+# Common mistakes, and the intended option.
 HINTS: Final[Mapping[str, str]] = {
     "topic": "topics to read are named by subscribe, and topic is for writing",
     "topics": "topics to read are named by subscribe",
@@ -94,13 +94,13 @@ class Position:
     everywhere: int | None = None
     each: Mapping[TopicPartition, int] | None = None
     is_time: bool = False
-    # Whether a time after all records stands for the latest offset; else it is an error.
+    # Whether a time after all records means the latest offset; otherwise it is an error.
     latest_if_none: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOptions:
-    """What a query asks for. Exactly one of topics, pattern and assigned is given."""
+    """The options of a query. Exactly one of topics, pattern and assigned is given."""
 
     kafka: Mapping[str, str]
     topics: tuple[str, ...]
@@ -132,7 +132,7 @@ class TopicOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> TopicOptions:
-    """What batch and stream have in common is checked; what only one of them may say is left to the next two."""
+    """Checks the options that batch and stream share; the next two functions check the others."""
     options: dict[str, str] = {}
     kafka: dict[str, str] = {}
     for spelled, value in given.items():

@@ -1,4 +1,4 @@
-"""What is to be read, as ranges of offsets: split for tasks, bounded for a trigger, narrowed by a query's filters.
+"""The input of a query as ranges of offsets: split for tasks, bounded for a trigger, narrowed by filters.
 
 Nothing here talks to a broker.
 """
@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from barnabas.model import TopicPartition
 from barnabas.spark.topics.offsets import Offsets
 
-# By default a batch is split so far that a task has enough to do for its start to be worth it, and no further.
+# By default a batch is split so that a task has enough work to be worth its start, and no further.
 DEFAULT_RECORDS_MIN: Final = 100_000
 DEFAULT_RECORDS_MAX: Final = 1_000_000
 INT64_MAX: Final = 2**63 - 1
@@ -41,9 +41,9 @@ MICROSECONDS_IN_MILLISECOND: Final = 1_000
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """Records of a partition from the start offset up to, and without, the end offset: what a task reads.
+    """Records of a partition from the start offset to the end offset (exclusive): the input of a task.
 
-    The topic's id tells a topic from one that was created again under the same name; None if it is not known.
+    The topic's id distinguishes a topic from one that was created again with the same name; None if it is unknown.
     """
 
     partition: TopicPartition
@@ -65,7 +65,7 @@ def split(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[OffsetRange]:
-    """The ranges that have records, cut so that none is above the maximum and that there are about so many."""
+    """The ranges with records, cut so that none is above the maximum and that there are about this many."""
     wanted = [each for each in ranges if each.size > 0]
     if max_records_per_partition is not None:
         wanted = [part for each in wanted for part in _cut(each, -(-each.size // max_records_per_partition))]
@@ -84,7 +84,7 @@ def split(
 
 
 def split_by_default(ranges: Sequence[OffsetRange], cores: int) -> list[OffsetRange]:
-    """For a batch that says nothing of it: so that all cores have something to do, in parts worth a task."""
+    """The default for a batch: all cores have work, in parts that are worth a task."""
     total = sum(max(each.size, 0) for each in ranges)
     return split(
         ranges,
@@ -104,7 +104,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def bound(limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
-    """End offsets with about so many records before them, shared among partitions by what each has."""
+    """End offsets with about this many records before them, shared among partitions by their number of records."""
     sizes = {
         partition: end - starts[partition]
         for partition, end in ends.items()
@@ -114,7 +114,7 @@ def bound(limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicP
     bounded = dict(ends)
     for partition, size in sizes.items():
         share = limit * (size / total)
-        # A partition with little is not left out for ever.
+        # A partition with few records still makes progress.
         count = math.ceil(share) if share < 1 else math.floor(share)
         bounded[partition] = min(ends[partition], starts[partition] + count)
     return bounded
@@ -128,7 +128,7 @@ class _Bounds:
     high: int = INT64_MAX
 
     def narrow(self, condition: Filter, value: int) -> bool:
-        """Takes the condition into account; False if it is of a kind that bounds cannot tell."""
+        """Applies the condition; False if bounds cannot express it."""
         match condition:
             case EqualTo() | EqualNullSafe():
                 low, high = value, value
@@ -153,7 +153,7 @@ class _Bounds:
 
 @dataclass(slots=True)
 class Restriction:
-    """What filters of a query leave of topics; rows outside need not be read."""
+    """The part of the topics that the filters of a query leave; other rows need not be read."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None

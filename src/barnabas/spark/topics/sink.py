@@ -1,10 +1,9 @@
-"""Rows to topics, at least once: what a task has written is acknowledged before Spark hears of it, and a task that is
-run again writes again.
+"""Rows to topics, at least once: a task ends when its records are acknowledged, and a repeated task writes again.
 
     frame.write.format("barnabas").mode("append").option("kafka.bootstrap.servers", …).option("topic", "out").save()
     frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", …).option("topic", "out").start()
 
-The columns are told in `sink_columns`. Tasks hand Arrow columns to a producer as they come from Spark. The producer is
+`sink_columns` describes the columns. Tasks pass Arrow columns to a producer as they come from Spark. The producer is
 idempotent, and serves the later tasks of its Python worker too.
 """
 
@@ -40,13 +39,13 @@ _producers: dict[tuple[tuple[str, str], ...], Producer] = {}
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written, all of it acknowledged."""
+    """The result of one task, whose records are all acknowledged."""
 
     records: int
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """What `df.write.format("barnabas")` writes with."""
+    """The writer of `df.write.format("barnabas")`."""
     parsed = parse_sink_options(options)
     columns = _columns(parsed, schema, overwrite)
     if parsed.topic is not None:
@@ -57,7 +56,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """What `df.writeStream.format("barnabas")` writes with."""
+    """The writer of `df.writeStream.format("barnabas")`."""
     parsed = parse_sink_options(options)
     return StreamWriter(parsed.producer, _columns(parsed, schema, overwrite))
 
@@ -72,7 +71,7 @@ def _columns(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkC
 
 
 def _check_topic(producer: Mapping[str, str], topic: str) -> None:
-    """Raises what stands in the way of the topic while nothing has been started; it is created if brokers do so."""
+    """Raises the error of the topic before anything is started; brokers that create topics automatically create it."""
     with Producer(producer) as asked:
         asked.partitions_for(topic)
 
@@ -122,7 +121,7 @@ class TopicSink:
 
 
 class TaskWriter:
-    """What the tasks of a batch do; it goes to them as it is."""
+    """The work of the tasks of a batch; Spark sends it to them unchanged."""
 
     def __init__(self, producer: Mapping[str, str], columns: SinkColumns) -> None:
         self._producer = dict(producer)

@@ -1,13 +1,13 @@
-"""The columns of rows that go to topics, as Spark's kafka format has them, and what a producer takes of them.
+"""The columns of rows that go to topics, as in Spark's kafka format, and their form for a producer.
 
-    value      string or binary          needed; null is a tombstone
-    key        string or binary          chooses the partition as Kafka's clients in Java do; null: any
-    topic      string                    needed where the sink has no topic of its own
+    value      string or binary          required; null is a tombstone
+    key        string or binary          chooses the partition as Kafka's Java clients do; null: any
+    topic      string                    required if the sink has no topic
     partition  int                       null: by the key
     headers    array<struct<key:string,value:binary>>
-    timestamp  timestamp                 null: when it is written
+    timestamp  timestamp                 null: the time of the write
 
-Columns with other names are left alone.
+Columns with other names are ignored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SinkColumns:
 
 
 def sink_columns(schema: StructType, topic: str | None, *, is_topic_for_all: bool) -> SinkColumns:
-    """Checks what a query writes, before any task does; InvalidConfig tells the column, its type and the remedy."""
+    """Checks the columns of a query before any task starts; InvalidConfig names the column, its type and the remedy."""
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     if VALUE not in types:
         raise InvalidConfig(

@@ -22,7 +22,7 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "value.serializer": "values are string or binary columns; encode them by functions of Spark, such as to_json",
     "interceptor.classes": "an interceptor could change what is written",
 }
-# What people write who mean something else.
+# Common mistakes, and the intended option.
 HINTS: Final[Mapping[str, str]] = {
     "subscribe": "subscribe is for reading, and the topic to write to is named by topic",
     "topics": "the topic to write to is named by topic; rows may name others in a column 'topic'",
@@ -38,7 +38,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Whatever is wrong is found here, before a broker is asked; InvalidConfig tells the option and the remedy."""
+    """All errors are found here, before any request to a broker; InvalidConfig names the option and the remedy."""
     kafka: dict[str, str] = {}
     topic: str | None = None
     for spelled, value in given.items():

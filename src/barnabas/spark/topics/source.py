@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.reader.partition_reader import Fetched
 
-# Columns are handed on when so much is gathered; a fetch may hold many times that in compressed records.
+# Columns are passed on at this size; a fetch may hold many times that in compressed records.
 COLUMNS_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -124,7 +124,7 @@ class TopicReader(DataSourceReader):
         return self._from_first_time(directory, ranges)
 
     def _from_first_time(self, directory: TopicDirectory, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What lies before the first record of the time that is wanted is not read."""
+        """Does not read records before the first record of the requested time."""
         first_ms = self._restriction.first_timestamp_ms
         if first_ms is None:
             return ranges
@@ -138,7 +138,7 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, OffsetRange):
-            # Where there is nothing to read, PySpark makes up a partition of its own.
+            # If there is nothing to read, PySpark makes up a partition of its own.
             return
         for batch in read_range(self._options, self._schema, partition):
             wanted = self._of_time(batch)
@@ -183,7 +183,7 @@ def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange) -> Iterator[pa
         if header.base_offset >= wanted.end_offset:
             break
         builder.append_batch(data, fetched.batch_position, header=header, start_offset=Offset(position))
-        # What is not compressed stays where it is, and is gathered as one.
+        # Uncompressed data stays where it is, and is gathered at once.
         if builder.size_bytes >= len(data) + COLUMNS_BYTES:
             yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)
             builder = ColumnsBuilder(with_headers=maker.with_headers)

@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver for as long as the query; tasks get a copy of it that has not asked anything yet.
+    """Lives on the driver as long as the query; tasks get a copy that has not sent any request.
 
-    A partition of a topic is one task's, whatever its size, unless the options say otherwise: so a query sees the
-    records of a partition in their order.
+    One task reads a partition of a topic, whatever its size, unless the options say otherwise: so a query sees the
+    records of a partition in order.
     """
 
     def __init__(self, options: TopicOptions, schema: StructType) -> None:
@@ -56,7 +56,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_ns: int | None = None
 
     def initialOffset(self) -> Nested:
-        # Spark asks for it again when it plans the first batch, and the answer must not have moved meanwhile.
+        # Spark asks for it again when it plans the first batch, and the answer must be the same.
         if self._initial is None:
             partitions = self._directory.partitions()
             self._note_topics(partitions)
@@ -79,8 +79,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Nested:
         starts = parse(start)
-        # Whatever lies before has been processed: Spark asks for more only then. The last batch of a query that ends
-        # by itself is told of in no other way.
+        # All earlier records have been processed: Spark asks for more only then. The last batch of a query that ends by
+        # itself is reported in no other way.
         self._commit(starts)
         self._has_looked = True
         if self._available_now is not None:
@@ -160,9 +160,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _starts_of_first_batch(self, ends: Offsets) -> Offsets:
-        """Where a first batch began that is repeated after a restart: the latest offsets of then, not of now.
+        """The start of a first batch that is repeated after a restart: the latest offsets of that time, not of now.
 
-        Spark keeps only where a batch ends. The group, if there is one, was told of the beginning before that.
+        Spark stores only the end of a batch. The group, if there is one, got the start before that.
         """
         each = self._starting.each
         moved = {
@@ -232,7 +232,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._directory.commit(group, offsets)
         except (KafkaError, AdminErrors) as error:
-            # The checkpoint is what counts; the group is for those who look at it.
+            # The checkpoint is authoritative; the group is for tools.
             log.warning("progress was not committed to kafka.group.id=%s: %s", group, error)
         else:
             self._committed = offsets
