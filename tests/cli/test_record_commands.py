@@ -193,7 +193,7 @@ def test_one_partition_and_a_number_of_records(ok: Callable[..., str], numbered:
         (["--format", "{nothing}"], "there are topic, partition, offset"),
         (["--format", "{value"], "there are topic, partition, offset"),
         (["--follow", "--until", "end"], "--follow never ends"),
-        (["--group", "g", "--until", "3"], "A group decides"),
+        (["--group", "g", "--until", "3"], "A group assigns"),
         (["--group", "g", "--from", "3"], "beginning or end"),
         (["-n", "0"], "0 is not in the range"),
     ],

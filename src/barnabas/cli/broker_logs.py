@@ -1,11 +1,11 @@
-"""What the lines of a broker's log look like, for people and for programs, and where they go: to standard error.
+"""The format of a broker's log lines, for people and for programs. They go to standard error.
 
-For people, as Apache Kafka writes them, so that what reads its logs reads ours:
+For people, the layout is that of Apache Kafka, so that tools for its logs can read ours:
 
     [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller.controller)
 
-For programs (`--log-format json`), an object a line: `ts`, `level`, `logger`, `message`, `exception` if there is one,
-and whatever else the event has, such as `topic`.
+For programs (`--log-format json`), each line is an object: `ts`, `level`, `logger`, `message`, `exception` if there is
+one, and other fields of the event, such as `topic`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Final
 
 from barnabas.broker.settings.loggers import LEVELS
 
-# Lines about every segment that is rolled or deleted are there for those who ask for them.
+# Lines about every segment that is rolled or deleted appear only on request.
 QUIET: Final = "barnabas.log"
 LEVEL_NAMES: Final = tuple(LEVELS)
 _NAMES: Final = {number: name for name, number in LEVELS.items()}
-# What every record of logging has; the rest are the fields of the event.
+# The standard fields of a logging record; all others are fields of the event.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Messages may quote what a client has sent: a line of the log stays one line.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
@@ -34,7 +34,7 @@ def level_name(number: int) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Date and time, level, what happened, and the logger that says so: one line an event, and a traceback's lines."""
+    """Date and time, level, message, and logger: one line per event, and the lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -64,7 +64,7 @@ FORMATTERS: Final[dict[str, type[logging.Formatter]]] = {"text": LineFormatter, 
 
 
 def log_to_stderr(*, form: str, level: str, verbose: int) -> None:
-    """Has all loggers of the process write to standard error. Clients may change their levels later."""
+    """Makes all loggers of the process write to standard error. Clients may change their levels later."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATTERS[form]())
     number = min(LEVELS[level], logging.DEBUG) if verbose > 1 else LEVELS[level]
@@ -72,7 +72,7 @@ def log_to_stderr(*, form: str, level: str, verbose: int) -> None:
     logging.root.setLevel(number)
     if not verbose and number > logging.DEBUG:
         logging.getLogger(QUIET).setLevel(max(number, logging.WARNING))
-    # It tells at the debug level which selector it uses, which is no news.
+    # At the debug level it logs which selector it uses, which is of no interest.
     logging.getLogger("asyncio").setLevel(max(number, logging.INFO))
 
 

@@ -41,7 +41,7 @@ def configs() -> None:
 Examples:
   barnabas configs describe topic orders
   barnabas configs describe broker 1 --all
-  barnabas configs describe broker all          what is set for all brokers at run time"""
+  barnabas configs describe broker all          settings for all brokers at run time"""
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=_complete)
@@ -120,7 +120,7 @@ def alter(
         raise click.UsageError("Say what to change: NAME=VALUE, --delete, --append or --subtract.")
     with target.admin() as admin:
         resource = _resource(admin, kind, name)
-        # What is set for all brokers is a setting of each.
+        # A setting for all brokers is a setting of each broker.
         one = resource if resource.name else _resource(admin, kind, str(admin.describe_cluster().nodes[0].id))
         check_setting_names(admin, one, list(changes))
         admin.alter_configs({resource: changes}, validate_only=dry_run)
@@ -144,7 +144,7 @@ def _resource(admin: Admin, kind: str, name: str) -> ConfigResource:
 
 
 def _is_set(kind: str, entry: ConfigEntry) -> bool:
-    """Whether somebody has set it: for the topic, or for a broker in its file or at run time."""
+    """Whether it was set: for the topic, or for a broker in its file or at run time."""
     source = entry.source.name
     return source.startswith("DYNAMIC_TOPIC" if kind == "topic" else ("DYNAMIC", "STATIC"))
 

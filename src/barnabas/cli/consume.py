@@ -121,9 +121,7 @@ def consume(
 ) -> None:
     """Print the records of topics, then exit; with --follow, wait for more."""
     if group is not None and (until is not None or (not regex and any(":" in topic for topic in topics))):
-        raise click.UsageError(
-            "A group decides who reads which partitions: no --until and no TOPIC:P with --group."
-        )
+        raise click.UsageError("A group assigns the partitions: --group excludes --until and TOPIC:P.")
     if follow and until is not None:
         raise click.UsageError("--follow never ends, --until does.")
     show = formatter("json" if target.as_json else form, key_separator, null)
@@ -140,8 +138,8 @@ def consume(
     if group is not None:
         if start is not None and begin.kind not in ("beginning", "end"):
             raise click.UsageError(
-                "With --group, --from says where a group begins that has no offset yet: beginning or end."
-                " barnabas groups reset-offsets moves one that has."
+                "With --group, --from is beginning or end, for a group without committed offsets."
+                " barnabas groups reset-offsets changes committed offsets."
             )
         reset = "latest" if begin.kind == "end" else "earliest"
         with (
@@ -221,7 +219,7 @@ def _for_a_terminal(show: Callable[[ConsumerRecord], bytes]) -> Callable[[Consum
 
 
 def _of_a_group(consumer: Consumer, max_records: int | None) -> Iterator[list[ConsumerRecord]]:
-    """What a member of a group is given."""
+    """The records that a member of a group receives."""
     left = max_records
     while left is None or left > 0:
         records = consumer.poll(POLL_MS, max_records=left)
@@ -233,7 +231,7 @@ def _of_a_group(consumer: Consumer, max_records: int | None) -> Iterator[list[Co
 def _up_to_the_end(
     consumer: Consumer, admin: Admin, target: Target, max_records: int | None, isolation: str
 ) -> Iterator[list[ConsumerRecord]]:
-    """What a member of a group is given, up to the ends that its partitions have when they are assigned."""
+    """The records that a member of a group receives, up to the end offsets of its partitions at their assignment."""
     from barnabas.client.admin.results import IsolationLevel
 
     assigned: set[TopicPartition] = set()

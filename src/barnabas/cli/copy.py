@@ -155,7 +155,7 @@ def copy(
 
 
 class _Maker:
-    """Makes the record to send of the one that was read."""
+    """Converts a consumed record to the record to send."""
 
     def __init__(self, partitions: bool, timestamps: bool, headers: bool) -> None:
         self._partitions = partitions

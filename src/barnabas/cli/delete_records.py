@@ -45,7 +45,7 @@ Examples:
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Partitions and offsets in a JSON file, as kafka-delete-records takes it.",
+    help="Partitions and offsets in a JSON file, in the format of kafka-delete-records.",
 )
 @execute_option
 @yes_option

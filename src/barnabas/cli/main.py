@@ -80,7 +80,10 @@ def barnabas() -> None:
 
 
 def told(error: Exception) -> str:
-    """An error in a line. What only has Kafka's name for it is no sentence, but can be looked up."""
+    """An error in one line.
+
+    If an error has only Kafka's name, the line has no sentence, but the user can look it up.
+    """
     text = str(error)
     return "; ".join(text.splitlines()) if text else type(error).__name__
 
@@ -99,7 +102,7 @@ def complain(text: str) -> None:
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Text comes from peers and files: what the terminal cannot show must not stop us from showing the rest.
+        # Text comes from peers and files: a character that the terminal cannot show must not hide the rest.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -113,11 +116,11 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         if error.__cause__ is None and sys.stderr.isatty():
-            # Ctrl-C at a question. The shell's prompt begins on a line of its own; elsewhere click sees to that.
+            # Ctrl-C at a question. The shell's prompt needs a new line; elsewhere click prints one.
             click.echo(err=True)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, say) has seen enough. What is still buffered has nowhere to go.
+        # The reader (head, for example) has closed the pipe. Buffered output has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except (KafkaError, ExceptionGroup) as error:

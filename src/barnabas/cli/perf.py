@@ -296,14 +296,14 @@ def _wait_for_first(consumer: Any, target: Target) -> None:
 
 
 class Pace:
-    """Keeps to a rate of records a second."""
+    """Keeps to a rate of records per second."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._begin_s = time.perf_counter()
 
     def at_most(self, count: int) -> int:
-        """How many to send at once: of a low rate, what a hundredth of a second has."""
+        """How many records to send at once: at a low rate, those of a hundredth of a second."""
         return count if self._rate is None else max(1, min(count, int(self._rate / 100)))
 
     def wait(self, sent: int) -> None:

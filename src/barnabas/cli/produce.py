@@ -70,7 +70,7 @@ Examples:
     metavar="MS",
     help="Timestamp for all records, in ms since 1970.",
 )
-@click.option("--null", metavar="TEXT", help="Text that stands for a null key or value.")
+@click.option("--null", metavar="TEXT", help="Text for a null key or value.")
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
@@ -135,7 +135,7 @@ def produce(
     chosen = {"acks": acks, "compression.type": compression, **chosen}
     has_input = not files or "-" in files
     total_bytes = None if has_input else sum(os.path.getsize(file) for file in files)
-    # A person who types the records sees them, and a bar would be in the way.
+    # A user who types the records sees them, and a progress bar would be in the way.
     is_typed = has_input and sys.stdin.isatty()
     with (
         target.unreachable_is_told(),
@@ -198,7 +198,7 @@ def _open(file: str) -> BinaryIO:
 
 
 class Sending:
-    """Hands records to a producer, many at a time, and looks at what becomes of them."""
+    """Passes records to a producer, many at a time, and checks their results."""
 
     def __init__(self, producer: Producer, topic: str, *, as_json: bool) -> None:
         self._producer = producer
@@ -215,7 +215,7 @@ class Sending:
         self.settle_done()
 
     def settle_done(self) -> bool:
-        """Looks at what has been answered, and waits if much has not; whether anything is still under way."""
+        """Checks the results so far, and waits if many are missing; returns whether any record is still in flight."""
         while self._unanswered and (len(self._unanswered) > UNANSWERED_MAX or self._unanswered[0].done()):
             self._settle(self._unanswered.popleft())
         return bool(self._unanswered)
@@ -231,7 +231,7 @@ class Sending:
                 try:
                     records.append(reader.read(line))
                 except ValueError as error:
-                    # What stands before it has been asked for, and goes out.
+                    # The records before it were accepted and are sent.
                     self.send(records)
                     self.finish()
                     fail(f"{name}, line {number}: {error}")
@@ -239,7 +239,7 @@ class Sending:
             advance(size_bytes)
 
     def finish(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the records in flight."""
         self._producer.flush()
         while self._unanswered:
             self._settle(self._unanswered.popleft())

@@ -44,8 +44,8 @@ Examples:
     "--supervisor-fd",
     type=int,
     hidden=True,
-    help="A connected socket that this process has inherited: told when the broker is ready, and on which ports. The"
-    " broker stops when the other end closes it.",
+    help="An inherited, connected socket: the broker reports on it when it is ready, and its ports. The broker stops"
+    " when the other end closes the socket.",
 )
 @click.option(
     "--metrics-port",
@@ -79,9 +79,9 @@ def start(
     log_level: str,
     verbose: int,
 ) -> None:
-    """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
+    """Run a broker until it is stopped (Ctrl-C or SIGTERM).
 
-    PROPERTIES is a server.properties file as Apache Kafka has it. Without one the broker listens on port 9092 of this
+    PROPERTIES is a server.properties file as for Apache Kafka. Without one the broker listens on port 9092 of this
     machine and keeps its data in ./barnabas-data.
     """
     # Modules are no garbage: to look for some while they are loaded takes a tenth of the time.
@@ -103,7 +103,7 @@ def start(
     overriding = parse_overrides(overrides)
     unknown = unknown_settings(overriding)
     if unknown:
-        # In a file it may be for a plug-in; on the command line somebody has mistyped it.
+        # In a file it may be for a plug-in; on the command line it is a typing error.
         raise click.BadParameter("; ".join(unknown), param_hint="--override")
     if metrics_port is not None:
         overriding["barnabas.metrics.port"] = str(metrics_port)
@@ -117,7 +117,8 @@ def start(
         server = Server(config)
         server.watch_signals()
         await server.start()
-        # What is there by now stays. To look through it for garbage, 20 objects a partition, would stop the loop.
+        # The objects that exist by now stay. A search through them for garbage, 20 objects per partition, would stop
+        # the loop.
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         log.info("ready after %.2f s", _running_s())
@@ -130,13 +131,13 @@ def start(
 
 
 def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:
-    """Whoever started the broker learns that it answers; when that process ends, the broker is told to stop."""
+    """Reports to the parent process that the broker is ready; stops the broker when that process ends."""
     supervisor = socket.socket(fileno=supervisor_fd)
     supervisor.sendall(json.dumps({"ports": ports}).encode())
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        # Nothing is ever sent to us: what can be read is the end.
+        # The parent never sends anything: a readable socket means its end.
         loop.remove_reader(supervisor)
         supervisor.close()
         signal.raise_signal(signal.SIGTERM)
@@ -145,7 +146,7 @@ def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:
 
 
 def _running_s() -> float:
-    """Seconds since this process was started, the start of Python included where the system tells it."""
+    """Seconds since this process started, including the start of Python if the system reports it."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -154,7 +155,7 @@ def _running_s() -> float:
 
 
 def _limit_log(lines_per_second: int) -> None:
-    """What clients can cause must not fill a disk."""
+    """Log lines that clients can cause must not fill a disk."""
     from barnabas.primitives.log_limit import LogLimit
 
     for handler in logging.root.handlers:

@@ -42,7 +42,7 @@ LISTED: Final = (
     Column("size_bytes", "size", bytes_text),
     Column("internal", "internal"),
 )
-# Names are what was asked for: they do not wait for long if a broker does not tell its sizes.
+# The user asked for names: the command does not wait long for a broker that does not report its sizes.
 SIZES_TIMEOUT_MS: Final = 5_000
 PARTITIONS: Final = (
     Column("topic", "topic"),

@@ -87,12 +87,13 @@ def verify(directory: str) -> None:
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether records of aborted and open transactions are left out.",
+    help="Whether to omit records of aborted and open transactions.",
 )
 def records(directory: str, topic: str | None, partition: int | None, isolation: str) -> None:
-    """Print the records of a log directory, a JSON object a line; keys, values and header values in hex.
+    """Print the records of a log directory, one JSON object per line; keys, values and header values are in hex.
 
-    The directory may be in use by a broker, or have been left by a crash: what recovery would cut off is not shown.
+    A broker may be using the directory, or a crash may have left it: the command does not print what recovery would
+    truncate.
     """
     from barnabas.log.partition.read import Isolation
 
@@ -152,9 +153,9 @@ def describe(
 @click.argument("directory", type=DIRECTORY)
 @click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
 def recover(directory: str, at_ms: int | None) -> None:
-    """Open a log directory and stop it cleanly, in place: after a crash it is recovered as a broker would do it.
+    """Open a log directory and close it cleanly, in place: after a crash this recovers it as a broker would.
 
-    What is damaged is cut off, indexes are rebuilt. No broker may be using the directory.
+    The command truncates damaged data and rebuilds indexes. No broker may be using the directory.
     """
     from barnabas.clock import ManualClock, SystemClock
     from barnabas.log.file_system import DiskFileSystem

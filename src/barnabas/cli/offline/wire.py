@@ -79,7 +79,7 @@ Examples:
 @click.option(
     "--requests",
     type=click.File("rb"),
-    help="A capture of the requests: tells the API and version of each response.",
+    help="A capture of the requests, which gives the API and version of each response.",
 )
 @click.option(
     "--form",
@@ -125,7 +125,7 @@ def decode(
         ),
         (
             message_name is not None and version is None,
-            "A message does not tell its version: add --version N.",
+            "A message does not contain its version: add --version N.",
         ),
         (
             message_name is not None and bool(direction or api_name or requests or form != "auto"),
@@ -138,7 +138,7 @@ def decode(
         (requests is not None and direction != "response", "--requests goes with --direction response."),
         (
             form == "body" and api_name is None,
-            "A bare body does not tell what it is: add --api and --version.",
+            "A bare body does not contain its type: add --api and --version.",
         ),
     )
     for is_broken, advice in rules:
@@ -244,9 +244,9 @@ A line of a corpus is a JSON object:
 def check(files: tuple[BinaryIO, ...], as_json: bool) -> None:
     """Compare messages that Apache Kafka has encoded with ours.
 
-    Each hex is decoded and compared with the JSON beside it, and each JSON is encoded and compared with the hex. All
-    differences are printed, with message, version and field. FILE is plain or gzipped, - is standard input. The exit
-    code is 1 if a message fails.
+    The command decodes each hex and compares it with the JSON beside it, and encodes each JSON and compares it with the
+    hex. It prints all differences, with message, version and field. FILE is plain or gzipped, - is standard input. The
+    exit code is 1 if a message fails.
     """
     from barnabas.cli.offline.wire_check import check_file
 

@@ -1,15 +1,15 @@
-"""`barnabas wire check`: a corpus of messages that Apache Kafka has encoded, against ours.
+"""`barnabas wire check`: compares a corpus of messages that Apache Kafka has encoded with ours.
 
 A corpus is a file of JSON lines, plain or gzipped. A line is one message:
 
-    message       Kafka's name of it, such as "FetchRequest"
+    message       its name in Kafka, such as "FetchRequest"
     version
     json          the message in Kafka's JSON form
     hex           the bare message, without size and header
     unknown_tags  [[tag, hex], …], the tagged fields that the schema does not know: in `hex`, but not in `json`
 
-Whatever else a line has is left alone. A line passes if `hex` decodes to `json`, `json` encodes to `hex`, and what was
-decoded encodes to `hex` again.
+Other keys of a line are ignored. A line passes if `hex` decodes to `json`, `json` encodes to `hex`, and the decoded
+message encodes to `hex` again.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from barnabas.protocol.schema import StructSchema, load_schema
 from barnabas.records.reader import iterate_batches
 from barnabas.records.record import Record
 
-# What may stand between digits in dumps and in source code.
+# Characters between digits in dumps and in source code.
 _BETWEEN_DIGITS: Final = re.compile(rb"0x|\\x|[\s:,;_\"'-]+")
 _HEX: Final = re.compile(rb"(?:[0-9a-fA-F]{2})+")
 
@@ -48,7 +48,7 @@ class NotDecodable(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a request asks for, and so what its response answers."""
+    """The API and version of a request, which are also those of its response."""
 
     api: Api
     version: int
@@ -196,7 +196,9 @@ def _decode_responses(
 
 
 def calls_by_correlation_id(payloads: Iterator[Payload]) -> dict[int, deque[Call]]:
-    """What the requests of a capture ask for; requests with the same correlation id in the order they were sent."""
+    """The APIs and versions of the requests in a capture; requests with the same correlation id are in the order of
+    sending.
+    """
     calls: dict[int, deque[Call]] = {}
     for payload in payloads:
         api, header, _ = decode_request_header(payload.data)
@@ -256,7 +258,7 @@ def _described(payload: Payload, call: Call, header: dict[str, Any], body: dict[
 def readable(message: Message, version: int, *, with_records: bool = False) -> dict[str, Any]:
     """Kafka's JSON form, and `unknownTags` as [[tag, hex], …] in each struct that has such fields.
 
-    With records, what stands in `records` fields is shown instead of its bytes.
+    With records, the contents of `records` fields are shown instead of their bytes.
     """
     form = to_json(message, version)
     _complete(load_schema(type(message).__name__), message, form, with_records)

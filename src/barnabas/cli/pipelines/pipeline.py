@@ -182,9 +182,9 @@ Examples:
   barnabas pipeline reset orders.toml --to-latest --execute"""
 )
 @file_argument
-@click.option("--to-earliest", is_flag=True, help="Begin with the first record there is.")
-@click.option("--to-latest", is_flag=True, help="Begin behind the last record there is.")
-@click.option("--to-time", metavar="TIME", help="Begin with the first record at or after a time.")
+@click.option("--to-earliest", is_flag=True, help="Start at the first record.")
+@click.option("--to-latest", is_flag=True, help="Start after the last record.")
+@click.option("--to-time", metavar="TIME", help="Start at the first record at or after a time.")
 @click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
 @execute_option
 @yes_option
@@ -199,9 +199,10 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Have a pipeline that does not run begin anew: its checkpoint is removed, with its group's offsets.
+    """Reset a stopped pipeline, so that it starts from the beginning: removes its checkpoint and its group's offsets.
 
-    Without a place to begin at, the next run begins where the file says (starting). What is in the sink stays there.
+    Without an option for the start, the next run starts where the file says (starting). The data in the sink stays
+    there.
     """
     from barnabas.cli.shared.times import parse_time_ms
     from barnabas.spark.pipeline.load import load_pipeline

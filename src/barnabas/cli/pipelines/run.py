@@ -44,7 +44,7 @@ Examples:
   barnabas pipeline run orders.toml --master spark://host:7077 --metrics-port 9404"""
 )
 @file_argument
-@click.option("--once", is_flag=True, help="Read what there is now, and end.")
+@click.option("--once", is_flag=True, help="Read the existing data and exit.")
 @click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
 @click.option(
     "--metrics-port",
@@ -81,9 +81,10 @@ def run(
     debug: bool,
     as_json: bool,
 ) -> None:
-    """Run a pipeline until it is told to stop (Ctrl-C or SIGTERM); the batch that is under way is finished first.
+    """Run a pipeline until it is stopped (Ctrl-C or SIGTERM); it finishes the current batch first.
 
-    On a terminal its progress is shown, elsewhere each batch is a line of JSON. A second signal does not wait.
+    On a terminal the command shows progress, elsewhere it prints a line of JSON for each batch. A second signal does
+    not wait.
     """
     from barnabas.spark.pipeline.connect import require_connected
     from barnabas.spark.pipeline.load import load_pipeline
@@ -102,7 +103,7 @@ def run(
         show = open_things.enter_context(_display(as_json=as_json))
         note_batch = open_things.enter_context(_metrics(metrics_port))
         spark = open_things.enter_context(session(declared, master, settings, debug=debug, log=log))
-        # PySpark has taken Ctrl-C for itself meanwhile.
+        # PySpark has installed its own handler for Ctrl-C in the meantime.
         open_things.enter_context(_stop_on_signals(stopping))
         running = PipelineRun(spark, declared, file.parent, available_now=once)
         open_things.callback(running.stop)
@@ -117,7 +118,7 @@ def run(
 
 
 class _Stopping:
-    """Whether somebody has asked for the end, and how often."""
+    """Whether the user has asked to stop, and how often."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -215,7 +216,7 @@ def _display(*, as_json: bool) -> Iterator[Show]:
 
 
 class LiveDisplay:
-    """A table that is drawn anew with each batch: what the last one was like, and all of them together."""
+    """A table that is redrawn with each batch: the last batch, and the totals."""
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""What the commands of pipelines share: their options, a Spark session, and errors of Spark in a line."""
+"""Shared parts of the pipeline commands: their options, a Spark session, and errors of Spark in one line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def session(
     debug: bool,
     log: Path | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session for a command, stopped afterwards; what Java writes goes to the log, or nowhere."""
+    """A Spark session for a command, which is stopped afterwards; Java's output goes to the log, or nowhere."""
     from barnabas.spark.session import kept_quiet, start_session
 
     chosen = {**declared.spark, **dict(parse_pairs(settings))}

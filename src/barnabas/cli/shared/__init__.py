@@ -1,1 +1,1 @@
-"""What commands share: arguments, connections, tables, progress, exit codes."""
+"""Shared parts of the commands: arguments, connections, tables, progress, exit codes."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.model import TopicPartition
 
 
-# Kafka's partitions are numbered by 32 bits; nobody has a million of a topic.
+# Kafka numbers partitions with 32 bits; no topic has a million of them.
 PARTITION_MAX: Final = 1_000_000
 
 
@@ -34,7 +34,7 @@ def parse_pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def partitions_of(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
-    """What TOPIC[:P,...] texts stand for, checked against the topics there are; P is a number or a range, 0-3."""
+    """The partitions of TOPIC[:P,...] texts, checked against the existing topics; P is a number or a range, 0-3."""
     from barnabas.model import TopicPartition
 
     wanted: dict[str, list[int]] = {}

@@ -32,7 +32,7 @@ def known_names(*kinds: str) -> set[str]:
 
 
 def parse_client_settings(kind: str, texts: Sequence[str]) -> dict[str, str]:
-    """What --set NAME=VALUE gives a producer or a consumer."""
+    """The settings of --set NAME=VALUE for a producer or a consumer."""
     settings = dict(parse_pairs(texts))
     known = known_names(kind)
     for name in settings:

@@ -1,4 +1,4 @@
-"""What commands exit with, for scripts; 2 is click's for wrong use."""
+"""Exit codes of the commands, for scripts; 2 is click's code for wrong arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 FAILED: Final = 1
 UNREACHABLE: Final = 3
 NOT_FOUND: Final = 4
-# EX_SOFTWARE of sysexits.h: a fault of ours.
+# EX_SOFTWARE of sysexits.h: a bug in Barnabas.
 FAULT: Final = 70
-# What a shell tells of a program that Ctrl-C has ended.
+# A shell's code for a program that Ctrl-C has ended.
 INTERRUPTED: Final = 130

@@ -30,7 +30,7 @@ class Outgoing(TypedDict, total=False):
 
 
 def formatter(form: str, separator: str, null: str) -> Callable[[ConsumerRecord], bytes]:
-    """What makes a line of a record: `value`, `key-value`, `json`, or a template with names in braces."""
+    """The function that formats a record as a line: `value`, `key-value`, `json`, or a template with names."""
     as_null = null.encode()
     between = separator.encode()
     if form == "value":
@@ -108,7 +108,7 @@ def to_json(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def from_json(value: object) -> bytes | None:
-    """The bytes that `to_json` has shown; any other JSON stands for its own text."""
+    """The bytes that `to_json` has shown; any other JSON is its own text."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -128,7 +128,7 @@ class LineReader:
         self._common = common
 
     def read(self, line: bytes) -> Outgoing:
-        """Raises ValueError with what is wrong with the line."""
+        """Raises ValueError that names the fault of the line."""
         if self._form == "json":
             return self._read_json(line)
         record = Outgoing(**self._common)

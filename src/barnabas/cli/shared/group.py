@@ -23,7 +23,7 @@ _GIVEN: Final = "barnabas.cli.connection"
 
 
 def given_options(context: click.Context) -> dict[str, Any]:
-    """The options of a cluster that stand on the line, by name, wherever they stand."""
+    """The cluster options on the command line, by name, before or after the command."""
     found: dict[str, Any] = context.meta.setdefault(_GIVEN, {})
     return found
 

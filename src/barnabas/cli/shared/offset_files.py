@@ -36,7 +36,7 @@ def read_text(file: str) -> str:
 
 
 def read_offsets_csv(file: str, group: str) -> dict[TopicPartition, int]:
-    """The offsets of the group: lines that name another group are left out."""
+    """The offsets of the group; ignores lines that name another group."""
     offsets: dict[TopicPartition, int] = {}
     for number, fields in enumerate(csv.reader(read_text(file).splitlines()), start=1):
         where = f"{_name(file)}, line {number}"

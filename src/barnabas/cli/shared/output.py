@@ -1,7 +1,7 @@
-"""What commands print: rows, as a table for people or as JSON for scripts.
+"""The output of commands: rows, as a table for people or as JSON for scripts.
 
-The same rows serve both: JSON has all that a row has, a table the columns that a person wants to see. On a terminal a
-table has the columns that there is room for, so that a row is a line; in a pipe it has all of them.
+The same rows serve both: JSON has all fields of a row, a table has the columns that a person wants to see. On a
+terminal a table has the columns that fit its width, so that a row is one line; in a pipe it has all of them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class CommandFailed(click.ClickException):
 
 
 class Column(NamedTuple):
-    """A column of a table: the row's key, its title, and how its values are shown.
+    """A column of a table: the row's key, its title, and the format of its values.
 
-    On a narrow terminal the columns with the highest rank are left out first; those with rank 0 always stay.
+    On a narrow terminal the columns with the highest rank are omitted first; those with rank 0 always stay.
     """
 
     key: str
@@ -81,7 +81,7 @@ def _harmless(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Something for a person to know, which is not what was asked for."""
+    """A note for the user that is not part of the result."""
     click.echo(_wrapped(text, sys.stderr), err=True)
 
 
@@ -91,7 +91,7 @@ def heading(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """What went wrong."""
+    """An error message."""
     text = _wrapped(f"barnabas: {text}", sys.stderr)
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         text = click.style("barnabas:", fg="red", bold=True) + text.removeprefix("barnabas:")
@@ -144,7 +144,7 @@ def show_table(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold cyan")
     least = 0
     for index in kept:
-        # Where there is no room even so, text goes on in the next line, and numbers stay whole.
+        # If the columns still do not fit, text wraps to the next line, and numbers stay whole.
         is_number = _is_number(row.get(columns[index].key) for row in rows)
         justify: Any = "right" if is_number else "left"
         table.add_column(columns[index].title, justify=justify, no_wrap=is_number, overflow="fold")

@@ -5,8 +5,8 @@
     [profiles.dev]
     "bootstrap.servers" = "localhost:9092"
 
-The file is $XDG_CONFIG_HOME/barnabas/profiles.toml, or ~/.config/barnabas/profiles.toml. People may edit it; what the
-commands write has no comments.
+The file is $XDG_CONFIG_HOME/barnabas/profiles.toml, or ~/.config/barnabas/profiles.toml. Users may edit it; the
+commands write no comments.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 def goes_to_a_file() -> bool:
-    """Whether standard output is a file or /dev/null. What reads a pipe may print to the terminal itself."""
+    """Whether standard output is a file or /dev/null. The reader of a pipe may print to the terminal itself."""
     try:
         mode = os.fstat(sys.stdout.fileno()).st_mode
     except (OSError, ValueError):
@@ -27,10 +27,11 @@ def progress_bar(
     beside_output: bool = False,
     is_wanted: bool = True,
 ) -> Iterator[Callable[[int], None]]:
-    """A function to be called with what is done; there is a bar if standard error is a terminal, else nothing.
+    """A function to call with the number of completed items; it draws a bar if standard error is a terminal.
 
-    Without a total the bar only shows that something goes on, and how much is done. A command that prints all the while
-    says so: there is a bar only if its output goes to a file, since on the same terminal it would stand in the way.
+    Without a total the bar only shows activity and the number of completed items. A command that prints continuously
+    sets `beside_output`: it gets a bar only if its output goes to a file, because on the same terminal the bar would be
+    in the way.
     """
     if not is_wanted or not sys.stderr.isatty() or (beside_output and not goes_to_a_file()):
         yield lambda _: None
@@ -40,7 +41,7 @@ def progress_bar(
 
     done = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f} " + unit)
     columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
-    # Lines that are printed meanwhile go above the bar if they are for the terminal, and else where they belong.
+    # Lines that are printed in the meantime go above the bar if they are for the terminal.
     with Progress(
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
     ) as progress:

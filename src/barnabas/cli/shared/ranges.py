@@ -69,7 +69,7 @@ def offsets_at(
 
 
 class Range:
-    """Records of partitions that a consumer is assigned by hand, from offsets on, up to others or for ever."""
+    """Records of manually assigned partitions, from given offsets, up to other offsets or without end."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Range:
         return sum(max(0, end - self._start[partition]) for partition, end in self._until.items())
 
     def polls(self, max_records: int | None = None) -> Iterator[list[ConsumerRecord]]:
-        """What comes, at most so many records; an empty list now and then while nothing does."""
+        """The next records, at most this many; sometimes an empty list while there are none."""
         left = max_records
         waiting = dict(self._until) if self._until is not None else None
         self._drop_finished(waiting)

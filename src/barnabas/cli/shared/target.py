@@ -40,13 +40,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Target(NamedTuple):
-    """What the options say."""
+    """The values of the cluster options."""
 
     bootstrap: str
     timeout_ms: int
     settings: dict[str, str]
     as_json: bool = False
-    # What has named the address if it does not stand on the line.
+    # The source of the address if it is not on the command line.
     source: str = ""
 
     @contextmanager
@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
     @contextmanager
     def unreachable_is_told(self) -> Iterator[None]:
-        """Something accepts connections, but there are no answers in time: what a person may try."""
+        """Something accepts connections but does not answer in time: hints for the user."""
         from barnabas.errors import NetworkException, RequestTimedOut
 
         try:
@@ -92,7 +92,7 @@ class Target(NamedTuple):
         return ""
 
     def client_settings(self, kind: str, **settings: object) -> dict[str, object]:
-        """Settings for a client of ours: those of the file that this kind of client has, and what the command needs."""
+        """Settings for a client: those of the file that apply to this kind of client, and those of the command."""
         from barnabas.client import settings as tables
 
         known = {row.name for row in getattr(tables, kind.upper())}
@@ -106,7 +106,7 @@ class Target(NamedTuple):
 
 
 def cluster_command(command: F) -> F:
-    """Gives a command the options of a cluster, and hands it a Target as its first argument."""
+    """Adds the cluster options to a command, and passes it a Target as its first argument."""
 
     @functools.wraps(command)
     def run(*arguments: Any, as_json: bool, **options: Any) -> Any:
@@ -189,7 +189,7 @@ def _with_port(text: str, option: str) -> str:
 
 
 def reach(target: Target) -> None:
-    """Fails with what is wrong with each address if none of them can be connected to."""
+    """Fails with the error of each address if no connection is possible."""
     from barnabas.client.settings import parse_address
 
     reasons = []
@@ -264,7 +264,7 @@ def missing_groups(admin: Admin, names: Sequence[str]) -> NoReturn:
 def complete_topics(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names for the shell. Whatever goes wrong, a person who presses a key sees no more than no names."""
+    """Names for shell completion. After any error there are no names: a user who presses a key sees no message."""
     return _complete(context, incomplete, lambda admin: [topic.name for topic in admin.list_topics()])
 
 

@@ -10,7 +10,7 @@ import click
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-# What is a number of milliseconds since 1970 and not a year: 13 digits reach from 2001 to 2286.
+# A number of milliseconds since 1970, and not a year: 13 digits reach from 2001 to 2286.
 _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
 

@@ -1,4 +1,4 @@
-"""What formats and tables have to do with Spark's types."""
+"""Conversions of Spark's types for formats and tables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark.sql import types as T  # noqa: N812
 def nullable(kind: T.DataType) -> T.DataType:
     """The same type with null allowed everywhere.
 
-    That is the type of what was decoded, since a value that cannot be read has nulls for all columns; and the type to
-    create a table by, since Spark's knowledge that an expression is never null is not a wish of the user's.
+    This is the type of decoded values, because a value that cannot be decoded has null in all columns. It is also the
+    type for a new table, because Spark's knowledge that an expression is never null is not a constraint of the user.
     """
     if isinstance(kind, T.StructType):
         return T.StructType([T.StructField(f.name, nullable(f.dataType), True) for f in kind.fields])

@@ -1,7 +1,7 @@
 """The options of a query that reads log directories.
 
-Names come in lower case, as Spark hands them over, and are told of as the documentation spells them. Offsets and times
-are given as to Spark's kafka format. InvalidConfig tells the option, its value and the remedy.
+Spark passes the names in lower case; messages spell them as the documentation does. Offsets and times have the form of
+Spark's kafka format. InvalidConfig names the option, its value and the remedy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONS: Final = (
 )
 _BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
 SELECTIONS: Final = ("topics", "topicPattern", "partitions")
-# What people write who come from a source of topics.
+# Options of the topic source, and the ones to use here.
 HINTS: Final[Mapping[str, str]] = {
     "paths": "give several directories as one path, with commas between them",
     "subscribe": "topics of a log directory are named by topics",
@@ -59,7 +59,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Mode(StrEnum):
-    """What a row is: a record, or a batch of them."""
+    """The content of a row: a record, or a batch."""
 
     RECORDS = "records"
     BATCHES = "batches"
@@ -71,7 +71,7 @@ class Isolation(StrEnum):
 
 
 class OnCorruption(StrEnum):
-    """What becomes of bytes that are no batch: the query fails, they are told of by rows, or they are left out."""
+    """The treatment of bytes that are not a batch: the query fails, reports them in rows, or skips them."""
 
     FAIL = "fail"
     ROWS = "rows"

@@ -1,7 +1,7 @@
-"""What is to be read of log directories: pieces of files, for tasks.
+"""The plan of a query on log directories: pieces of files, for tasks.
 
-A segment is left out by its base offsets, or by its time index; of the others a part is chosen by their offset
-index, and cut where a batch is known to begin. Small pieces are put together.
+The plan omits segments by their base offsets or by their time index. It selects a part of the others by their offset
+index, and cuts it where a batch is known to start. It joins small pieces.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.spark.logs.options import Bound, Isolation, LogOptions, OnCorrupti
 from barnabas.spark.topics.offsets import EARLIEST, INT64_MAX, LATEST
 from barnabas.spark.topics.plan import INT64_MIN, MICROSECONDS_IN_MILLISECOND, Restriction
 
-# What opening a file costs, in bytes that could be read meanwhile.
+# The cost of opening a file, in bytes that could be read in the same time.
 OPEN_COST_BYTES = 1 << 20
 SEGMENT_GONE_REMEDY: Final = (
     "; run the query again, or set failOnDataLoss=false to go on without the records that are gone"
@@ -37,9 +37,9 @@ SEGMENT_GONE_REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a log file, from the beginning of a batch on, and what is wanted of it.
+    """A part of a log file, from the start of a batch, and the requested offsets and times.
 
-    With `is_tail` its end may be within a batch that is still being written.
+    With `is_tail` its end may be inside a batch that is still being written.
     """
 
     partition: TopicPartition
@@ -71,7 +71,7 @@ class Range:
 
 
 def plan(options: LogOptions, restriction: Restriction) -> list[tuple[Piece, ...]]:
-    """The pieces, put together for tasks."""
+    """The pieces, joined for tasks."""
     return split(options, find_ranges(options, restriction), _first_timestamp_ms(restriction))
 
 
@@ -96,7 +96,7 @@ def transaction_reader(options: LogOptions) -> TransactionReader:
 
 
 def find_chosen(options: LogOptions) -> list[PartitionFiles]:
-    """The partitions that a query asks for; InvalidConfig if one that it names is not there."""
+    """The partitions of a query; InvalidConfig if a named one does not exist."""
     try:
         partitions = find_partitions(options.paths, options.chooses)
     except InvalidConfig as error:

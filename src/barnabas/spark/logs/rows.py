@@ -1,7 +1,7 @@
-"""Rows of a piece of a log file, as Arrow record batches made of whole buffers.
+"""Rows of a piece of a log file, as Arrow record batches created from whole buffers.
 
-A row is a record, with the columns of a topic, or (mode=batches) a batch with what its header says. Both may have the
-file and the position of the batch, and an error where there is no batch.
+A row is a record, with the columns of a topic, or (mode=batches) a batch with the fields of its header. Both may have
+the file and the position of the batch, and an error if there is no batch.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ BATCH_TYPES: Final[Mapping[str, DataType]] = {
     **PLACE_TYPES,
     **ERROR_TYPES,
 }
-# Handed to Spark at once: what a chunk of a file holds, or so much of compressed batches. More is no faster, and leaves
-# the processor's cache.
+# The size of the rows that go to Spark at once: those of a chunk of a file, or this much of compressed batches. More is
+# not faster, and leaves the processor's cache.
 COLUMNS_BYTES: Final = 2 * CHUNK_BYTES
 BATCH_ROWS: Final = 4_096
 
@@ -137,7 +137,7 @@ class RecordRows:
             ):
                 continue
             if gathered and gathered[-1].data is not item.data and not header.is_compressed:
-                # What stands in one chunk is gathered from there, without being copied together first.
+                # Records of one chunk are gathered from there, without a copy.
                 yield from self._rows(piece, builder, gathered)
                 builder, gathered = self._builder(), []
             try:
@@ -211,7 +211,7 @@ class BatchRows:
         for item in walk_range(piece):
             header = item.header
             if header is None:
-                # Nothing here is a batch, so there is no row of it but one that tells so.
+                # There is no batch here, so the only row reports this.
                 assert isinstance(item, Corruption)
                 if self._on_corruption is OnCorruption.FAIL:
                     raise item.error(piece.segment.path)

@@ -70,7 +70,7 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Task):
-            # Where there is nothing to read, PySpark makes up a partition of its own.
+            # If there is nothing to read, PySpark makes up a partition of its own.
             return
         yield from read_pieces(self._options, self._schema, self._restriction, partition.pieces)
 
@@ -80,7 +80,7 @@ class FilteringLogReader(LogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         left = [each for each in filters if not self._restriction.push(each)]
-        # A row that tells of corruption has no offset; of batches the rows have other columns.
+        # A row that reports corruption has no offset; rows of batches have other columns.
         is_exact = self._options.mode is Mode.RECORDS and self._options.on_corruption is not OnCorruption.ROWS
         return left if is_exact else filters
 

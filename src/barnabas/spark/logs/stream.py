@@ -1,6 +1,6 @@
-"""Log directories as a stream: a trigger reads up to where the logs end, or less, and the checkpoint keeps the offsets.
+"""Log directories as a stream: a trigger reads up to the end of the logs, or less; the checkpoint stores the offsets.
 
-A broker may be writing meanwhile, and new topics and partitions are read from their start on as they come up.
+A broker may be writing at the same time. New topics and partitions are read from their start as they appear.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver for as long as the query; tasks get a copy of it that has not read anything yet."""
+    """Lives on the driver as long as the query; tasks get a copy that has not read anything."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self._options = options
@@ -122,7 +122,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_pieces(self._options, self._schema, Restriction(), partition.pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nobody is told: the checkpoint is all there is."""
+        """Does nothing: the checkpoint is the only record of progress."""
 
     def _report(self, message: str) -> None:
         report_data_loss(message, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -1,7 +1,8 @@
-"""A walk over the batches of a piece of a log file, which may hold anything.
+"""A walk over the batches of a piece of a log file, which may contain anything.
 
-Each batch's length, magic, checksum and place in the order of offsets are checked. Bytes that are no batch make up a
-Corruption, and the walk goes on behind them: at the next batch if one follows, else where the offset index knows one.
+The walk checks each batch's length, magic, checksum and position in the order of offsets. Bytes that are not a batch
+form a Corruption, and the walk continues after them: at the next batch if one follows, else at a batch that the offset
+index knows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class Found(NamedTuple):
-    """A batch that is there whole and whose checksum is right."""
+    """A complete batch with a valid checksum."""
 
     position: int
     header: BatchHeader
@@ -31,7 +32,7 @@ class Found(NamedTuple):
 
 
 class Corruption(NamedTuple):
-    """Bytes from the position on that are no batch; the header is there if they still have one."""
+    """Bytes from the position that are not a batch, with their header if it is valid."""
 
     position: int
     next_position: int
@@ -125,7 +126,7 @@ class PieceWalk:
         return 0
 
     def _position_after(self, position: int) -> int:
-        """Where the walk goes on behind bytes that are no batch; -1 if they are but a torn end of the log."""
+        """The position after bytes that are not a batch; -1 if they are only an incomplete end of the log."""
         piece = self._piece
         header = self._header
         if header is not None:
@@ -145,7 +146,7 @@ class PieceWalk:
 
 
 def walk_range(piece: Piece) -> Iterator[Found | Corruption]:
-    """The same up to the piece's end offset: what comes behind the last batch before it is not looked at."""
+    """The same up to the piece's end offset; ignores everything after the last batch before it."""
     for item in PieceWalk(piece):
         if isinstance(item, Found):
             if item.header.base_offset >= piece.end_offset:

@@ -1,14 +1,15 @@
-"""Groups of consumers that follow their topics to the cluster of a mirror.
+"""Translates the offsets of consumer groups to the cluster of a mirror.
 
-Every so often the committed offsets of the chosen groups are read here, translated by the offset map, and committed
-over there, with their metadata. As in Kafka's MirrorMaker
+At intervals a thread reads the committed offsets of the selected groups in the source cluster, translates them by the
+offset map, and commits them in the target cluster, with their metadata. As in Kafka's MirrorMaker
 
-- a group that has members over there is left alone: brokers refuse offsets that come from none of them;
-- offsets only go forward;
-- an offset beyond what is mirrored becomes the end of what is, and one that nobody can translate is left out.
+- a group that has members in the target cluster is not changed: brokers reject offsets that come from none of them;
+- offsets only increase;
+- an offset beyond the mirrored records becomes the end of the copy, and an offset that the map cannot translate is
+  skipped.
 
-That goes on in a thread of its own, since groups move while no records come. Whatever fails there is told in the log,
-and tried again the next time: the mirror of the records does not depend on it.
+This runs in a thread of its own, because groups move while no records arrive. Errors are logged and retried at the next
+interval: the mirror of the records does not depend on them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""From offsets of a cluster to those of its mirror.
+"""Translates offsets of a cluster to offsets of its mirror.
 
-A batch of a mirror copies, of each partition, the records between two offsets. On the other side they follow one
-another, so a line for each batch and partition is all that is needed:
+A batch of a mirror copies, of each partition, the records between two offsets. In the copy these records are
+consecutive, so one line for each batch and partition is enough:
 
     key    {"topic":"orders","partition":0,"slot":"7"}
     value  {"target":"eu.orders","batch":1007,"source":[5000,6000],"offset":[4123,5120]}
 
-These are the records of a compacted topic on the mirror's cluster, written in the transaction of the batch. Of each
-partition it keeps the last FINE_SLOTS batches, and of those before one in FINE_SLOTS.
+These lines are records of a compacted topic in the target cluster, written in the transaction of the batch. For each
+partition the topic keeps the last FINE_SLOTS batches, and one in FINE_SLOTS of those before.
 
-A translated offset is never behind the record that is meant: where records are missing between (compacted, aborted, or
-markers of transactions) a consumer that goes on there may read some again, but skips none.
+A translated offset is never behind the intended record: if records are missing in between (compacted, aborted, or
+transaction markers), a consumer that continues there may read some again, but skips none.
 
-Lines count in the order in which they were written. One that goes back, in the source or in the mirror, tells that the
-topic was made anew there, or that the mirror was begun again; those that it contradicts are forgotten.
+Lines count in the order in which they were written. A line that goes back, in the source or in the mirror, shows that
+the topic was recreated there, or that the mirror was started again; the lines that it contradicts are dropped.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LINES_MAX: Final = 2 * (FINE_SLOTS + COARSE_SLOTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """Records of one batch: source offsets and those at which they stand in the mirror, the ends exclusive.
+    """Records of one batch: source offsets and offsets in the mirror, the ends exclusive.
 
-    The source's start is 0 where the mirror began with this batch, wherever in the partition that was.
+    The source's start is 0 if the mirror started with this batch, wherever in the partition that was.
     """
 
     source: TopicPartition
@@ -78,7 +78,7 @@ def _dumps(form: dict[str, object]) -> bytes:
 
 
 def parse_copied(key: bytes | None, value: bytes | None) -> Copied | None:
-    """None for a record that is none of ours."""
+    """None for a record that is not a line of the map."""
     try:
         named, told = json.loads(key or b""), json.loads(value or b"")
         (source_start, source_end), (target_start, target_end) = told["source"], told["offset"]
@@ -96,7 +96,7 @@ def parse_copied(key: bytes | None, value: bytes | None) -> Copied | None:
 
 
 class OffsetMap:
-    """Translates offsets by what has been copied; for any thread."""
+    """Translates offsets by the copied batches; safe for any thread."""
 
     def __init__(self, copied: Iterable[Copied] = ()) -> None:
         self._lock = threading.Lock()
@@ -107,8 +107,8 @@ class OffsetMap:
 
     def add(self, copied: Copied) -> None:
         """Takes a line that was written after all that are known."""
-        # Where a first batch began is not told. If records are missing it was before this: lines that stay for it tell
-        # lower offsets of the mirror, which skip nothing.
+        # The start of a first batch is unknown. If records are missing, it was before this one: its remaining lines
+        # have lower offsets of the mirror, which skip nothing.
         first_offset = copied.source_start or copied.source_end - copied.record_count
         with self._lock:
             known = self._by_partition.setdefault(copied.source, [])
@@ -126,7 +126,7 @@ class OffsetMap:
                 self._by_partition[copied.source] = kept[-COARSE_SLOTS:] + newer
 
     def translate(self, partition: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
-        """Where a consumer of the mirror goes on that has read up to the offset; None if nobody knows any more."""
+        """Where a consumer that has read up to the offset continues in the mirror; None if the map does not know."""
         with self._lock:
             return self._translate(partition, offset)
 
@@ -135,7 +135,7 @@ class OffsetMap:
         place = bisect_left(known, offset, key=_source_end)
         if place < len(known) and known[place].source_start <= offset:
             found = known[place]
-            # At most so many records of the batch are not before the offset.
+            # At most this many records of the batch are not before the offset.
             target_offset = max(found.target_start, found.target_end - (found.source_end - offset))
         elif place > 0:
             found = known[place - 1]

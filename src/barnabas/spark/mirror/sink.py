@@ -9,14 +9,15 @@
     )
     frame.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/checkpoints/mirror").start()
 
-Records keep their partitions and their order, keys, values, headers and timestamps. Topics that are missing on the
-other side are made, with the partitions and the settings that they have here; partitions that are missing are added.
+Records keep their partitions and their order, keys, values, headers and timestamps. The sink creates missing topics
+with the partitions and the settings of the source, and adds missing partitions.
 
-A batch is one transaction of `TransactionalTopicSink`: its records, its lines of the offset map (`mirror_offsets`, in
-topic `<name>.offset-map`) and the note that it is in. From the first batch on, groups of consumers that are chosen by
-`groups` get their offsets over there, translated by that map, as long as they have no members there (`mirror_groups`).
+A batch is one transaction of `TransactionalTopicSink`: its records, its lines of the offset map (`mirror/offsets.py`,
+in topic `<name>.offset-map`) and the marker of the batch. From the first batch on, the offsets of the groups that
+`groups` selects are translated by that map, as long as the groups have no members in the target cluster
+(`mirror/groups.py`).
 
-Nobody else may write to the topics of the mirror: their offsets would not be those that the map tells.
+No other producer may write to the topics of the mirror: the map would be wrong.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ TASK_COLUMN: Final = "__task"
 GROUP_SYNC_INTERVAL_MS: Final = 10_000
 MAP_TIMEOUT_S: Final = 300.0
 OFFSET_MAP_CONFIGS: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
-# What Kafka calls a record that has no timestamp.
+# Kafka's value for a record without a timestamp.
 NO_TIMESTAMP_MS: Final = -1
 
 
 class MirrorSink:
-    """Writes the batches of one query that reads topics, with headers, of `source_options` to `target_options`.
+    """Writes the batches of one query that reads topics, with headers, from `source_options` to `target_options`.
 
-    `rename` tells the name over there by `{topic}`. `groups` is a regular expression that the names of groups match as
-    a whole. The transactional id, the group that notes batches and the offset map bear the `name`.
+    `rename` contains `{topic}` and gives the name of the copy. `groups` is a regular expression that matches whole
+    names of groups. The transactional id, the group with the markers, and the offset map have the `name`.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class MirrorSink:
         self.write_batch(frame, batch_id, query_id)
 
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
-        """Has the records of a batch on the other side, once, and groups follow."""
+        """Writes the records of a batch to the target once, and lets groups follow."""
         from pyspark.sql import functions as F  # noqa: N812
 
         missing = [name for name in COLUMNS if name not in frame.columns]
@@ -233,9 +234,9 @@ class MirrorSink:
         return self._topics
 
     def known_offsets(self) -> OffsetMap:
-        """The map, read once; what is written to it from then on is added.
+        """The map, read once; later lines are added as they are written.
 
-        It is read when the transactional id is taken, and so all that was written before is decided.
+        It is read after the transactional id is initialised, so that all earlier transactions are decided.
         """
         if self._map is None:
             self._map = load_offset_map(self._target, self.offset_map_topic)
@@ -243,7 +244,7 @@ class MirrorSink:
 
 
 class MirroredBatch:
-    """What a batch copies: from where to where it goes is noted before and after its records are written."""
+    """The ranges that a batch copies: the offsets before and after its records are noted."""
 
     def __init__(self, mirror: MirrorSink, batch_id: int, starts: Offsets, ends: Offsets) -> None:
         self._mirror = mirror
@@ -268,7 +269,7 @@ class MirroredBatch:
                 source=source,
                 target_topic=self._mirror.target_topic(source.topic),
                 batch_id=self._batch_id,
-                # One that ends before it began is of a topic that was made anew, and is read from its beginning.
+                # A range that ends before its start belongs to a recreated topic, and is read from its beginning.
                 source_start=source_start if source_start < source_end else 0,
                 source_end=source_end,
                 target_start=self._target_starts[source],

@@ -11,7 +11,7 @@ from barnabas.client.admin.results import ConfigResource, ConfigSource, NewTopic
 from barnabas.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 
-# Settings that a topic has for its own cluster: who leads, what is throttled, and by which clock it is stamped.
+# Settings of a topic that apply to its own cluster only: leaders, throttles, and timestamps by the broker's clock.
 OWN_SETTINGS: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -41,7 +41,7 @@ class MirroredTopics:
         return sum(self._partition_counts.values())
 
     def make(self, partitions: Iterable[TopicPartition]) -> None:
-        """Has all these, of the source, over there; asks the clusters for those alone that are new."""
+        """Ensures that copies of all these topics exist; asks the clusters only about new ones."""
         needed: dict[str, int] = {}
         for topic, partition in partitions:
             if partition >= self._partition_counts.get(topic, 0):

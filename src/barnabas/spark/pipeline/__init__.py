@@ -1,1 +1,1 @@
-"""Pipelines as files: a TOML file says what is read, what is made of it and where it goes."""
+"""Pipelines as files: a TOML file names the sources, the transforms and the sink."""

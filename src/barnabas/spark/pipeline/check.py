@@ -1,12 +1,11 @@
-"""What is wrong with a pipeline's schemas and SQL, by Spark's own parser and analyzer. Nothing is read, nothing runs.
+"""Checks a pipeline's schemas and SQL with Spark's own parser and analyzer. It reads no data and runs nothing.
 
-Sources are stood in for by frames without rows that have their columns. Where the columns are not known without asking
-somebody (a database, files without a schema, a registry) or without running the user's code, it is said what has not
-been checked for that reason.
+Empty DataFrames with the same columns replace the sources. If the columns are unknown without a request (a database,
+files without a schema, a registry) or without running the user's code, the findings list what was not checked.
 
     python -m barnabas.spark.pipeline.check FILE [--ask-registries]
 
-prints the findings as JSON. Validation runs this in a process of its own, as it starts Java.
+prints the findings as JSON. Validation runs this in a separate process, because it starts Java.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ TIMEOUT_S: Final = 300
 WHAT_SPARK_CHECKS: Final = "types of schemas, SQL and columns"
 ASK_REGISTRIES: Final = "--ask-registries"
 UNKNOWN_FUNCTION: Final = "UNRESOLVED_ROUTINE"
-# What an error of ours begins with if it is about a key of the table at hand.
+# The start of our errors about a key of the current table.
 _KEY: Final = re.compile(r"(schema|schema_id|subject|registry): ")
 NOT_MADE: Final = "the columns are not known"
 OUTPUT_MODES: Final = {"append": "Append", "update": "Update", "complete": "Complete"}
@@ -59,7 +58,7 @@ OUTPUT_MODES: Final = {"append": "Append", "update": "Update", "complete": "Comp
 
 @dataclass(slots=True)
 class Findings:
-    """Faults are `key: what is wrong`; what was not checked is told by `key: why`."""
+    """Faults are `key: error`; skipped checks are `key: reason`."""
 
     faults: list[str] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
@@ -100,7 +99,7 @@ class _Checker:
 
     @contextmanager
     def _faults_of(self, where: str) -> Iterator[None]:
-        """Notes what is raised meanwhile. Errors of ours may begin with the key that they are about."""
+        """Notes the errors raised in the block. Our errors may begin with the key that they concern."""
         try:
             yield
         except Exception as error:
@@ -116,7 +115,7 @@ class _Checker:
                 self._findings.faults.append(f"{where}{dot}{message}")
 
     def _known(self, name: str, where: str, make: Callable[[], DataFrame]) -> None:
-        """A view of what `make` gives; one that cannot be made is a fault, and unknown to all that use it."""
+        """A view of the result of `make`; a failure is a fault, and the view is unknown to all that use it."""
         self._unknown[name] = NOT_MADE
         with self._faults_of(where):
             self._views[name] = make()
@@ -255,7 +254,7 @@ def _is_http(registry: str | None) -> bool:
 
 
 def check_apart(path: Path, pipeline: Pipeline, *, asks_registries: bool) -> Findings:
-    """The findings of a process of its own. Where Spark cannot run, they say that and why."""
+    """The findings of a separate process. If Spark cannot run, they state this and the reason."""
     if isinstance(pipeline.sink, MirrorSink):
         # It has no schemas and no SQL.
         return Findings()

@@ -1,11 +1,11 @@
-"""What Spark keeps of a query, read without Spark.
+"""Spark's state of a query, read without Spark.
 
     metadata        {"id":"<query id>"}
     offsets/<n>     v1, a line of JSON about the batch, then a line for each source: where the batch ends, or -
-    commits/<n>     there when the batch is done
+    commits/<n>     exists when the batch is done
 
-A batch that has offsets and no commit was planned, and may be in the sink in part or as a whole: the next run repeats
-it.
+A batch with offsets and without a commit was planned, and the sink may have it in part or as a whole: the next run
+repeats it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def read_checkpoint(location: str) -> Checkpoint | None:
 
 
 def is_fresh(location: str) -> bool:
-    """Whether a query that begins there has no past; a place that cannot be looked into is taken to have one."""
+    """Whether a query that starts there has no history; a place that cannot be read counts as one with a history."""
     try:
         found = read_checkpoint(location)
     except NotLocal:

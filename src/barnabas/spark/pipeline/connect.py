@@ -1,4 +1,4 @@
-"""What a file says, against what there is: brokers that answer, topics that exist. Nothing here needs Spark."""
+"""Compares a file with reality: brokers that answer, topics that exist. Nothing here needs Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoBroker(NetworkException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at; `error` is what is wrong with it."""
+    """One object that was checked; `error` is its fault."""
 
     where: str
     what: str

@@ -1,8 +1,8 @@
-"""A pipeline's DataFrames: sources read and decoded, steps over them, rows in the form that the sink takes.
+"""A pipeline's DataFrames: sources read and decoded, steps over them, rows in the form for the sink.
 
-Rows of a source with a format have the fields of its schema, and the record that they come from in columns that begin
-with `_`: `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`. What cannot be decoded is told apart there, so that
-every step only sees good rows.
+Rows of a source with a format have the fields of its schema, and the other parts of the record in columns that begin
+with `_`: `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`. Records that cannot be decoded are separated here, so
+that every step sees only good rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LETTER_ORIGIN: Final = ("topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
-    """What a pipeline is made of; `letters` are the records that cannot be decoded, as rows for a topic."""
+    """The DataFrames of a pipeline; `letters` are the records that cannot be decoded, as rows for a topic."""
 
     views: Mapping[str, DataFrame]
     result: DataFrame
@@ -54,7 +54,7 @@ class Frames:
 
 @dataclass(slots=True)
 class FrameBuilder:
-    """Builds the frames of a pipeline in a session of its own, whose views are nobody else's."""
+    """Builds the DataFrames of a pipeline in its own session, whose views no other pipeline sees."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -136,7 +136,7 @@ class FrameBuilder:
             problem = F.concat(F.lit("a record cannot be decoded: "), _origin(), F.lit(": "), error)
             decoded = require(decoded, error.isNull(), problem, name)
         else:
-            # A table beside a stream is read again for each batch: its letters would be sent again too.
+            # Each batch reads a table beside a stream again, and would send its letters again.
             is_read_once = not source.as_table or not self.pipeline.is_streaming
             if letters.topic is not None and is_read_once:
                 bad = letter_rows(decoded.where(error.isNotNull()), letters.topic, self.pipeline.name)
@@ -240,7 +240,7 @@ def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
 
 
 def with_letters(rows: DataFrame, letters: DataFrame, topic: str | None) -> DataFrame:
-    """One frame of both, for one sink: what has no topic of its own goes to the sink's."""
+    """One DataFrame of both, for one sink: rows without a topic go to the sink's topic."""
     if "topic" not in rows.columns:
         rows = rows.withColumn("topic", F.lit(topic))
     for name in ("key", "value"):

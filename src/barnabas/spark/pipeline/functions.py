@@ -1,4 +1,4 @@
-"""Functions of a pipeline, `module:function`: their modules lie beside the file or where Python looks."""
+"""Functions of a pipeline, `module:function`: their modules are beside the file or on Python's path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_findable(reference: str, folder: Path) -> bool:
 
 
 def load_function(reference: str, folder: Path) -> Callable[..., Any]:
-    """The function. What lies beside the file travels to Spark's workers by value, as they cannot import it."""
+    """The function. A module beside the file goes to Spark's workers by value, because they cannot import it."""
     module_name, _, name = reference.partition(":")
     _look_in(folder, module_name.partition(".")[0])
     try:
@@ -48,12 +48,12 @@ def load_function(reference: str, folder: Path) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-# Where modules were loaded from that lay beside a pipeline's file.
+# The locations of modules that were loaded from beside a pipeline's file.
 _folders: dict[str, Path] = {}
 
 
 def _look_in(folder: Path, top: str) -> None:
-    """Modules beside the file come first; one of the same name beside another file is another one."""
+    """Modules beside the file come first; a module of the same name beside another file is a different one."""
     path = str(folder.absolute())
     if path in sys.path:
         sys.path.remove(path)

@@ -105,7 +105,7 @@ def end_offsets(
 
 
 def starting_offsets(pipeline: Pipeline) -> dict[str, str]:
-    """Where sources begin that go on from their group's offsets, for the first run with a new checkpoint."""
+    """The start of sources that continue from their group's offsets, for the first run with a new checkpoint."""
     starting = {}
     for name, source in pipeline.topic_sources.items():
         if source.as_table:

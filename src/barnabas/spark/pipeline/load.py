@@ -135,7 +135,7 @@ def _with_schemas(pipeline: Pipeline, reader: TableReader) -> Pipeline:
 
 
 def _faults(pipeline: Pipeline, folder: Path) -> Faults:
-    """What each key may say by itself and the keys may not say together."""
+    """Combinations of keys that are not allowed although each key is valid."""
     yield from _name_faults(pipeline)
     for name, source in pipeline.sources.items():
         where = f"sources.{name}"

@@ -1,4 +1,4 @@
-"""What a pipeline would do, told before it does it."""
+"""A description of what a pipeline would do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.spark.pipeline.sinks import guarantee_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Expressions of Spark's can fill a page; who wants them whole has --json.
+# Spark's expressions can fill a page; --json has them whole.
 LINE_LENGTH_MAX: Final = 200
 _PASSWORD: Final = re.compile(r"://([^:/@]*):[^@/]*@")
 
