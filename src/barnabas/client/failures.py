@@ -1,4 +1,4 @@
-"""What a client raises by itself, each under the code that a broker would give for it."""
+"""Errors that a client raises itself, each with the code that a broker would return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon thread with an event loop of its own, which a blocking client works on."""
+"""A daemon thread with its own event loop, on which a blocking client works."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def call(self, work: Coroutine[Any, Any, T], timeout_ms: float | None = None) -> T:
-        """Runs a coroutine on the loop and waits for what it returns or raises.
+        """Runs a coroutine on the loop and waits for its result or exception.
 
-        After the time-out it is cancelled and RequestTimedOut raised. A KeyboardInterrupt cancels it too. ClientClosed
-        is raised if the thread has ended or ends meanwhile.
+        After the time-out it is cancelled and RequestTimedOut is raised. A KeyboardInterrupt cancels it too. Raises
+        ClientClosed if the thread has ended or ends in the meantime.
         """
         assert not self.is_current(), "this thread cannot wait for itself"
         if self._pid != os.getpid():
@@ -71,7 +71,7 @@ class LoopThread:
             raise
 
     def post(self, function: Callable[..., object], *arguments: object) -> None:
-        """Has the loop call a function soon; from any thread."""
+        """Makes the loop call a function soon; from any thread."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""An assigned partition as the loop and the caller both see it; `subscription` tells the rules."""
+"""An assigned partition as the loop and the caller both see it; `subscription` describes the rules."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class PartitionState:
         is_awaiting_callback: bool = False,
     ) -> None:
         self.partition = partition
-        # The offset of the next record to hand out; None until the committed offset or a reset is known.
+        # The offset of the next record to return; None until the committed offset or a reset is known.
         self.position = position
         self.epoch = epoch
         self.is_paused = is_paused
-        # Assigned, but the listener has not been told: nothing is fetched, so that it may seek first.
+        # Assigned, but the listener was not called yet: nothing is fetched, so that it may seek first.
         self.is_awaiting_callback = is_awaiting_callback
-        # What ListOffsets is asked for to find the position; None means the committed offset.
+        # The timestamp for ListOffsets to find the position; None means the committed offset.
         self.reset_timestamp = reset_timestamp
         self.fetch_offset = position
         self.fetch_epoch = epoch
@@ -56,10 +56,10 @@ class PartitionState:
         self.retry_s = 0.0
         # The leader epoch up to which the position is known to be in the leader's log.
         self.validated_epoch = -1
-        # What lies between these two waits to be handed out.
+        # Records between these two offsets wait for the caller.
         self.fetched_bytes = 0
         self.drained_bytes = 0
-        # Left out of fetches since too much waits: who drains it tells the loop.
+        # Excluded from fetches because too much waits: the caller notifies the loop when it has taken some.
         self.is_starved = False
         self.high_watermark = -1
         self.last_stable_offset = -1

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-# What ListOffsets takes for a timestamp.
+# Timestamps with a special meaning in ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -42,5 +42,5 @@ class ResetPolicy:
         return cls(duration_ms=round(duration_ms))
 
     def timestamp_at(self, now_ms: int) -> int | None:
-        """What to ask ListOffsets for; None if the caller has to choose."""
+        """The timestamp for ListOffsets; None if the caller has to choose."""
         return self.timestamp if self.duration_ms is None else max(0, now_ms - self.duration_ms)

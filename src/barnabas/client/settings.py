@@ -1,13 +1,13 @@
-"""The settings of clients, by Kafka's names: keywords with underscores, or a mapping with dots, or both.
+"""The settings of clients, with Kafka's names: keywords with underscores, or a mapping with dots, or both.
 
     Producer(bootstrap_servers="localhost:9092", linger_ms=20)
     Producer({"bootstrap.servers": "localhost:9092", "linger.ms": 20})
 
-Names, types, defaults and bounds are those of Apache Kafka 4.3.1; values may be Python's own or text, as a file has
-them. A name that no setting of the client has raises, and says which one it is near to. Functions (serializers,
-partitioners, interceptors) are given as they are.
+Names, types, defaults and bounds are those of Apache Kafka 4.3.1. Values may be Python values or text, as in a file. An
+unknown name raises an error that suggests the closest known one. Functions (serializers, partitioners, interceptors)
+are passed as objects.
 
-A table is data: a row a setting. The annotations of a class are the attributes that it has, one a row.
+A table is data: one row per setting. The annotations of a class are its attributes, one per row.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ ADMIN: Final = (
 
 
 class ClientSettings:
-    """What every client has. `given` holds the names that were set and not left to their defaults."""
+    """The settings of every client. `given` has the names that were set and not left at their defaults."""
 
     TABLE: ClassVar[tuple[Setting, ...]] = COMMON
     KIND: ClassVar[str] = "client"
@@ -241,7 +241,7 @@ class ProducerSettings(ClientSettings):
             self.delivery_timeout_ms = min(self.linger_ms + self.request_timeout_ms, INT_MAX)
 
     def _check_idempotence(self) -> None:
-        """As Kafka does: what stands against idempotence turns it off, unless it was asked for."""
+        """As in Kafka: settings that conflict with idempotence turn it off, unless it was set explicitly."""
         obstacles = []
         if self.retries == 0:
             obstacles.append("retries=0, which must be at least 1")
@@ -294,7 +294,7 @@ class ConsumerSettings(ClientSettings):
     session_timeout_ms: int
     value_deserializer: Callable[[bytes], Any] | None
 
-    # What the members of a group with the new protocol are told by the broker, or by group.remote.assignor.
+    # In a group with the new protocol, these come from the broker, or from group.remote.assignor.
     CLASSIC_ONLY: ClassVar[tuple[str, ...]] = (
         "heartbeat.interval.ms",
         "partition.assignment.strategy",

@@ -1,8 +1,8 @@
-"""What a consumer wants and has: its subscription, its assigned partitions, and how far each has been read.
+"""The state of a consumer: its subscription, its assigned partitions, and their positions.
 
-Two threads look at a partition: the loop fetches, the caller hands records out. Each field has one writer, named
-below, so no lock is needed. What makes everything under way worthless (a seek, a reset, a partition that went and came
-back) replaces the whole `PartitionState`: whoever holds the old one sees that it is not the assigned one any more.
+Two threads use a partition: the loop fetches, the caller returns records. Each field has one writer, named below, so no
+lock is needed. An event that makes all pending data useless (a seek, a reset, a partition that was revoked and assigned
+again) replaces the whole `PartitionState`: code that holds the old one sees that it is no longer the assigned one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class ConsumerError(InvalidRequest):
-    """A call that the consumer cannot follow as it is now: the message tells what to do instead."""
+    """A call that is not possible in the current state: the message names the alternative."""
 
 
 class NoOffsetForPartition(OffsetOutOfRange):
@@ -51,7 +51,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMetadata:
-    """Which member of a group this is: what a transactional producer needs to commit offsets for it."""
+    """The identity of this member in its group: a transactional producer needs it to commit offsets for it."""
 
     group_id: str
     generation_id: int = -1
@@ -60,7 +60,7 @@ class ConsumerGroupMetadata:
 
 
 class Subscription:
-    """What was asked for, by one of three ways that exclude each other, and the partitions that are assigned."""
+    """The subscription, in one of three ways that exclude each other, and the assigned partitions."""
 
     __slots__ = ("_is_manual", "partitions", "pattern", "topics", "version")
 
@@ -69,7 +69,7 @@ class Subscription:
         self.pattern: re.Pattern[str] | str | None = None
         # Replaced as a whole when partitions come or go; a seek replaces a value.
         self.partitions: dict[TopicPartition, PartitionState] = {}
-        # Rises with every change of what is subscribed to, so that the group's member sees it.
+        # Increases with every change of the subscription, so that the group's member sees it.
         self.version = 0
         self._is_manual = False
 
@@ -107,7 +107,7 @@ class Subscription:
         return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """By hand: what was assigned before and still is keeps its position."""
+        """Assigns partitions manually: those that stay assigned keep their position."""
         self._refuse_if(self.is_subscribed, "subscribe")
         wanted = [as_partition(each) for each in partitions]
         self._is_manual = bool(wanted)
@@ -150,7 +150,7 @@ class Subscription:
         return state
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far everything has been read: what a commit without offsets commits."""
+        """The positions of all partitions: a commit without offsets commits these."""
         return {
             partition: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
             for partition, state in self.partitions.items()
@@ -182,7 +182,7 @@ def as_offsets(
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for partition, given in offsets.items():
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        # Who does not check types may have given anything.
+        # A caller without type checks may have passed anything.
         if type(offset.offset) is not int or offset.offset < 0:
             raise ConsumerError(f"{given!r} is no offset to commit for {partition}: it must be 0 or more")
         found[as_partition(partition)] = offset
@@ -190,7 +190,7 @@ def as_offsets(
 
 
 def check_topic(name: str) -> None:
-    # str() is for who has not given text at all.
+    # str() is for a caller that has not passed text.
     if TOPIC_NAME.fullmatch(str(name)) is None or name in (".", ".."):
         raise InvalidTopicException(
             f"{name!r} cannot be the name of a topic: 1 to 249 letters, digits, dots, underscores or hyphens"

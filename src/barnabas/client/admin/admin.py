@@ -1,11 +1,11 @@
-"""The admin client: everything about topics, settings, groups, transactions and the cluster.
+"""The admin client: topics, settings, groups, transactions and the cluster.
 
     with barnabas.Admin(bootstrap_servers="localhost:9092") as admin:
         admin.create_topics({"orders": 3})
         admin.describe_groups(["billing"])["billing"].members
 
-`AsyncAdmin` is the client itself, for asyncio; `Admin` runs it on a thread of its own and waits for it. What a call
-raises is told in `admin_core`.
+`AsyncAdmin` is the client itself, for asyncio; `Admin` runs it on its own thread and waits for it. `admin/core.py`
+describes the errors of a call.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Admin:
     """The admin client. It may be used by several threads at once."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
-        # Wrong settings are told of before there is a thread.
+        # Wrong settings raise before a thread starts.
         checked = AdminSettings(settings, **keywords)
         self._thread = LoopThread(checked.client_id)
 

@@ -115,7 +115,7 @@ class ClusterAdmin(AdminCore):
     async def alter_replica_log_dirs(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
     ) -> None:
-        """Has replicas moved to other directories of their brokers; `describe_log_dirs` tells how far they are."""
+        """Moves replicas to other directories of their brokers; `describe_log_dirs` shows the progress."""
 
         async def locate(
             replicas: list[TopicPartitionReplica],
@@ -300,7 +300,7 @@ class ClusterAdmin(AdminCore):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Has the cluster agree on other levels of features; all of them or none."""
+        """Changes the levels of features in the cluster; all of them or none."""
 
         async def ask() -> None:
             request = UpdateFeaturesRequest(

@@ -43,7 +43,7 @@ from barnabas.protocol.messages.incremental_alter_configs_request import (
 )
 from barnabas.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 
-# A quota's entity by its exact name, by having none of its own, or by having any.
+# A quota's entity by its exact name, by having none, or by having any.
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
@@ -122,7 +122,7 @@ class ConfigsAdmin(AdminCore):
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """What has settings; a broker before 4.1 knows client metrics alone."""
+        """The resources that have settings; a broker before 4.1 knows only client metrics."""
 
         async def ask() -> list[ConfigResource]:
             request = ListConfigResourcesRequest(resource_types=[int(each) for each in types])

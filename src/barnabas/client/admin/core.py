@@ -1,11 +1,12 @@
-"""How the admin client asks: the right broker for each item, again where that may help, until the time is over.
+"""The requests of the admin client: to the right broker for each item, repeated where that may help, until the time is
+over.
 
-A call is about items: topics, partitions, groups, brokers. Each item has a broker to be asked (its leader, its
-coordinator, the controller, any); items with the same broker go in one request. An answer has a value or an error for
-each item. Items whose error may pass are located and asked for again, the others are done.
+A call concerns items: topics, partitions, groups, brokers. Each item has a broker (its leader, its coordinator, the
+controller, any); items with the same broker go in one request. A response has a value or an error for each item. Items
+with a retriable error are located and requested again; the others are done.
 
-A call about one item raises the item's error as it is. A call about several raises AdminErrors if some have failed,
-with the errors and what was done all the same.
+A call with one item raises the item's error directly. A call with several items raises AdminErrors if some have failed,
+with the errors and the results of the others.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ Value = TypeVar("Value")
 Located: TypeAlias = Mapping[Item, int | KafkaError | None]
 Outcomes: TypeAlias = Mapping[Item, Value | KafkaError]
 
-# A new topic reaches the brokers one after the other, so one that is not known is asked for again; but somebody who has
-# mistyped a name does not wait for a minute, as in Kafka's own client.
+# A new topic reaches the brokers one after the other, so the client asks again for an unknown one. But a user with a
+# mistyped name does not wait for a minute, as in Kafka's own client.
 UNKNOWN_TOPIC_RETRIES: Final = 3
 COORDINATORS_MAX: Final = 10_000
-# What a code means for the item it stands beside, where the broker has no words for it.
+# The meaning of a code for its item, if the broker sends no message.
 WORDS: Final[Mapping[int, str]] = {
     UnknownTopicOrPartition.code: "does not exist",
     UnknownMemberId.code: "is not in the group",
@@ -74,7 +75,7 @@ FROM_CONTROLLER: Final = (NetworkException, RequestTimedOut, NotController)
 
 class AdminCore:
     def __init__(self, settings: AdminSettings) -> None:
-        """To be made on the loop that it is used on."""
+        """Must be created on the loop that uses it."""
         self._settings = settings
         self._brokers = Brokers(settings)
         self._random = random.Random()
@@ -125,9 +126,9 @@ class AdminCore:
         retriable: tuple[type[KafkaError], ...] | None = None,
         forget: Callable[[Item, KafkaError], object] | None = None,
     ) -> dict[Item, Value]:
-        """The value of each item, asked for at the broker that it is located at; see the top of this module.
+        """The value of each item, from the broker at which it is located; see the top of this module.
 
-        `retriable` are the errors that may pass, else those that Kafka calls so; `forget` is told of them.
+        `retriable` are the errors to retry, by default Kafka's retriable errors; `forget` is called for each of them.
         """
         done: dict[Item, Value | KafkaError] = {}
         failed: dict[Item, KafkaError] = {}
@@ -169,7 +170,7 @@ class AdminCore:
         ask: Callable[[int | None, list[Item]], Awaitable[Outcomes[Item, Value]]],
         outcomes: dict[Item, Value | KafkaError],
     ) -> None:
-        """Asks once for each item; the outcomes are there as soon as their brokers have answered."""
+        """Asks once for each item; the results arrive as soon as their brokers have answered."""
         by_broker: dict[int | None, list[Item]] = {}
         try:
             located = await locate(items)
@@ -229,7 +230,7 @@ class AdminCore:
         return await self._brokers.request(node, request, max_version=max_version)
 
     async def _metadata(self, topics: Collection[str] | None) -> MetadataResponse:
-        """What a broker knows of the cluster and of the topics, all of them if None."""
+        """A broker's metadata of the cluster and of the topics, all topics if None."""
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
@@ -343,7 +344,7 @@ class AdminCore:
         timeout_ms: float | None,
         brokers: Iterable[int] | None = None,
     ) -> dict[int, Value]:
-        """What each broker answers, all of the cluster's if none is named."""
+        """The response of each broker, of all brokers of the cluster if none is named."""
         chosen = (
             list(brokers) if brokers is not None else await self._once(what, self._all_brokers, timeout_ms)
         )
@@ -360,7 +361,7 @@ class AdminCore:
 
 
 def error_of(code: int, message: str | None, item: object) -> KafkaError:
-    """What a code in an answer says of an item, with its name where the broker has no words of its own."""
+    """The error for a code in a response, with the name of the item if the broker sends no message."""
     words = f"{item} {WORDS[code]}" if code in WORDS else f"{item}: {error_name(code)}"
     return error_for_code(code, message or words)
 

@@ -1,4 +1,4 @@
-"""What a call about several items raises if some of them fail."""
+"""The error of a call with several items of which some failed."""
 
 from __future__ import annotations
 

@@ -173,9 +173,9 @@ class GroupsAdmin(AdminCore):
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The group's committed offsets, of the partitions that are named or of all; those without are left out.
+        """The group's committed offsets, for the named partitions or all; omits partitions without one.
 
-        With `require_stable` offsets that an open transaction may still change are waited for.
+        With `require_stable` the call waits for offsets that an open transaction may still change.
         """
         wanted = None if partitions is None else by_topic(partitions)
 
@@ -382,9 +382,9 @@ def _classic_group(group: DescribedGroup, node: int) -> GroupDescription:
 
 
 def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member has been assigned, as the leader of the group has written it for the member's eyes alone.
+    """The assignment of a member, as the leader of the group has written it for this member.
 
-    A leader may write what it likes: bytes that do not decode are shown as no assignment.
+    A leader may write any bytes: those that do not decode are shown as no assignment.
     """
     if len(data) < _VERSION_BYTES:
         return ()

@@ -1,6 +1,6 @@
-"""What the admin client is asked with and answers with: plain values, nothing that talks to a broker.
+"""Arguments and results of the admin client: plain values, nothing that talks to a broker.
 
-Node ids, epochs and ids of producers that Kafka writes as -1 where there is none are None here.
+Node ids, epochs and producer ids that Kafka writes as -1 are None here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BROKER_DEFAULT: Final = -1
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """Resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -103,7 +103,7 @@ class GroupType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The brokers. Fenced ones, which serve nobody, are among them if they were asked for."""
+    """The brokers. Fenced brokers, which serve no clients, are included on request."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -124,7 +124,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """Numbers and settings are None where a broker before 2.4 does not tell them, or may not."""
+    """Numbers and settings are None if a broker before 2.4 does not return them, or may not."""
 
     name: str
     topic_id: str | None
@@ -195,7 +195,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """What is done to a setting, where setting it (a plain text) or deleting it (None) is not meant."""
+    """An operation on a setting, other than setting it (a plain text) or deleting it (None)."""
 
     operation: ConfigOperation
     value: str | None
@@ -210,7 +210,7 @@ class ReplicaOnDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """A directory of a broker. Its sizes are None where the broker does not tell them (before 3.3)."""
+    """A directory of a broker. Its sizes are None if the broker does not return them (before 3.3)."""
 
     path: str
     error: KafkaError | None
@@ -231,7 +231,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """State and type are those that the broker tells: None from one before 2.6 and 3.8."""
+    """State and type are those of the broker: None from a broker before 2.6 and 3.8."""
 
     group_id: str
     protocol_type: str
@@ -315,7 +315,7 @@ class ProducerState:
 
 
 class FencedProducer(NamedTuple):
-    """The id and epoch that now stand for a transactional id."""
+    """The current id and epoch of a transactional id."""
 
     producer_id: int
     producer_epoch: int

@@ -287,7 +287,7 @@ class TopicsAdmin(AdminCore):
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """One name or several: a text is an iterable of texts too, and nobody means its letters."""
+    """One name or several: a text is an iterable of texts too, but no caller means its letters."""
     return [names] if isinstance(names, str) else list(names)
 
 

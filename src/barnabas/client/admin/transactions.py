@@ -27,7 +27,7 @@ from barnabas.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 
-# Which version of the protocol a marker is for is told from version 2 on, and only the coordinator knows.
+# From version 2 on a marker has its version of the protocol, and only the coordinator knows it.
 _WRITE_TXN_MARKERS_VERSION: Final = 1
 
 
@@ -143,9 +143,9 @@ class TransactionsAdmin(AdminCore):
         coordinator_epoch: int = -1,
         timeout_ms: float | None = None,
     ) -> None:
-        """Ends a transaction that hangs on a partition, without its coordinator; the rest is left as it is.
+        """Ends a transaction that hangs on a partition, without its coordinator; changes nothing else.
 
-        `describe_producers` tells ids and epochs. A transaction that its coordinator still knows is not for this: there
+        `describe_producers` shows ids and epochs. Do not use this for a transaction that its coordinator still knows:
         `fence_producers` ends it.
         """
         chosen = TopicPartition(*partition)

@@ -1,4 +1,4 @@
-"""Users that log in with a password, by SCRAM: who has one, and setting and deleting them."""
+"""Users that log in with a password, by SCRAM: listing, setting and deleting their credentials."""
 
 from __future__ import annotations
 

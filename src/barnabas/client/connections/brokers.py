@@ -1,11 +1,11 @@
 """The connections of one client: to the brokers that it knows, opened when they are first needed.
 
-A broker is known by its node id; the addresses of `bootstrap.servers` have negative ids, as in Kafka's own clients, and
-are used until the cluster has told which brokers there are, and again if none of those can be reached. On every new
-connection the versions of the broker's APIs are asked for first. After a connection has failed the broker is left
-alone for a while, longer from failure to failure, by a random part more or less.
+A node id identifies a broker. The addresses of `bootstrap.servers` have negative ids, as in Kafka's own clients. The
+client uses them until it has the brokers of the cluster, and again if it can reach none of those. On every new
+connection the client first asks for the versions of the broker's APIs. After a failed connection the client does not
+try the broker for a while, longer after each failure, with a random variation.
 
-Requests are not repeated here: `retrying` is for who wants that.
+This module does not repeat requests; use `retrying` for that.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class VersionRange(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What the cluster has agreed on: levels of features such as transaction.version, by name."""
+    """The finalized features of the cluster: their levels by name, such as transaction.version."""
 
     epoch: int
     levels: dict[str, int]
 
 
 class Link:
-    """An open connection whose broker has told what it can do."""
+    """An open connection whose broker has reported its API versions."""
 
     __slots__ = ("features", "node", "requester", "versions")
 
@@ -103,7 +103,7 @@ class Link:
 
 
 class _Peer:
-    """What is known about reaching one broker."""
+    """The state of the connection to one broker."""
 
     __slots__ = ("connecting", "failures", "link", "next_attempt_s", "node")
 
@@ -117,7 +117,7 @@ class _Peer:
 
 class Brokers:
     def __init__(self, settings: ClientSettings, *, chooser: random.Random | None = None) -> None:
-        """To be made on the loop that it is used on."""
+        """Must be created on the loop that uses it."""
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._random = chooser or random.Random()
@@ -134,7 +134,7 @@ class Brokers:
 
     @property
     def nodes(self) -> list[Node]:
-        """The brokers that the cluster has told of."""
+        """The brokers in the metadata of the cluster."""
         return list(self._known.values())
 
     def node(self, node_id: int) -> Node | None:
@@ -176,7 +176,7 @@ class Brokers:
         return None if peer is None else peer.link
 
     def connect_soon(self, node_id: int) -> None:
-        """Begins to connect, unless that is under way or the broker is left alone; `on_change` tells of the end."""
+        """Starts to connect, unless an attempt is in progress or the back-off lasts; `on_change` reports the end."""
         peer = self._peers.get(node_id)
         if peer is None or peer.link is not None or peer.connecting is not None or self.is_closed:
             return
@@ -184,7 +184,7 @@ class Brokers:
             self._begin(peer)
 
     def backoff_left_s(self, node_id: int) -> float:
-        """For how long the broker is still left alone."""
+        """The rest of the back-off of the broker."""
         peer = self._peers.get(node_id)
         return 0.0 if peer is None else max(0.0, peer.next_attempt_s - self._loop.time())
 
@@ -259,7 +259,7 @@ class Brokers:
         )
 
     def version_of(self, node: int, api_key: int) -> VersionRange | None:
-        """What the broker offers of an API; None if it does not, or is not connected."""
+        """The versions of an API that the broker offers; None if it does not offer it, or is not connected."""
         link = self.link_of(node)
         return None if link is None else link.versions.get(api_key)
 
@@ -274,7 +274,7 @@ class Brokers:
             await asyncio.gather(*connecting, return_exceptions=True)
 
     async def _any_link(self) -> Link:
-        """The connection with the least to do; else whatever broker can be reached, bootstrap addresses last."""
+        """The connection with the fewest requests; otherwise any reachable broker, bootstrap addresses last."""
         open_links = [peer.link for peer in self._peers.values() if peer.link is not None]
         if open_links:
             return min(open_links, key=lambda link: (link.node.id < 0, link.requester.in_flight))
@@ -306,7 +306,7 @@ class Brokers:
                 self._begin(peer)
         connecting = peer.connecting
         assert connecting is not None
-        # Who waits may be cancelled, and others wait for the same connection.
+        # A waiting task may be cancelled while others wait for the same connection.
         try:
             return await asyncio.shield(connecting)
         except KafkaError as error:
@@ -316,7 +316,7 @@ class Brokers:
             assert task is not None
             if task.cancelling() or not connecting.cancelled():
                 raise
-            # It is the connection that was called off, and not whoever waits for it.
+            # The connection was cancelled, not the task that waits for it.
             raise NetworkException(
                 "the client is closed"
                 if self.is_closed
@@ -459,7 +459,7 @@ def api_of(request: Message) -> Api:
 
 
 def backoff_ms_after(failures: int, *, first_ms: float, max_ms: float, chooser: random.Random) -> float:
-    """How long to wait after so many failures before this one: twice as long each time, a fifth more or less."""
+    """The back-off after this many earlier failures: twice as long each time, a fifth more or less."""
     jitter = chooser.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
     return float(min(first_ms * 2.0 ** min(failures, 32), max(max_ms, first_ms))) * jitter
 
@@ -472,9 +472,9 @@ async def retrying(
     what: str,
     is_retriable: Callable[[KafkaError], bool] = lambda error: error.retriable,
 ) -> T:
-    """What the attempt returns, made again after retriable errors, with back-off, until the time is over.
+    """The result of the attempt, repeated after retriable errors, with back-off, until the time is over.
 
-    RequestTimedOut then tells what was wanted (`what`, such as "creating topic t") and what stood in the way last.
+    RequestTimedOut then names the purpose (`what`, such as "creating topic t") and the last error.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_ms / 1000

@@ -1,13 +1,13 @@
-"""What a client knows of the cluster: brokers, topics, partitions and their leaders.
+"""A client's metadata of the cluster: brokers, topics, partitions and their leaders.
 
-Only topics that somebody tracks are asked for. What is known is asked for anew when it is too old
-(`metadata.max.age.ms`), when it has proved wrong (`invalidate`), and while a tracked topic has an error or a partition
-without a leader; a failed attempt is repeated with back-off. The leader epoch of a partition only rises: an
-older answer from a broker that lags behind does not undo a newer one, unless the topic was made anew.
+The client only asks for tracked topics. It refreshes the metadata when it is too old (`metadata.max.age.ms`), when it
+has proved wrong (`invalidate`), and while a tracked topic has an error or a partition without a leader. It repeats a
+failed attempt with back-off. The leader epoch of a partition only increases: an older answer from a broker that lags
+behind does not replace a newer one, unless the topic was recreated.
 
-A topic that nobody needs any more is let go with the next question: when it has not been used for a while, and at once
-when it does not exist. Brokers are asked to create topics only for those that are needed and not there: a topic that
-was deleted does not come back because somebody once used it.
+A topic that is no longer needed is dropped with the next request: after it was unused for a while, and at once if it
+does not exist. The client asks brokers to create only topics that are needed and missing: a deleted topic is not
+recreated because it was used once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic. Partitions stand at their index."""
+    """One topic. The index of a partition is its position in the list."""
 
     name: str
     topic_id: bytes
@@ -73,9 +73,9 @@ class Cluster:
         max_idle_ms: float = math.inf,
         chooser: random.Random | None = None,
     ) -> None:
-        """To be made on the loop that it is used on.
+        """Must be created on the loop that uses it.
 
-        `needed` tells which topics are tracked on however long ago they were used; others are let go `max_idle_ms`
+        `needed` says which topics stay tracked however long ago they were used; the others are dropped `max_idle_ms`
         after their last use.
         """
         self.cluster_id: str | None = None
@@ -93,12 +93,12 @@ class Cluster:
         self._max_idle_s = max_idle_ms / 1000
         # When each was used last.
         self._tracked: dict[str, float] = {}
-        # How many wait for an answer about a topic.
+        # The number of waiters for an answer about a topic.
         self._awaited: Counter[str] = Counter()
         self._topics: dict[str, TopicInfo] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._is_wanted = asyncio.Event()
-        # A topic has come to be tracked since the last attempt: that does not wait for the back-off of others.
+        # A topic is tracked since the last attempt: it does not wait for the back-off of others.
         self._is_new = asyncio.Event()
         self._answered = asyncio.Condition()
         self._last_error: KafkaError | None = None
@@ -106,7 +106,7 @@ class Cluster:
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to keep what is known fresh; until then only `refresh` asks."""
+        """Starts to refresh the metadata; until then only `refresh` asks."""
         if self._keeper is None:
             self._keeper = self._loop.create_task(self._keep_fresh())
 
@@ -130,7 +130,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def awaiting(self, topics: Iterable[str]) -> Iterator[None]:
-        """Tracks topics, and lets none of them go meanwhile."""
+        """Tracks topics, and drops none of them in the meantime."""
         names = list(topics)
         for name in names:
             self.track(name)
@@ -208,7 +208,7 @@ class Cluster:
         return None if info is None else info.error
 
     def invalidate(self, tp: TopicPartition | None = None) -> None:
-        """What is known has proved wrong: it is asked for soon. A named partition has no leader until then."""
+        """The metadata has proved wrong, and is refreshed soon. A named partition has no leader until then."""
         if tp is not None:
             info = self.partition(tp)
             if info is not None:
@@ -216,7 +216,7 @@ class Cluster:
         self._is_wanted.set()
 
     def want_refresh(self) -> None:
-        """Asks for metadata soon; what is known is used until then."""
+        """Refreshes the metadata soon; the old one is used until then."""
         self._is_wanted.set()
 
     def want_refresh_if_unreachable(self, node_id: int) -> None:
@@ -225,7 +225,7 @@ class Cluster:
             self._is_wanted.set()
 
     def move_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Takes over the leader that an answer to produce or fetch has told of (KIP-951), if that is news."""
+        """Takes the leader in a Produce or Fetch response (KIP-951), if it is newer."""
         info = self.partition(tp)
         if info is None or leader_epoch <= info.leader_epoch or self._brokers.node(leader) is None:
             return False
@@ -239,9 +239,9 @@ class Cluster:
         self._topics[info.topic] = topic._replace(partitions=tuple(partitions))
 
     async def refresh(self, *, timeout_ms: float | None = None) -> None:
-        """Asks once for what is tracked; raises what stands in the way.
+        """Asks once for the tracked topics; raises an error of the request.
 
-        Errors of single topics are not raised: see `topic_error`.
+        Does not raise errors of single topics: see `topic_error`.
         """
         self._is_wanted.clear()
         self._asked_s = self._loop.time()
@@ -394,7 +394,7 @@ class Cluster:
             if isinstance(error, InvalidTopicException):
                 error = InvalidTopicException(f"{name!r} is not the name of a topic")
             elif type(error) is not UnknownTopicOrPartition and before is not None and error.retriable:
-                # A passing trouble is no reason to forget what is known.
+                # A temporary error is no reason to drop known metadata.
                 self._topics[name] = before._replace(error=error)
                 return
         same = before is not None and before.topic_id == topic.topic_id

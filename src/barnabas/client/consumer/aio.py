@@ -53,16 +53,16 @@ class AsyncConsumer(ConsumerFront):
     async def poll(
         self, timeout_ms: float = POLL_TIMEOUT_MS, *, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Records, as soon as there are any; at most max.poll.records. None after the time-out.
+        """Returns records as soon as there are any; at most max.poll.records. None after the time-out.
 
-        What earlier polls gave counts as done: with enable.auto.commit its offsets are committed now and then.
+        Records of earlier polls count as processed: with enable.auto.commit their offsets are committed at intervals.
         """
         limit = self._limit(max_records)
         records: list[ConsumerRecord] = await self._poll(partial(self._intake.take, limit), timeout_ms) or []
         return self._intercept(records) if self._interceptors and records else records
 
     async def poll_batches(self, timeout_ms: float = POLL_TIMEOUT_MS) -> list[RawBatch]:
-        """Whole batches as they stand in the log, compressed if they are; those of aborted transactions left out."""
+        """Whole batches as in the log, compressed if they are; omits those of aborted transactions."""
         batches: list[RawBatch] = await self._poll(self._intake.take_batches, timeout_ms) or []
         return batches
 
@@ -174,7 +174,7 @@ class AsyncConsumer(ConsumerFront):
         return await self._core.topics(self._timeout_ms(timeout_ms))
 
     async def unsubscribe(self) -> None:
-        """Gives up what is assigned and leaves the group."""
+        """Revokes the assigned partitions and leaves the group."""
         self._check_open()
         await self._give_up(self._settings.default_api_timeout_ms)
         await self._core.leave()
@@ -187,7 +187,7 @@ class AsyncConsumer(ConsumerFront):
         if self._is_closed or self._is_closing:
             return
         self._is_closing = True
-        # Another task may wait in a poll: it is told.
+        # Another task may wait in a poll: it is woken.
         self._signal.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -195,7 +195,7 @@ class AsyncConsumer(ConsumerFront):
                     if not self._is_serving:
                         await self._give_up(timeout_ms)
                 finally:
-                    # What a listener raises does not keep the group from being left.
+                    # An exception of a listener does not prevent leaving the group.
                     self._is_closed = True
                     await asyncio.gather(*self._commits, return_exceptions=True)
                     await self._core.finish_commits()
@@ -216,12 +216,12 @@ class AsyncConsumer(ConsumerFront):
         await self.close()
 
     async def _poll(self, take: Callable[[], T], timeout_ms: float) -> T | None:
-        """What there is to take, as soon as there is; meanwhile partitions may come and go."""
+        """Returns data as soon as there is some; in the meantime partitions may be assigned and revoked."""
         handover = self._core.handover
         self._begin_poll()
         try:
             deadline_s = self._loop.time() + max(timeout_ms, 0.0) / 1000
-            # Who polls in a loop lets others have their turn, the fetcher among them. Not behind `take`: a poll that is
+            # A task that polls in a loop yields to others, such as the fetcher. Not after `take`: a poll that is
             # cancelled there would lose what it has taken.
             await asyncio.sleep(0)
             while True:
@@ -277,7 +277,7 @@ class AsyncConsumer(ConsumerFront):
                 await called
 
     async def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
-        """What goes to another member is committed first, if commits are automatic; else that is the caller's."""
+        """If commits are automatic, commits the offsets of revoked partitions first; otherwise the caller does so."""
         positions = self._positions_of(partitions)
         if self._settings.enable_auto_commit and positions:
             try:

@@ -1,4 +1,4 @@
-"""Records as an Arrow record batch, made of whole buffers and not of records.
+"""Records as an Arrow record batch, created from whole buffers and not from single records.
 
     key            binary
     value          binary
@@ -9,8 +9,8 @@
     timestampType  int8 (0 of the producer, 1 of the broker, -1 of messages without)
     headers        list<struct<key: string, value: binary>>
 
-The names are those of Spark's Kafka source. pyarrow is needed here and nowhere else in the client, so this module is
-imported at the first use.
+The names are those of Spark's Kafka source. Only this module of the client needs pyarrow, so it is imported at the
+first use.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The blocking consumer: a loop on a thread of its own receives, the caller's thread decodes.
+"""The blocking consumer: a loop on its own thread receives, the caller's thread decodes.
 
     with barnabas.Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         for record in consumer:
             print(record.offset, record.value)
 
-A consumer is for one thread, as Kafka's own is. Records come by `poll` as a list, one by one by iterating, as raw
-batches by `poll_batches`, or as an Arrow record batch by `poll_arrow`, which is by far the fastest.
+A consumer is for one thread, like Kafka's own. `poll` returns a list of records, iteration returns one record at a
+time, `poll_batches` returns raw batches, and `poll_arrow` returns an Arrow record batch, which is by far the fastest.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000.0
 
 class Consumer(ConsumerFront):
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
-        # Wrong settings are told of before there is a thread.
+        # Wrong settings raise before a thread starts.
         super().__init__(ConsumerSettings(settings, **keywords))
         # Free while there is something to look at: the loop frees it, a poll that waits takes it.
         self._signal = threading.Lock()
@@ -76,16 +76,16 @@ class Consumer(ConsumerFront):
     def poll(
         self, timeout_ms: float = POLL_TIMEOUT_MS, *, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """Records, as soon as there are any; at most max.poll.records. None after the time-out.
+        """Returns records as soon as there are any; at most max.poll.records. None after the time-out.
 
-        What earlier polls gave counts as done: with enable.auto.commit its offsets are committed now and then.
+        Records of earlier polls count as processed: with enable.auto.commit their offsets are committed at intervals.
         """
         limit = self._limit(max_records)
         records: list[ConsumerRecord] = self._poll(partial(self._intake.take, limit), timeout_ms) or []
         return self._intercept(records) if self._interceptors and records else records
 
     def poll_batches(self, timeout_ms: float = POLL_TIMEOUT_MS) -> list[RawBatch]:
-        """Whole batches as they stand in the log, compressed if they are; those of aborted transactions left out."""
+        """Whole batches as in the log, compressed if they are; omits those of aborted transactions."""
         batches: list[RawBatch] = self._poll(self._intake.take_batches, timeout_ms) or []
         return batches
 
@@ -192,7 +192,7 @@ class Consumer(ConsumerFront):
         return self._call(self._core.topics(self._timeout_ms(timeout_ms)))
 
     def unsubscribe(self) -> None:
-        """Gives up what is assigned and leaves the group."""
+        """Revokes the assigned partitions and leaves the group."""
         self._check_open()
         self._give_up(self._settings.default_api_timeout_ms)
         self._call(self._core.leave())
@@ -210,7 +210,7 @@ class Consumer(ConsumerFront):
                 if not self._core.handover.is_polling:
                     self._give_up(timeout_ms)
             finally:
-                # What a listener raises does not keep the group from being left.
+                # An exception of a listener does not prevent leaving the group.
                 self._is_closed = True
                 self._thread.call(self._close(deadline_s - time.monotonic(), timeout_ms))
             self._run_callbacks()
@@ -237,7 +237,7 @@ class Consumer(ConsumerFront):
             await self._core.close()
 
     def _poll(self, take: Callable[[], T], timeout_ms: float) -> T | None:
-        """What there is to take, as soon as there is; meanwhile partitions may come and go."""
+        """Returns data as soon as there is some; in the meantime partitions may be assigned and revoked."""
         handover = self._core.handover
         self._begin_poll()
         self._intake.begin()
@@ -286,7 +286,7 @@ class Consumer(ConsumerFront):
             self._finish(rebalance)
 
     def _commit_before(self, partitions: Iterable[TopicPartition], timeout_ms: float) -> None:
-        """What goes to another member is committed first, if commits are automatic; else that is the caller's."""
+        """If commits are automatic, commits the offsets of revoked partitions first; otherwise the caller does so."""
         positions = self._positions_of(partitions)
         if self._settings.enable_auto_commit and positions:
             try:

@@ -1,4 +1,4 @@
-"""What a consumer does on the loop, whichever loop that is: it puts the parts together and carries calls out."""
+"""The consumer's side on the loop: it connects the parts and carries out calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ConsumerCore:
         *,
         clock: Clock | None = None,
     ) -> None:
-        """To be made on the loop. `notify` is called when there is something for whoever polls."""
+        """Must be created on the loop. `notify` is called when there is something for the polling caller."""
         self._settings = settings
         self._subscription = subscription
         self._notify = notify
@@ -108,7 +108,7 @@ class ConsumerCore:
         return policy.timestamp is not None or policy.duration_ms is not None
 
     def changed(self) -> None:
-        """What is assigned, or a position, is not what it was."""
+        """The assignment or a position has changed."""
         for topic in {partition.topic for partition in self._subscription.partitions}:
             self._cluster.track(topic)
         self._cluster.start()
@@ -123,7 +123,7 @@ class ConsumerCore:
         return topics
 
     def subscribed(self) -> None:
-        """What is subscribed to is not what it was: the next poll, or the running membership, follows."""
+        """The subscription has changed: the next poll, or the running membership, applies it."""
         subscription = self._subscription
         self._cluster.tracks_all = subscription.pattern is not None
         for topic in subscription.topics:

@@ -1,7 +1,7 @@
-"""What a fetch has brought of one partition, walked batch by batch where the records are wanted.
+"""The result of a fetch for one partition, walked batch by batch when the caller needs the records.
 
-The loop that receives only moves bytes. Whoever polls walks: checks sums, leaves out what lies before the position,
-control batches, and, for read_committed, the batches of transactions that were aborted: the broker names those by
+The loop that receives only moves bytes. The polling caller walks them: it verifies checksums, and omits records before
+the position, control batches, and, for read_committed, the batches of aborted transactions: the broker names these by
 producer and first offset, and each ends with its abort marker.
 """
 
@@ -31,7 +31,7 @@ NONE_ABORTED: Final[AbortedTransactions] = []
 
 
 class Fetched:
-    """The bytes of one partition in the answer to a fetch, or the error that stands in their place."""
+    """The bytes of one partition in a fetch response, or the error in their place."""
 
     __slots__ = (
         "_aborted",
@@ -77,7 +77,7 @@ class Fetched:
         self.records: list[ConsumerRecord] = []
         self.index = 0
         self.next_offset = -1
-        # Whether somebody has begun to read it: then the next fetch may come.
+        # Whether the caller has started to read it: then the next fetch may follow.
         self.is_drained = False
         self._check_crcs = check_crcs
         self._aborted = aborted
@@ -85,7 +85,7 @@ class Fetched:
         self._aborting: set[int] = set()
 
     def as_bytes(self) -> bytes:
-        """The data as bytes, which compiled code reads fastest; copied at the first call, by whoever polls."""
+        """The data as bytes, which compiled code reads fastest; copied at the first call, by the polling caller."""
         data = self.data
         if not isinstance(data, bytes):
             data = self.data = bytes(data)
@@ -142,7 +142,7 @@ class Fetched:
 
 
 def end_of(data: bytes | memoryview, fallback: int) -> tuple[int, int]:
-    """The offset behind the last whole batch and that batch's leader epoch: where a fetch goes on."""
+    """The offset after the last whole batch and that batch's leader epoch: the next fetch continues there."""
     position = 0
     end = len(data)
     last: int | None = None

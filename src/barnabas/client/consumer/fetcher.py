@@ -1,9 +1,9 @@
-"""Fetching ahead: at most one request a broker under way, for all partitions that have room for more.
+"""Fetching ahead: at most one request per broker in flight, for all partitions that have room for more.
 
-Runs on the loop and only moves bytes: what arrives is queued for whoever polls, with the offset at which the next
-fetch goes on. A partition is fetched while less than FETCHES_AHEAD times max.partition.fetch.bytes of it waits to be
-handed out, and all together while less than fetch.max.bytes waits, so memory stays below about twice that. Errors that
-somebody has to know stand in the queue in their place, behind the records that came before them.
+The fetcher runs on the loop and only moves bytes: it queues what arrives for the polling caller, with the offset of the
+next fetch. It fetches a partition while less than FETCHES_AHEAD times max.partition.fetch.bytes of it wait for the
+caller, and any partition while less than fetch.max.bytes wait in total, so memory stays below about twice that. Errors
+that the caller must see are in the queue at their place, behind the earlier records.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ log = logging.getLogger(__name__)
 FETCH: Final = api_for_name("Fetch")
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-# A caller who works between polls leaves the loop little time; what is there ahead keeps him from waiting.
+# A caller that works between polls leaves the loop little time; data that is fetched ahead keeps the caller from
+# waiting.
 FETCHES_AHEAD: Final = 4
-# How long a broker may hold a fetch that leaves out a partition because too much of it waits: it is soon wanted again.
+# How long a broker may hold a fetch that omits a partition because too much of it waits: it is needed again soon.
 STARVED_WAIT_MS: Final = 10
 NO_REPLICA: Final = -1
 READ_UNCOMMITTED: Final = 0
@@ -64,7 +65,7 @@ READ_COMMITTED: Final = 1
 SESSION_ERRORS: Final = frozenset(
     {FetchSessionIdNotFound.code, InvalidFetchSessionEpoch.code, FetchSessionTopicIdError.code}
 )
-# The leader is elsewhere, or the topic is not what it was: metadata tells.
+# The leader is elsewhere, or the topic has changed: metadata is refreshed.
 STALE_METADATA: Final = frozenset(
     {
         NotLeaderOrFollower.code,
@@ -76,7 +77,7 @@ STALE_METADATA: Final = frozenset(
         InconsistentTopicId.code,
     }
 )
-# The broker is behind what we know, or cannot tell yet.
+# The broker's state is older than ours, or not available yet.
 PASSING: Final = frozenset({OffsetNotAvailable.code, UnknownLeaderEpoch.code, UnknownServerError.code})
 
 
@@ -103,7 +104,7 @@ class Fetcher:
         needs_validation: Callable[[PartitionState], bool],
     ) -> None:
         """`on_fetched` is called after something was queued; `needs_validation` starts one if it is due."""
-        # Filled here, emptied by whoever polls.
+        # Filled here, emptied by the polling caller.
         self.queue: deque[Fetched] = deque()
         self._loop = asyncio.get_running_loop()
         self._settings = settings
@@ -127,7 +128,7 @@ class Fetcher:
         cluster.on_update.append(self.wake)
 
     def wake(self) -> None:
-        """Sends what can be sent, soon and once, however often it is called meanwhile."""
+        """Sends what can be sent, soon and once, however often it is called before that."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             self._loop.call_soon(self._send)
@@ -158,7 +159,7 @@ class Fetcher:
         states = list(self._subscription.partitions.values())
         waiting_bytes = 0
         for state in states:
-            # What was fetched of a paused partition waits for its own reasons.
+            # Data of a paused partition waits for its own reason.
             if not state.is_paused:
                 waiting_bytes += state.waiting_bytes
         is_full = waiting_bytes >= max(settings.fetch_max_bytes, 1)
@@ -285,7 +286,8 @@ class Fetcher:
             if answer.throttle_time_ms > 0:
                 self._muted_until_s[node] = self._loop.time() + answer.throttle_time_ms / 1000
             self._take(node, under_way, answer)
-        # At once, and not in the loop's next turn: whoever was woken by what came waits for the interpreter meanwhile.
+        # At once, and not in the loop's next turn: the caller that was woken by the data waits for the interpreter's
+        # lock in the meantime.
         self._send()
 
     def _take(self, node: int, under_way: _UnderWay, answer: FetchResponse) -> None:
@@ -370,7 +372,7 @@ class Fetcher:
         )
 
     def _queue_error(self, state: PartitionState, error: KafkaError) -> bool:
-        """Nothing more is fetched for the state: whoever polls finds the error and decides."""
+        """Fetches nothing more for the state: the polling caller finds the error and decides."""
         state.retry_s = math.inf
         self.queue.append(Fetched(state, b"", error=error))
         self._on_fetched()

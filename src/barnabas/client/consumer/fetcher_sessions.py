@@ -1,7 +1,8 @@
-"""Fetch sessions (KIP-227), one a broker: after the first request only what has changed is named.
+"""Fetch sessions (KIP-227), one per broker: after the first request only changes are named.
 
-A session is what both sides remember of the last request: offsets, sizes and epochs by partition. Whenever the two may
-disagree (an answer is lost, the broker has forgotten) the next request names everything and begins a new one.
+A session is the state of the last request on both sides: offsets, sizes and epochs by partition. Whenever the two sides
+may disagree (a response is lost, the broker has dropped the session) the next request names everything and starts a new
+session.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ class FetchSession:
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        # What the broker remembers: offset, leader epoch and size by partition; and the ids of their topics.
+        # The broker's state: offset, leader epoch and size by partition; and the ids of their topics.
         self._told: dict[TopicPartition, tuple[int, int, int]] = {}
         self._topic_ids: dict[str, bytes] = {}
 
     def next_request(
         self, wanted: dict[TopicPartition, FetchPartition], topic_ids: dict[str, bytes]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """What a request has to name so that the broker fetches what is wanted, and what it is to forget.
+        """The changes that a request has to name: partitions to fetch, and partitions to forget.
 
-        Topic ids are those of all wanted topics, all zeros where names are sent.
+        Topic ids are those of all wanted topics, all zeros if names are sent.
         """
         if any(topic_ids.get(topic, known) != known for topic, known in self._topic_ids.items()):
-            # A topic was made anew, or names take the place of ids: what the broker remembers is of another topic.
+            # A topic was recreated, or names replace ids: the broker's state is about another topic.
             self.begin_anew()
         if self.epoch == INITIAL_EPOCH:
             self._told.clear()
@@ -73,7 +74,7 @@ class FetchSession:
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def begin_anew(self) -> None:
-        """Both sides may disagree. The broker is told to forget the session, if it still has it."""
+        """Both sides may disagree. The broker drops the session, if it still has it."""
         self.epoch = INITIAL_EPOCH
 
     def is_lost(self) -> None:

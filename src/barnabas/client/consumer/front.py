@@ -1,7 +1,7 @@
-"""What the blocking consumer and that for asyncio share: everything that needs no waiting.
+"""Shared parts of the blocking and the asyncio consumer: everything that needs no waiting.
 
-A front belongs to the caller. It alone changes what is assigned and where reading goes on; the loop is told
-afterwards (`_post`).
+A front belongs to the caller. Only the front changes the assignment and the positions; it notifies the loop afterwards
+(`_post`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RebalanceListener:
         """These came; nothing is read of them yet, so this is the place to seek()."""
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Any:
-        """These are about to go: the place to commit what was done with their records."""
+        """Called before these partitions are revoked: the place to commit processed offsets."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Any:
         """These went without being asked for, and others may read them already: nothing can be committed."""
@@ -63,7 +63,7 @@ class ConsumerInterceptor:
     """Sees records before the caller does, and offsets after they were committed."""
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """What the caller gets in place of these records."""
+        """The records that the caller gets instead of these."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
@@ -91,7 +91,7 @@ class ConsumerFront(ABC):
 
     @abstractmethod
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        """Has the loop call a function soon."""
+        """Makes the loop call a function soon."""
 
     def _attach(self, core: ConsumerCore) -> None:
         self._core = core
@@ -111,10 +111,11 @@ class ConsumerFront(ABC):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Has the group assign partitions of these topics, in place of those subscribed to before.
+        """Subscribes to these topics in the group, instead of the previous ones.
 
-        A pattern is matched from the start of a topic's name, here; with group.protocol=consumer one that is given as
-        text is RE2 and matched by the broker, against the whole name. Topics that come to match are added.
+        A pattern is matched from the start of a topic's name, in the client. With group.protocol=consumer, a pattern
+        that is given as text is an RE2 expression, and the broker matches it against the whole name. New matching
+        topics are added.
         """
         self._check_open()
         if self._settings.group_id is None:
@@ -225,7 +226,7 @@ class ConsumerFront(ABC):
         self._replace([state.successor(position=None, reset_timestamp=self._core.reset_timestamp)])
 
     def _lag(self, state: PartitionState) -> int | None:
-        """How many offsets lie between the position and the end, as far as the last fetch told."""
+        """The number of offsets between the position and the end, according to the last fetch."""
         end_offset = (
             state.last_stable_offset
             if self._settings.isolation_level == "read_committed"
@@ -236,7 +237,7 @@ class ConsumerFront(ABC):
         return max(0, end_offset - state.position)
 
     def _begin_poll(self) -> None:
-        """What every poll does first: offsets of what earlier polls gave out may be committed now."""
+        """The first step of every poll: offsets of earlier polls may be committed now."""
         if self._is_closed:
             self._check_open()
         handover = self._core.handover
@@ -250,7 +251,7 @@ class ConsumerFront(ABC):
             self._has_joined = True
             handover.end_poll()
             self._post(self._core.join)
-        # What the caller's own functions raise must leave no poll under way.
+        # An exception of the caller's functions must end the poll.
         if self._callbacks:
             self._run_callbacks()
         handover.begin_poll()
@@ -280,13 +281,13 @@ class ConsumerFront(ABC):
     def _on_auto_committed(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None
     ) -> None:
-        """On the loop. What was to be committed meanwhile, and was not, is committed next time."""
+        """On the loop. Offsets that could not be committed are committed next time."""
         self._committed_last = {} if error is not None else dict(offsets)
         if error is None and self._interceptors:
             self._callbacks.append(lambda: self._tell_interceptors(offsets))
 
     def _offsets(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit is to commit: the positions unless the caller says otherwise."""
+        """The offsets of a commit: the positions unless the caller gives others."""
         self._check_open()
         if self._settings.group_id is None:
             raise InvalidGroupId("offsets are committed for a group: set group.id")
@@ -298,7 +299,7 @@ class ConsumerFront(ABC):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         callback: OnCommit | None,
     ) -> None:
-        """What has become of a commit that nobody waited for is told in the caller's next poll, commit or close."""
+        """The caller's next poll, commit or close reports the results of asynchronous commits."""
         error = ClientClosed("the commit was cancelled") if ended.cancelled() else ended.exception()
         if error is None:
             self._callbacks.append(lambda: self._tell_interceptors(offsets))
@@ -393,7 +394,7 @@ class ConsumerFront(ABC):
 
 
 def interceptors_of(setting: object) -> tuple[ConsumerInterceptor, ...]:
-    """What interceptor.classes gives: one interceptor or several, or classes of them."""
+    """The value of interceptor.classes: one interceptor or several, or their classes."""
     if setting is None:
         return ()
     several: Iterable[Any] = setting if isinstance(setting, list | tuple) else (setting,)
@@ -405,7 +406,7 @@ def interceptors_of(setting: object) -> tuple[ConsumerInterceptor, ...]:
 
 
 def deserializer_of(setting: object, name: str) -> Deserializer | None:
-    """What a setting such as `value.deserializer` gives, as a function of topic and bytes."""
+    """The value of a setting such as `value.deserializer`, as a function of topic and bytes."""
     if setting is None:
         return None
     method = getattr(setting, "deserialize", None)

@@ -1,7 +1,7 @@
-"""The caller's side of fetching: what the loop has queued, made into records, raw batches or columns.
+"""The caller's side of fetching: converts the queued data into records, raw batches or columns.
 
-Everything here happens in the caller's poll(): copying, checking, decompressing, decoding. A position moves when
-records are handed out and not before, so what a commit commits has been seen by the caller.
+Everything here happens in the caller's poll(): copying, checking, decompressing, decoding. A position advances only
+when records are returned, so a commit covers only records that the caller has seen.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Deserializer = Callable[[str, bytes], Any]
 
 log = logging.getLogger(__name__)
 
-# A poll for batches or columns stops after so much: more in one piece is not read faster.
+# A poll for batches or columns stops after this size: a larger piece is not read faster.
 TAKEN_BYTES: Final = 16 * 1024 * 1024
 
 
 class DeserializationError(InvalidRecord):
-    """A deserializer failed for the record at `offset` of `partition`; seek() behind it to go on."""
+    """A deserializer failed for the record at `offset` of `partition`; seek() past it to continue."""
 
     def __init__(self, partition: TopicPartition, offset: int, what: str, reason: Exception) -> None:
         super().__init__(
@@ -44,9 +44,9 @@ class DeserializationError(InvalidRecord):
 
 
 class RawBatch:
-    """A batch of records as it stands in the log, its checksum checked and its records not yet looked at.
+    """A batch of records as in the log, with a verified checksum and unopened records.
 
-    It may hold records before `start_offset`, the position that was asked for; `records` leaves them out.
+    It may contain records before `start_offset`, the requested position; `records` omits them.
     """
 
     __slots__ = ("data", "header", "partition", "start_offset", "topic")
@@ -90,7 +90,7 @@ class Intake:
         wake: Callable[[], None],
         reset: Callable[[PartitionState], None] | None,
     ) -> None:
-        """`wake` has the loop go on; `reset` follows auto.offset.reset, and is None if that leaves it to the caller."""
+        """`wake` makes the loop continue; `reset` applies auto.offset.reset, and is None if the caller decides."""
         self._subscription = subscription
         self._queue = queue
         self._resumed: deque[Fetched] = deque()
@@ -105,7 +105,7 @@ class Intake:
         self._reset = reset
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to so many records; none if nothing is there. Raises what stands in the place of the next record."""
+        """Up to this many records; none if there are none. Raises the error in place of the next record."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
             fetched = self._next()
@@ -139,7 +139,7 @@ class Intake:
         return taken
 
     def next_record(self) -> ConsumerRecord | None:
-        """One record, for who goes from one to the next."""
+        """One record, for iteration."""
         fetched = self._current
         if fetched is not None and not self._deserializes:
             records = fetched.records
@@ -177,7 +177,7 @@ class Intake:
         return taken
 
     def take_columns(self) -> ColumnRun | None:
-        """What is there as columns."""
+        """The available data as columns."""
         builder = ColumnsBuilder()
         runs: list[tuple[TopicPartition, int]] = []
         while not runs or builder.size_bytes < TAKEN_BYTES:
@@ -214,15 +214,15 @@ class Intake:
         return ColumnRun(builder.finish(), runs) if runs else None
 
     def resume(self, partition: TopicPartition) -> None:
-        """What was fetched before the pause comes first."""
+        """Data that was fetched before the pause comes first."""
         self._resumed.extend(self._held.pop(partition, ()))
 
     def begin(self) -> None:
-        """A poll begins: what earlier ones took has been handed out."""
+        """A poll starts: the data of earlier polls has been returned."""
         self._found.clear()
 
     def take_back(self) -> None:
-        """What was taken since the poll began did not reach the caller: the next poll takes it again."""
+        """The data taken since the poll started did not reach the caller: the next poll takes it again."""
         for state, position, epoch in self._found:
             if self._subscription.is_current(state) and state.position != position:
                 self._subscription.replace(state.successor(position=position, epoch=epoch))
@@ -230,7 +230,7 @@ class Intake:
         self._found.clear()
 
     def _next(self) -> Fetched | None:
-        """What is to be read now: what was begun, unless it is of no use or paused now."""
+        """The data to read next: the current one, unless it is obsolete or paused now."""
         while True:
             fetched = self._current
             if fetched is None:
@@ -259,7 +259,7 @@ class Intake:
 
     def _hold(self, fetched: Fetched) -> None:
         partition = fetched.state.partition
-        # What is of no use any more, as the partition went or its position was moved, is let go.
+        # Obsolete data, of a revoked partition or an old position, is dropped.
         held = [each for each in self._held.get(partition, ()) if self._subscription.is_current(each.state)]
         held.append(fetched)
         self._held = {
@@ -299,7 +299,7 @@ class Intake:
             self._step_over(fetched, header)
 
     def _next_batch(self, fetched: Fetched, has_some: bool) -> BatchHeader | None:
-        """The next batch; None at the end of what was fetched, or, with `_current` still set, at an error to come."""
+        """The next batch; None at the end of the data, or, with `_current` still set, at an error."""
         if has_some and fetched.error is not None:
             return None
         if fetched.error is not None:
@@ -309,7 +309,7 @@ class Intake:
         state = fetched.state
         assert state.position is not None
         if fetched.records:
-            # Somebody has taken part of this batch as records: the rest of it is still to come.
+            # The caller has taken part of this batch as records: the rest is still to come.
             fetched.records = []
             fetched.index = 0
             self._step_back(fetched)
@@ -322,7 +322,7 @@ class Intake:
             raise
         if header is None:
             self._current = None
-            # Batches that are left out move the position too.
+            # Skipped batches advance the position too.
             if fetched.end_offset > state.position:
                 state.position = fetched.end_offset
                 state.epoch = fetched.end_epoch
@@ -336,13 +336,13 @@ class Intake:
         fetched.next_position = fetched.batch_position
 
     def _restart(self, state: PartitionState) -> None:
-        """Fetches anew from the position: bytes that were broken on the way are good the next time."""
+        """Fetches again from the position: bytes that were damaged on the way are good the next time."""
         self._current = None
         self._subscription.replace(state.successor(position=state.position, epoch=state.epoch))
         self._wake()
 
     def _face(self, state: PartitionState, error: KafkaError) -> None:
-        """Does what can be done about an error that a partition has met; raises what is left to the caller."""
+        """Handles an error of a partition; raises what the caller must handle."""
         position = state.position
         reset = self._reset
         if position is not None and reset is not None:

@@ -98,7 +98,7 @@ class Lookup:
     async def offsets_once(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
-        """The same asked once: what is known of some partitions does not wait for others, which have their errors."""
+        """The same with one request: known results do not wait for partitions with errors."""
         return await self._ask_leaders(timestamps, self._list_offsets)
 
     async def end_of_epoch(self, partition: TopicPartition, epoch: int) -> tuple[int, int]:
@@ -211,7 +211,7 @@ class Lookup:
 def _complete(
     answers: dict[TopicPartition, Any], asked: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Any]:
-    """Exactly what was asked; what a broker has left out may be asked again."""
+    """Exactly the requested items; items that a broker has omitted may be requested again."""
     missing = NetworkException("the broker left a partition out of its answer")
     return {partition: answers.get(partition, missing) for partition in asked}
 
@@ -263,7 +263,7 @@ class Positions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def reset_timestamp(self) -> int | None:
-        """What auto.offset.reset asks ListOffsets for; None for `none`."""
+        """The ListOffsets timestamp of auto.offset.reset; None for `none`."""
         return self._policy.timestamp_at(self._clock.now_ms())
 
     async def _run(self) -> None:
@@ -310,7 +310,7 @@ class Positions:
                     await self._wanted.wait()
 
     async def find(self, states: list[PartitionState]) -> None:
-        """Finds a position for each, or tells `on_failed`; raises why some have none, after the others have theirs."""
+        """Finds a position for each, or calls `on_failed`; raises errors after the others have a position."""
         await self._settle_committed([state for state in states if state.reset_timestamp is None])
         timestamps: dict[TopicPartition, int] = {}
         for state in states:

@@ -1,8 +1,7 @@
-"""A record as a consumer hands it out, made in one compiled loop a batch.
+"""A record as a consumer returns it, created in one compiled loop per batch.
 
-Everything that the records of a batch share (topic, partition, timestamp type, leader epoch) is one object for all
-of them; offsets and timestamps are numbers of the machine until somebody looks at them. Keys and values are copies,
-so a record keeps nothing alive but itself.
+All records of a batch share one object for topic, partition, timestamp type and leader epoch. Offsets and timestamps
+are machine integers until they are read. Keys and values are copies, so a record keeps no other memory alive.
 """
 
 from __future__ import annotations

@@ -80,10 +80,10 @@ class ClassicMember(GroupMember):
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._needs_join = asyncio.Event()
         self._is_joining = False
-        # What was assigned may belong to others by now: it is lost, not given up.
+        # The assigned partitions may belong to others by now: they are lost, not revoked.
         self._is_lost = False
         self._fenced_by: FencedInstanceId | None = None
-        # As the leader of the group: the partition counts that the assignment was made of.
+        # On the leader of the group: the partition counts on which the assignment is based.
         self._assigned_counts: dict[str, int] | None = None
 
     def start(self) -> None:
@@ -158,7 +158,7 @@ class ClassicMember(GroupMember):
             self._is_lost = False
             await self._ask(Change.LOST, owned)
         elif self._is_poll_overdue():
-            # Who does not poll is no member: this comes back with the next poll.
+            # A consumer that does not poll is not a member: it rejoins with the next poll.
             await self._ask(Change.LOST, owned)
         elif not self._is_cooperative:
             if owned:
@@ -304,7 +304,7 @@ class ClassicMember(GroupMember):
                     self._lose(error)
                 else:
                     log.debug("a heartbeat to group %s failed: %s", self._group_id, error)
-                    # The coordinator has given the member up by now, wherever it is.
+                    # The coordinator has removed the member by now, wherever it is.
                     failed_s = failed_s or self._loop.time()
                     if self._loop.time() - failed_s > self._settings.session_timeout_ms / 1000:
                         self._coordinator.forget()
@@ -323,7 +323,7 @@ class ClassicMember(GroupMember):
         answer: HeartbeatResponse = await self._brokers.request(
             node, request, timeout_ms=self._settings.session_timeout_ms
         )
-        # An answer that was overtaken by a join says nothing about what comes of that.
+        # A response that was overtaken by a join says nothing about that join.
         if answer.error_code != NONE and generation == self.generation and not self._is_joining:
             raise error_for_code(answer.error_code)
 

@@ -1,9 +1,9 @@
 """A member of a group of KIP-848 (group.protocol=consumer): one request, the heartbeat, does everything.
 
-It tells the coordinator what the member subscribes to and has, and brings back an epoch and a target assignment,
-which the coordinator computes. The member moves towards the target by itself: gives up what is not in it, then takes
-what is new, and says so with the next heartbeat; nobody waits for anybody else. Only what has changed since the last
-heartbeat is named; everything is, after an error.
+The heartbeat tells the coordinator the member's subscription and partitions, and returns an epoch and a target
+assignment, which the coordinator computes. The member moves towards the target on its own: it revokes partitions that
+are not in it, then takes the new ones, and reports this with the next heartbeat; no member waits for another. A
+heartbeat names only what has changed since the last one; after an error it names everything.
 
     epoch 0 joins, -1 leaves, -2 leaves for a while (a static member that will be back)
 """
@@ -64,12 +64,12 @@ class ConsumerMember(GroupMember):
         super().__init__(settings, brokers, cluster, coordinator, subscription, handover)
         self._interval_ms = FIRST_HEARTBEAT_INTERVAL_MS
         self._soon = asyncio.Event()
-        # What the coordinator wants this member to have, by topic id; None until it has said so.
+        # The target assignment from the coordinator, by topic id; None until there is one.
         self._target: dict[bytes, list[int]] | None = None
         self._target_changed = asyncio.Event()
         self._is_new_target = False
         self._names_timer: asyncio.TimerHandle | None = None
-        # What the last heartbeat told; None where the next one has to say it.
+        # The contents of the last heartbeat; None where the next one has to repeat it.
         self._told_subscription: tuple[frozenset[str], str | None] | None = None
         self._told_partitions: frozenset[TopicPartition] | None = None
         # The partitions of the target as they were taken, so that heartbeats name no more than that.
@@ -188,7 +188,7 @@ class ConsumerMember(GroupMember):
         by_id: dict[bytes, list[int]] = {}
         for partition in sorted(partitions):
             topic_id = self._cluster.topic_id(partition.topic)
-            # A topic that is gone is in nobody's assignment.
+            # A deleted topic is in no assignment.
             if topic_id is not None:
                 by_id.setdefault(topic_id, []).append(partition.partition)
         return [TopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in by_id.items()]

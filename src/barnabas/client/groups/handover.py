@@ -1,7 +1,7 @@
-"""Between the loop, where a group's member lives, and the caller who polls: what has to happen in the caller's poll().
+"""The interface between the loop, where a group's member lives, and the polling caller: work for the caller's poll().
 
-As in Kafka's own client a rebalance listener is called in poll(), and partitions come and go there and nowhere else:
-whoever handles records between two polls keeps the partitions that he has. The loop asks; the next poll answers.
+As in Kafka's own client, a rebalance listener is called in poll(), and partitions are assigned and revoked only there:
+a caller that processes records between two polls keeps its partitions. The loop asks; the next poll answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rebalance:
 
 
 class Failure:
-    """An error that stands in a member's way until somebody does something about it."""
+    """An error that stops a member until the caller handles it."""
 
     __slots__ = ("done", "error")
 
@@ -66,7 +66,7 @@ class Handover:
         self._is_polling = False
 
     def poll_delay_s(self) -> float:
-        """For how long nobody has polled."""
+        """The time since the last poll."""
         return 0.0 if self._is_polling else time.monotonic() - self._last_poll_s
 
     async def fail(self, error: KafkaError) -> None:
@@ -84,13 +84,13 @@ class Handover:
         await done
 
     def lose(self) -> None:
-        """What was to be given up is gone already."""
+        """The partitions to revoke are lost already."""
         for rebalance in list(self.rebalances):
             if rebalance.change is Change.REVOKED:
                 rebalance.change = Change.LOST
 
     def answer(self, asked: Rebalance | Failure) -> None:
-        """From any thread. A listener may have closed the consumer, and then nobody waits."""
+        """From any thread. A listener may have closed the consumer, and then no task waits."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_finish, asked.done)
 

@@ -1,6 +1,6 @@
-"""What the members of classic groups and of those of KIP-848 have in common: one task that lives with the group.
+"""Shared parts of the members of classic groups and of KIP-848 groups: one task that lives with the group.
 
-A member lives on the loop. What it wants of the caller it asks for through the `Handover`, and waits.
+A member lives on the loop. It sends requests to the caller through the `Handover`, and waits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class GroupMember(ABC):
         )
 
     def has_overtaken(self, generation: int) -> bool:
-        """Whether this member goes on with what it has in a generation behind this one, or is about to."""
+        """Whether this member continues with its partitions in a later generation, or is about to."""
         return False
 
     @abstractmethod
@@ -74,14 +74,14 @@ class GroupMember(ABC):
 
     @abstractmethod
     def subscription_changed(self) -> None:
-        """What is subscribed to is not what it was."""
+        """The subscription has changed."""
 
     @abstractmethod
     async def _send_leave(self) -> None:
-        """Tells the coordinator that this member is gone, whatever it answers."""
+        """Tells the coordinator that this member leaves, whatever it answers."""
 
     async def leave(self, *, is_told: bool = True) -> None:
-        """Ends the membership. A static member that closes is not told of: it will be back."""
+        """Ends the membership. A static member that closes does not leave: it will be back."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -142,6 +142,6 @@ class GroupMember(ABC):
 
 
 def _tell_of_end(task: asyncio.Task[None]) -> None:
-    """A member's work never ends by itself: an exception here is a fault of ours."""
+    """A member's task never ends by itself: an exception here is a bug."""
     if not task.cancelled() and task.exception() is not None:
         log.error("a member of a group has failed in an unforeseen way", exc_info=task.exception())

@@ -1,8 +1,8 @@
-"""What members of a classic group tell each other through the coordinator, which does not look into it.
+"""Messages between members of a classic group, which go through the coordinator unread.
 
     int16 version | ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
 
-A version that we do not know is read as the last one that we do: later ones only add to the end.
+An unknown version is read as the last known one: later versions only add fields at the end.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ _REMEDIES: Final[dict[int, str]] = {
 
 
 class CommitOvertaken(RebalanceInProgress):
-    """A commit of a generation that has ended meanwhile, by a member that still has its partitions."""
+    """A commit of an ended generation, by a member that still has its partitions."""
 
     retriable = True
 
@@ -72,7 +72,7 @@ class GroupOffsets:
         identity: Callable[[], ConsumerGroupMetadata],
         has_overtaken: Callable[[int], bool],
     ) -> None:
-        """`identity` tells which member of the group commits, as it is now; `has_overtaken` is the member's."""
+        """`identity` returns the current identity of the committing member; `has_overtaken` is the member's."""
         assert settings.group_id is not None
         self._settings = settings
         self._group_id = settings.group_id
@@ -83,14 +83,14 @@ class GroupOffsets:
         self._is_consumer_protocol = settings.group_protocol == "consumer"
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
-        """Commits the offsets; raises what stands in the way, with what to do."""
+        """Commits the offsets; raises an error that names the remedy."""
         if offsets:
             await self._retrying(lambda: self._commit_once(offsets), timeout_ms, "committing offsets")
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; partitions without one are left out."""
+        """The committed offsets; omits partitions without one."""
         wanted = list(partitions)
         if not wanted:
             return {}
@@ -111,7 +111,7 @@ class GroupOffsets:
             settings=self._settings,
             timeout_ms=timeout_ms,
             what=f"{what} of group {self._group_id}",
-            # A member's epoch has moved on meanwhile, and the next attempt takes the new one.
+            # A member's epoch has increased in the meantime, and the next attempt uses the new one.
             is_retriable=lambda error: (
                 error.retriable or (self._is_consumer_protocol and isinstance(error, StaleMemberEpoch))
             ),

@@ -1,7 +1,7 @@
-"""Records that wait for the sender: a queue of batches a partition, within a bounded memory.
+"""Records that wait for the sender: one queue of batches per partition, with bounded memory.
 
-Callers append in their own threads; the sender takes batches away on its loop. One lock guards all of it. It is held
-for the time that it takes to copy one record (or, for many, one batch), and nothing slow happens under it.
+Callers append in their own threads; the sender takes batches on its loop. One lock guards all of it. A thread holds it
+for the time to copy one record (or, for many, one batch), and nothing slow happens under it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TopicQueue:
     def __init__(self, name: str, topic_id: bytes, partitions: list[PartitionQueue]) -> None:
         self.name = name
         self.topic_id = topic_id
-        # All that were ever made: a topic that is made anew may have fewer, and later more again.
+        # All queues ever created: a recreated topic may have fewer partitions, and later more again.
         self.queues = list(partitions)
         self.partitions = partitions
         # Those that have a leader; all if none has.
@@ -96,7 +96,7 @@ class Accumulator:
         # How many wait for everything to be sent.
         self.flushes = 0
         self.is_closing = False
-        # A batch has begun or has become ready: whoever appended wakes the sender, after the lock is free.
+        # A batch has started or has become ready: the appending thread wakes the sender, after the lock is free.
         self.is_wake_due = False
         self._batch_bytes = batch_bytes
         self._max_batch_bytes = max(batch_bytes, max_batch_bytes)
@@ -110,11 +110,11 @@ class Accumulator:
 
     @property
     def is_all_ready(self) -> bool:
-        """Whether nothing waits for more to come: somebody flushes, closes, or waits for memory."""
+        """Whether batches need not wait for more records: a thread flushes, closes, or waits for memory."""
         return self.flushes > 0 or self.is_closing or self.pool.is_exhausted
 
     def set_topic(self, name: str, leaders: list[bool], topic_id: bytes = b"") -> TopicQueue:
-        """Takes over how many partitions a topic has, and which have a leader. Only one made anew may have fewer."""
+        """Takes the number of partitions of a topic, and those with a leader. Only a recreated topic may have fewer."""
         self.lock.acquire()
         try:
             topic = self.topics.get(name)
@@ -183,10 +183,11 @@ class Accumulator:
         future: SendManyFuture,
         reserved_bytes: i64,
     ) -> i64:
-        """Adds values without keys from `start` on, one batch after the other; where it stopped for want of room.
+        """Adds values without keys from `start` on, one batch after the other. Returns where it stopped for lack of
+        memory.
 
-        They go to the chosen partition, or as they come. `reserved_bytes` were waited for, and are given back: the
-        first value has room, whoever else waits.
+        The values go to the given partition, or are distributed. `reserved_bytes` were waited for, and are returned:
+        the first value has room even if others wait.
         """
         end = values.count
         position = start
@@ -197,7 +198,7 @@ class Accumulator:
             while position < end:
                 room = pool.available_bytes - BATCH_OVERHEAD_BYTES
                 if pool.is_exhausted:
-                    # Others wait for what is left.
+                    # Others wait for the rest.
                     room = reserved_bytes - BATCH_OVERHEAD_BYTES
                 reserved_bytes = 0
                 queue = topic.sticky if chosen is None else chosen

@@ -53,7 +53,7 @@ class AsyncProducer:
         headers: HeadersLike | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> SendFuture:
-        """Hands in a record; awaiting the future tells where it has gone."""
+        """Sends a record; the result of the future is its position."""
         core = self._core
         if self._loop is None:
             await self.start()
@@ -124,7 +124,7 @@ class AsyncProducer:
         return appender.future
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the blocking one has it
-        """Sends everything at once and waits until all of it is acknowledged or has failed."""
+        """Sends everything at once and waits until all records are acknowledged or have failed."""
         await self.start()
         try:
             async with asyncio.timeout(timeout):
@@ -146,7 +146,7 @@ class AsyncProducer:
         await self._core.begin_transaction()
 
     async def share_transaction(self) -> SharedTransaction:
-        """What other producers of this transactional id need to `join_transaction`; it may be pickled."""
+        """The data that other producers of this transactional id need for `join_transaction`; it may be pickled."""
         await self.start()
         return await self._core.share_transaction()
 
@@ -183,7 +183,7 @@ class AsyncProducer:
         return AsyncTransaction(self)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Delivers what is left, for at most `timeout` seconds, and ends. An open transaction is aborted."""
+        """Delivers the remaining records, for at most `timeout` seconds, and closes. Aborts an open transaction."""
         core = self._core
         if core.is_closed:
             return

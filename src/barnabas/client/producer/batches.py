@@ -1,10 +1,10 @@
-"""Batches on their way to a partition, and the queue that they wait in.
+"""Batches on their way to a partition, and the queue in which they wait.
 
-A batch takes records until the sender takes it, not just until it has `batch.size` bytes: from then on it may be sent,
-but as long as nobody can send it, it grows, up to what a request may hold. So batches are as small as latency asks for
-and as large as throughput does, without a setting to tune.
+A batch accepts records until the sender takes it, not only until it has `batch.size` bytes: from then on the sender may
+send it, but as long as it cannot, the batch grows, up to the size of a request. Batches are therefore as small as
+latency needs and as large as throughput needs, without a setting to tune.
 
-The lock of the accumulator guards everything here; what a closed batch has been made of does not change any more.
+The lock of the accumulator guards everything here. A closed batch does not change any more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from barnabas.records.layout import BATCH_HEADER_BYTES, TRANSACTIONAL_BIT, Compr
 from barnabas.records.reader import decode_batch
 from barnabas.records.record import Headers, Record
 
-# What the buffer is charged for a batch beside its records: the header and our own objects.
+# The memory of a batch in addition to its records: the header and our own objects.
 BATCH_OVERHEAD_BYTES: Final = 512
 # The largest that a record can be around its key, value and headers.
 RECORD_OVERHEAD_BYTES: Final = 21
@@ -142,14 +142,14 @@ class ProducerBatch:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        # Its fate is known; and everybody who left a function to call has been told.
+        # Its result is known, and all callbacks have been called.
         self.is_done = False
         self.is_told = False
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.error = None
         self.record_errors = None
-        # The batches that this one was split into: from then on they are what is waited for.
+        # The batches that this one was split into: from then on callers wait for them.
         self.parts = None
         self.event = None
         self.callbacks = None
@@ -189,7 +189,7 @@ class ProducerBatch:
         return (self.base_sequence + self.record_count - 1) & SEQUENCE_MASK
 
     def set_producer(self, producer_id: i64, producer_epoch: i64, base_sequence: i64) -> None:
-        """Names the producer and the number of the first record; what was encoded before is encoded anew."""
+        """Sets the producer and the sequence of the first record; encodes the batch again if necessary."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -233,7 +233,7 @@ class ProducerBatch:
         )
 
     def split(self, target_bytes: i64) -> list[ProducerBatch]:
-        """The same records in batches of about that many bytes, at least two; this batch then stands for them."""
+        """The same records in at least two batches of about that many bytes; they replace this batch."""
         assert self.encoded is not None
         assert self.record_count > 1
         records: list[Record] = decode_batch(self.encoded)
@@ -251,10 +251,10 @@ class ProducerBatch:
 
 
 class PartitionQueue:
-    """The batches of one partition: those that wait, and those whose fate is open.
+    """The batches of one partition: those that wait, and those without a final result.
 
-    `in_flight` holds what has been sent and not been answered for good, by sequence if the producer is idempotent: a
-    batch that is to be sent again stands there and among those that wait.
+    `in_flight` has the batches that were sent and have no final result, by sequence if the producer is idempotent: a
+    batch that is to be sent again is there and among those that wait.
     """
 
     __slots__ = (
@@ -304,11 +304,11 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self.last_acked_offset = NO_OFFSET
-        # A batch was given up without knowing what the broker made of it.
+        # A batch was given up with an unknown result.
         self.is_unresolved = False
 
     def restart_sequences(self, producer_id: i64, producer_epoch: i64, position: int) -> None:
-        """Numbers what is in flight from that position on from 0, for another epoch of the producer."""
+        """Numbers the batches in flight from that position on from 0, for another epoch of the producer."""
         sequence: i64 = 0
         for batch in self.in_flight[position:]:
             batch.set_producer(producer_id, producer_epoch, sequence)
@@ -328,7 +328,7 @@ class PartitionQueue:
         return sequence == (self.last_acked_sequence + 1) & SEQUENCE_MASK
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queues a batch to be sent again: before what has not been sent, in the order of the sequences."""
+        """Queues a batch to be sent again: before the unsent ones, in the order of the sequences."""
         waiting = self.batches
         if not batch.has_sequence or not waiting:
             waiting.appendleft(batch)

@@ -1,7 +1,7 @@
-"""The memory that records may take until they are acknowledged: `buffer.memory` bytes, in the order of asking.
+"""The memory of records until they are acknowledged: `buffer.memory` bytes, granted in the order of requests.
 
-Memory is counted, not kept: a batch is made and freed as any object. Who does not get what he asks for waits, and what
-is freed goes to whoever waits longest, so that a large record is not overtaken for ever by small ones.
+The pool counts memory and does not keep it: a batch is allocated and freed like any object. A request without room
+waits, and freed memory goes to the oldest waiter, so that small records do not overtake a large one for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 
 class Waiter:
-    """Somebody who waits for memory; `wake` is called when it is his."""
+    """A waiter for memory; `wake` is called when the memory is granted."""
 
     __slots__ = ("is_granted", "size_bytes", "wake")
 
@@ -38,7 +38,7 @@ class BufferPool:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether somebody waits: everything that can be sent is then sent, to make room."""
+        """Whether a thread waits: everything that can be sent is then sent, to make room."""
         return len(self._waiters) > 0
 
     def has_room(self, size_bytes: i64) -> bool:
@@ -49,7 +49,7 @@ class BufferPool:
         self._grant()
 
     def give_up(self, waiter: Waiter) -> None:
-        """The waiter does not want any more; what he was granted goes to others."""
+        """The waiter has given up; memory granted to it goes to others."""
         if waiter.is_granted:
             self.available_bytes += waiter.size_bytes
         elif waiter in self._waiters:

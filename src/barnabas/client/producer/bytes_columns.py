@@ -125,7 +125,7 @@ def arrow_bytes(column: Any) -> BytesColumn | None:
 
 
 def binary_values(column: Any) -> list[Any]:
-    """What an Arrow column has, as a list, text as its bytes."""
+    """The values of an Arrow column as a list, with text as bytes."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):

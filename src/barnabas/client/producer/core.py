@@ -1,4 +1,4 @@
-"""What the blocking producer and the one for asyncio share: settings made ready, records appended, the loop's side."""
+"""Shared parts of the blocking and the asyncio producer: prepared settings, appending of records, the loop's side."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProducerCore:
         self.key_serializer: Serializer | None = serializer_for(settings.key_serializer, "key.serializer")
         self.partitioner: Partitioner | None = partitioner_for(settings.partitioner_class)
         self.interceptors: list[Any] = _interceptors(settings.interceptor_classes)
-        # Beyond these a batch does not grow; a single record may be as large as a request.
+        # A batch does not grow beyond this size; a single record may be as large as a request.
         self.max_record_bytes: i64 = min(
             settings.max_request_size - BATCH_HEADER_BYTES, settings.buffer_memory - BATCH_OVERHEAD_BYTES
         )
@@ -63,8 +63,8 @@ class ProducerCore:
         self.is_closed = False
         self.sender: Sender | None = None
         self.transactions: TransactionManager | None = None
-        # Topics that were not used for metadata.max.idle.ms: who sends to one again learns of it anew, and the numbers
-        # of what was sent go on.
+        # Topics that were not used for metadata.max.idle.ms: the next send asks for their metadata again, and the
+        # sequences continue.
         self._idle_topics: dict[str, TopicQueue] = {}
 
     async def start(self, post: Callable[[Callable[[], object]], object]) -> None:
@@ -87,7 +87,7 @@ class ProducerCore:
         self._set_refusal()
 
     async def stop(self) -> None:
-        """Ends everything on the loop; what was not delivered is given up."""
+        """Ends everything on the loop; undelivered records fail."""
         if self.sender is not None:
             self.sender.stop()
             self.sender.give_up_all(ClientClosed("the producer was closed before the record was delivered"))
@@ -119,7 +119,7 @@ class ProducerCore:
         raise type(refusal)(str(refusal))
 
     def begin_close(self) -> None:
-        """Takes no more records; those that are there become ready."""
+        """Accepts no more records; existing batches become ready."""
         self.accumulator.lock.acquire()
         try:
             self.is_closed = True
@@ -130,7 +130,7 @@ class ProducerCore:
             self.accumulator.lock.release()
 
     def forked(self) -> None:
-        """In a process that was forked nobody sends. The lock may be held there for ever, and is left alone."""
+        """In a forked process no thread sends. The lock may be held there for ever, so it is not used."""
         self.is_closed = True
         self.refusal = ClientClosed(FORKED)
 
@@ -194,7 +194,10 @@ class ProducerCore:
         timestamp_ms: int | None,
         headers: HeadersLike | None,
     ) -> OutgoingRecord:
-        """What the interceptors make of a record. One that fails is told of, and leaves it as it was, as in Kafka."""
+        """The record after the interceptors.
+
+        If one fails, the error is logged and the record stays unchanged, as in Kafka.
+        """
         record = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
         for interceptor in self.interceptors:
             if hasattr(interceptor, "on_send"):
@@ -295,7 +298,7 @@ class ProducerCore:
             future.when_done(_Acknowledgement(self, future))
 
     def begin_flush(self) -> list[ProducerBatch]:
-        """Everything that is there becomes ready; what is to be waited for. `end_flush` ends it."""
+        """Makes all batches ready; returns what to wait for. `end_flush` ends the flush."""
         accumulator = self.accumulator
         accumulator.lock.acquire()
         try:
@@ -315,7 +318,7 @@ class ProducerCore:
             accumulator.lock.release()
 
     async def flushed(self) -> None:
-        """Waits until everything that is there now is done, one way or the other."""
+        """Waits until all current records are acknowledged or have failed."""
         pending = self.begin_flush()
         try:
             loop = asyncio.get_running_loop()
@@ -385,7 +388,7 @@ class ProducerCore:
         await transactions.send_offsets(wanted, group_of(group), timeout_ms)
 
     async def close_gracefully(self, timeout_ms: float) -> None:
-        """Delivers what is there, ends a transaction that is open, and stops; in all at most so long."""
+        """Delivers the records, ends an open transaction, and stops, within this time in total."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 transactions = self.transactions
@@ -397,7 +400,7 @@ class ProducerCore:
                     ):
                         await self._abort(transactions, timeout_ms)
                     elif transactions.state is TransactionState.COMMITTING:
-                        # A commit that was cut off by its time-out is wanted all the same.
+                        # A commit that was interrupted by its time-out is still wanted.
                         await self._commit(transactions, timeout_ms)
                 else:
                     await self.flushed()

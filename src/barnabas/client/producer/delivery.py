@@ -1,7 +1,7 @@
-"""What becomes of a batch that was sent: acknowledged, sent again, split, or given up.
+"""The result of a batch that was sent: acknowledged, sent again, split, or given up.
 
-A batch that is given up while its request is under way is done for its caller; its sequences are settled when the
-answer comes.
+If a batch is given up while its request is in flight, it is done for its caller; its sequences are settled when the
+response arrives.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Delivery:
         accumulator: Accumulator,
         transactions: TransactionManager | None,
     ) -> None:
-        # Partitions of which nothing is sent until what is under way is answered: so a single request keeps order.
+        # Partitions to which nothing is sent until the response arrives: a single request in flight preserves the
+        # order.
         self.muted: set[PartitionQueue] = set()
         self.is_stopped = False
         self._loop = asyncio.get_running_loop()
@@ -165,7 +166,7 @@ class Delivery:
             for part in reversed(parts):
                 charged -= part.charged_bytes
                 accumulator.put_back(part)
-            # What expires next is read in order: parts are as old as what they were made of, and take its place.
+            # Expiry is read in order: parts of a split batch have its age and take its place.
             incomplete: list[ProducerBatch] = []
             for each in accumulator.incomplete:
                 if each is batch:
@@ -245,7 +246,7 @@ class Delivery:
         self._cluster.used(batch.queue.tp.topic)
         accumulator.lock.acquire()
         try:
-            # Whoever flushes waits until all have been told.
+            # A flush waits until all callbacks have been called.
             batch.is_told = True
             accumulator.incomplete.pop(batch, None)
             if batch.event is not None:

@@ -1,8 +1,8 @@
-"""What `send` returns: the fate of a record, looked up in its batch when somebody asks.
+"""The result of `send`: the future of a record, which looks up the result in the record's batch on demand.
 
-A future is three words: the batch, the record's place in it, its timestamp. Nothing else is made for a record, and
-nothing is done for it when the batch is acknowledged, unless somebody waits or has left a function to call.
-The methods are those of `concurrent.futures.Future`; `await` works too, on any loop.
+A future is three words: the batch, the record's position in it, its timestamp. A record needs no other object, and no
+work when the batch is acknowledged, unless a thread waits or there is a callback. The methods are those of
+`concurrent.futures.Future`; `await` works too, on any loop.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class SendFuture:
         return self._error()
 
     def add_done_callback(self, function: Callable[[SendFuture], object]) -> None:
-        """Has the function called with this future once it is done: at once if it is, else on the client's thread."""
+        """Calls the function with this future when it is done: at once if it is done already, else on the client's
+        thread.
+        """
         self.when_done(partial(function, self))
 
     def when_done(self, call: Callable[[], object]) -> None:
@@ -82,7 +84,7 @@ class SendFuture:
         run_callback(call)
 
     def _leave(self, call: Callable[[], object]) -> bool:
-        """Leaves a function with the batch; False if that is done or was split meanwhile."""
+        """Registers a function with the batch; False if the batch is done or was split in the meantime."""
         batch = self._batch
         lock = batch.queue.lock
         lock.acquire()
@@ -97,7 +99,7 @@ class SendFuture:
         return is_open
 
     def deliver(self, on_delivery: OnDelivery) -> None:
-        """Calls a function of two arguments with what has become of the record."""
+        """Calls a function of two arguments with the result of the record."""
         error = self._error()
         if error is None:
             on_delivery(self._metadata(), None)
@@ -174,7 +176,7 @@ class SendManyFuture:
         self._runs.append(Run(batch, first, count, len(self._runs)))
 
     def add_one(self, batch: ProducerBatch, index: i64, timestamp_ms: i64, last: Run | None) -> Run:
-        """Takes note of the next record; its run, which is the partition's last one if that goes on with it."""
+        """Notes the next record. Returns its run: the partition's last run if the record continues it."""
         run = last
         if run is None or run.batch is not batch or run.first + run.count != index:
             run = Run(batch, index, 0, len(self._runs))
@@ -231,7 +233,7 @@ class SendManyFuture:
                 raise TimeoutError(f"the records were not acknowledged within {timeout:g} s")
 
     def add_done_callback(self, function: Callable[[SendManyFuture], object]) -> None:
-        """Has the function called with this future once all records are done."""
+        """Calls the function with this future when all records are done."""
         number = self._first_pending(0)
         if number == len(self._runs):
             run_callback(partial(function, self))
@@ -326,7 +328,7 @@ def metadata_of(batch: ProducerBatch, index: i64, timestamp_ms: i64) -> RecordMe
 
 
 def run_callback(call: Callable[[], object]) -> None:
-    """A function of the user's may fail: that is told, and stops nobody else."""
+    """Calls a function of the user: logs its errors, which affect no other callback."""
     try:
         call()
     except Exception:

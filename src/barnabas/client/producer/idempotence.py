@@ -1,15 +1,16 @@
-"""Sequences: how a broker knows a batch that it has already, and one that came too early.
+"""Sequences: a broker recognises by them a batch that it already has, and one that came too early.
 
-A producer has an id and an epoch; the batches of a partition are numbered by the records in them. A batch that is sent
-again keeps its number, so it is stored once. When the broker has lost track, or a batch was given up without
-knowing its fate, the numbers cannot go on: the epoch is raised and what is in flight is numbered from 0 again.
+A producer has an id and an epoch. The batches of a partition are numbered by their records. A batch that is sent again
+keeps its number, so it is stored once. When the broker has lost the state of the producer, or a batch was given up with
+an unknown result, the numbers cannot continue: the producer increases its epoch and numbers the batches in flight from
+0 again.
 
-A batch is given another number only when the broker certainly does not have it: when a batch before it was refused for
-good, or when it is refused itself as out of order and nothing before it is in flight. The broker stores a number
-only behind the one before it, so what stands behind such a gap is not stored either. What stands before the gap keeps
-its numbers, in the old epoch, until its fate is known.
+A batch gets another number only when the broker certainly does not have it: when a batch before it was rejected
+permanently, or when it is rejected itself as out of order and nothing before it is in flight. The broker stores a
+number only after the one before it, so batches after such a gap are not stored either. Batches before the gap keep
+their numbers, in the old epoch, until their result is known.
 
-Everything happens on the loop, under the lock of the accumulator where queues are touched.
+Everything happens on the loop, under the lock of the accumulator where it uses the queues.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from barnabas.model import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 log = logging.getLogger(__name__)
 
 EPOCH_MAX: Final = 2**15 - 1
-# After these the producer cannot go on.
+# After these errors the producer cannot continue.
 FATAL: Final = (
     ClusterAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
@@ -48,9 +49,9 @@ class Idempotence:
         self.is_transactional = is_transactional
         self.producer_id: int = NO_PRODUCER_ID
         self.producer_epoch: int = NO_PRODUCER_EPOCH
-        # Why the producer cannot go on.
+        # Why the producer cannot continue.
         self.fatal: KafkaError | None = None
-        # Where numbers begin anew as soon as there is a new producer id: at a batch in flight, or behind all.
+        # Where new numbers start as soon as there is a new producer id: at a batch in flight, or after all of them.
         self._to_restart: dict[PartitionQueue, ProducerBatch | None] = {}
         self._unresolved: dict[PartitionQueue, None] = {}
 
@@ -75,7 +76,7 @@ class Idempotence:
             if queue.in_flight and self._is_stale(queue):
                 return False
             return not queue.is_unresolved
-        # A batch that is sent again goes alone: what follows it would be out of order until it is in.
+        # A batch that is sent again goes alone: later batches would be out of order until it is stored.
         return queue.in_flight[0] is batch
 
     def take(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -117,7 +118,7 @@ class Idempotence:
             if isinstance(error, UnknownProducerId) and (
                 log_start_offset == NO_OFFSET or queue.last_acked_offset < log_start_offset
             ):
-                # What the broker knew of this producer went with the records that retention has deleted.
+                # The broker lost its state of this producer with the records that retention has deleted.
                 queue.restart_sequences(self.producer_id, self.producer_epoch, 0)
                 return True
         return error.retriable
@@ -172,9 +173,9 @@ class Idempotence:
         return failure
 
     def _bump(self, queue: PartitionQueue, position: int) -> None:
-        """Numbers the batches from that position on anew, in the next epoch.
+        """Renumbers the batches from that position on, in the next epoch.
 
-        An idempotent producer raises its epoch without asking anybody. At the last one, a new id is needed.
+        An idempotent producer increases its epoch without a request. At the last epoch it needs a new id.
         """
         if self.producer_epoch < EPOCH_MAX:
             self.producer_epoch += 1

@@ -36,7 +36,7 @@ class ManyRecords:
         self.headers: list[Headers] | None = None
         self.timestamps: list[int | None] | None = None
         self.partitions: list[int | None] | None = None
-        # Of those that records name; whoever sends them looks for it if it is not known.
+        # The topics that records name; the caller asks for their metadata if it is unknown.
         self.highest_partition: int | None = None
 
     @property
@@ -50,7 +50,7 @@ class ManyRecords:
         )
 
     def bound_bytes(self, position: i64) -> i64:
-        """No record is larger than this one's bound."""
+        """No record is larger than this bound."""
         return record_bound_bytes(
             None if self.keys is None else self.keys.at(position),
             self.values.at(position),
@@ -99,7 +99,7 @@ class ManyAppender:
             self._ask_partitioner()
 
     def _ask_partitioner(self) -> None:
-        """Has the user's own partitioner choose for all records, while no lock is held."""
+        """Lets the user's partitioner choose for all records, while no lock is held."""
         records = self._records
         partitions: list[int | None] = []
         for position in range(records.count):
@@ -113,13 +113,13 @@ class ManyAppender:
         records.partitions = partitions
 
     def next_bound_bytes(self) -> int:
-        """What has to be waited for before the next call can go on; 0 if all records are in."""
+        """The memory to wait for before the next call can continue; 0 if all records are appended."""
         if self._position == self._records.count:
             return 0
         return self._records.bound_bytes(self._position) + BATCH_OVERHEAD_BYTES
 
     def append(self, reserved_bytes: i64) -> bool:
-        """Adds what there is room for; True if that was all. The next record has the room that was waited for."""
+        """Adds the records that there is room for; True if these were all. The next record has the granted room."""
         self._reserved_bytes = reserved_bytes
         try:
             return self._append()
@@ -188,7 +188,7 @@ class ManyAppender:
                     elif wanted < len(topic.partitions):
                         queue = topic.partitions[wanted]
                     else:
-                        # It was there when the records were checked: the topic was made anew.
+                        # It existed when the records were checked: the topic was recreated.
                         raise core.no_such_partition(topic, wanted)
                 bound = record_bound_bytes(key, value, headers)
                 if self._reserved_bytes:

@@ -1,11 +1,11 @@
-"""Which partition a record goes to.
+"""The choice of the partition of a record.
 
-A partition that the caller names is taken. Else a record with a key goes by the key's murmur2, as with Kafka's clients
-in Java, so that the same key always meets the same partition. A record without a key goes to a partition that is
-kept for `batch.size` bytes ("sticky": batches fill up) and then changed for a random one (KIP-794): of two that are
-drawn, the one with less waiting, so that a slow broker gets less.
+The caller's choice comes first. Otherwise a record with a key goes by the murmur2 hash of the key, as in Kafka's Java
+clients, so that the same key always goes to the same partition. A record without a key goes to a partition that stays
+the same for `batch.size` bytes ("sticky": batches fill up). Then the producer draws two other partitions at random and
+takes the one with fewer waiting bytes (KIP-794), so that a slow broker gets less.
 
-A partitioner of one's own is a function: (topic, key, value, partition_count) -> partition, key and value being bytes.
+A custom partitioner is a function: (topic, key, value, partition_count) -> partition; key and value are bytes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RoundRobin:
 
 
 def partitioner_for(setting: object) -> Partitioner | None:
-    """What `partitioner.class` names; None for Kafka's own way, which the producer has built in."""
+    """The function of `partitioner.class`; None for Kafka's own algorithm, which is built into the producer."""
     if setting is None:
         return None
     if isinstance(setting, str):

@@ -62,7 +62,7 @@ class Producer:
         headers: HeadersLike | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> SendFuture:
-        """Hands in a record; the future tells where it has gone.
+        """Sends a record; the result of the future is its position.
 
         `on_delivery` is called with its RecordMetadata and None, or with None and the error, on the producer's thread.
         """
@@ -111,11 +111,11 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: HeadersLike | None = None,
     ) -> SendManyFuture:
-        """Hands in many records at once, for far less a record than `send`; one future tells of all.
+        """Sends many records at once, at a far lower cost per record than `send`; one future covers all of them.
 
-        Records are values, (key, value) or (key, value, headers) tuples, dicts with the names that `send` has, or
+        Records are values, (key, value) or (key, value, headers) tuples, dicts with the names of `send`'s arguments, or
         Arrow: an array of values, or a table with the columns value, key, partition, timestamp_ms and headers (lists of
-        structs of key and value). `keys` may stand beside values. If one cannot be made bytes of or is too large, none
+        structs of key and value). `keys` may accompany values. If one record cannot be serialized or is too large, none
         is sent.
         """
         core = self._core
@@ -147,9 +147,10 @@ class Producer:
         return appender.future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Sends everything at once and waits until all of it is acknowledged or has failed, at most `timeout` seconds.
+        """Sends everything at once and waits until all records are acknowledged or have failed, at most `timeout`
+        seconds.
 
-        What has failed is not raised here: the futures tell.
+        Does not raise errors of records: the futures have them.
         """
         self._check_thread("flush")
         if self._background.is_closed:
@@ -174,9 +175,10 @@ class Producer:
         return len((queue or self._learn(topic)).partitions)
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Fences other producers of the transactional id and ends what they left open; the first begin does it too.
+        """Fences other producers of the transactional id and ends their open transaction; the first begin does this
+        too.
 
-        Done again between transactions it raises the epoch, or tells that another producer has taken over.
+        A repeated call between transactions increases the epoch, or raises if another producer has taken over.
         """
         self._call(self._core.init_transactions(self._timeout_ms(timeout)))
 
@@ -184,15 +186,15 @@ class Producer:
         self._call(self._core.begin_transaction())
 
     def share_transaction(self) -> SharedTransaction:
-        """What other producers of this transactional id need to `join_transaction`; it may be pickled."""
+        """The data that other producers of this transactional id need for `join_transaction`; it may be pickled."""
         shared: SharedTransaction = self._call(self._core.share_transaction())
         return shared
 
     def join_transaction(self, shared: SharedTransaction) -> None:
-        """Sends into another producer's transaction, which only that one ends.
+        """Sends into another producer's transaction, which only that producer ends.
 
-        A partition must be written by one producer of the transaction alone. An epoch serves one shared transaction:
-        who shares calls `init_transactions` before each.
+        Only one producer of the transaction may write to a partition. An epoch serves one shared transaction: the owner
+        calls `init_transactions` before each.
         """
         self._call(self._core.join_transaction(shared))
 
@@ -201,7 +203,9 @@ class Producer:
         self._call(self._core.leave_transaction(self._timeout_ms(timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Sends what is left and makes all of the transaction visible at once; may be called again after a time-out."""
+        """Sends the remaining records and makes the whole transaction visible at once; may be repeated after a
+        time-out.
+        """
         self._call(self._core.commit_transaction(self._timeout_ms(timeout)))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
@@ -221,7 +225,7 @@ class Producer:
         return Transaction(self)
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what is left, for at most `timeout` seconds, and ends. An open transaction is aborted."""
+        """Delivers the remaining records, for at most `timeout` seconds, and closes. Aborts an open transaction."""
         core = self._core
         if self._background.is_closed:
             return
@@ -229,7 +233,7 @@ class Producer:
         delivery_ms = core.settings.delivery_timeout_ms
         timeout_ms = delivery_ms if timeout is None else timeout * 1000
         if self._background.is_current():
-            # In a callback: nobody can wait here for what this very thread has to do.
+            # In a callback: this thread cannot wait for its own work.
             self._background.loop.create_task(self._close_later())
             return
         try:
@@ -269,7 +273,7 @@ class Producer:
         return self._background.call(work)
 
     def _check_thread(self, what: str) -> None:
-        """In a callback nobody can wait for what the producer's thread, which runs it, has to do."""
+        """A callback runs on the producer's thread, so it cannot wait for work of that thread."""
         if self._background.is_current():
             raise CalledInCallback(
                 f"{what} cannot be waited for in a callback of the producer: do it in another thread"

@@ -19,7 +19,7 @@ class RecordMetadata(NamedTuple):
 
 
 class OutgoingRecord(NamedTuple):
-    """A record as it was handed to `send`, before it is serialized: what interceptors see and may replace."""
+    """A record as it was passed to `send`, before serialization: interceptors see it and may replace it."""
 
     topic: str
     value: object
@@ -44,7 +44,7 @@ class SharedTransaction(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """The group, and the member of it, that commits offsets in a transaction; see `Consumer.group_metadata()`."""
+    """The group, and its member, that commits offsets in a transaction; see `Consumer.group_metadata()`."""
 
     group_id: str
     generation_id: int = -1

@@ -1,12 +1,12 @@
-"""The sender: takes batches that are ready to the brokers that lead their partitions, and sees to their fate.
+"""The sender: sends ready batches to the leaders of their partitions, and handles the responses.
 
-A batch is ready when it has `batch.size` bytes or another stands behind it, when it has waited for `linger.ms`, when
-memory is exhausted, and when somebody flushes or closes; and not while it waits after a failure. A request
-carries one batch of each ready partition of a broker, up to `max.request.size`; so many requests are under way to one
-broker as `max.in.flight.requests.per.connection` says.
+A batch is ready when it has `batch.size` bytes or another one follows it, when it has waited for `linger.ms`, when
+memory is exhausted, and when a thread flushes or closes; but not during the back-off after a failure. A request has one
+batch of each ready partition of a broker, up to `max.request.size`. At most `max.in.flight.requests.per.connection`
+requests to one broker are in flight.
 
-It runs when it is woken (a batch is ready, a connection is open, metadata or an answer has come) and when a timer says
-that a batch has become ready or has become too old.
+The sender runs when it is woken (a batch is ready, a connection is open, metadata or a response has arrived) and when a
+timer fires because a batch has become ready or too old.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ log = logging.getLogger(__name__)
 PRODUCE: Final = api_for_name("Produce")
 FIRST_VERSION_WITH_BATCHES: Final = 3
 FIRST_VERSION_WITH_ZSTD: Final = 7
-# Before it, a partition is added to a transaction by a request of its own.
+# Below this version, a separate request adds a partition to a transaction.
 LAST_VERSION_WITHOUT_IMPLICIT_PARTITIONS: Final = 11
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 REQUEST_OVERHEAD_BYTES: Final = 512
 FOREVER: Final = float("inf")
 PAUSE_AFTER_FAILURE_S: Final = 0.1
-# Timers of the loop come up to so much late.
+# Timers of the loop may be late by this much.
 TIMER_SLACK_S: Final = 0.001
 
 
@@ -65,7 +65,7 @@ class Sender:
         transactions: TransactionManager | None,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`post` has the loop call a function soon; it must work from wherever `wake` is called."""
+        """`post` makes the loop call a function soon; it must work from every thread that calls `wake`."""
         self._loop = asyncio.get_running_loop()
         self._post = post
         self._brokers = brokers
@@ -84,7 +84,7 @@ class Sender:
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s: float = FOREVER
-        # Requests under way by broker; and until when a broker that is throttling us is left alone.
+        # Requests in flight by broker; and the end of the throttle of a broker that throttles us.
         self._in_flight: dict[int, int] = {}
         self._throttled_until_s: dict[int, float] = {}
         self._delivery = Delivery(settings, cluster, accumulator, transactions)
@@ -92,13 +92,13 @@ class Sender:
         cluster.on_update.append(self.wake)
 
     def wake(self) -> None:
-        """Has the sender look for something to do; from any thread."""
+        """Makes the sender look for work; from any thread."""
         if not self._is_woken:
             self._is_woken = True
             try:
                 self._post(self._run)
             except BaseException:
-                # The caller was interrupted: whoever comes next tries again.
+                # The caller was interrupted: the next caller tries again.
                 self._is_woken = False
                 raise
 
@@ -138,7 +138,7 @@ class Sender:
             if transactions.fatal is not None:
                 self.give_up_all(transactions.fatal)
             elif transactions.error is not None:
-                # The transaction is to be aborted: what was sent is seen through, the rest is not sent.
+                # The transaction is to be aborted: waits for what was sent, and sends nothing else.
                 self.give_up_all(transactions.error, only_unsent=True)
         for batch in self._expired(now_s):
             self._delivery.expire(batch)
@@ -154,7 +154,7 @@ class Sender:
         accumulator = self._accumulator
         accumulator.lock.acquire()
         try:
-            # Batches stand in the order in which they were made, but for those that were split.
+            # Batches are in the order of their creation, except for split ones.
             for batch in accumulator.incomplete:
                 deadline_s = batch.created_s + self._delivery_timeout_s
                 if deadline_s > now_s:
@@ -222,7 +222,7 @@ class Sender:
             if not batches:
                 return
             self._send(link, batches)
-            # Nobody starves: whoever was first goes last next time.
+            # For fairness, the first of this round is the last of the next.
             queues = queues[1:] + queues[:1]
 
     def _take(self, queues: list[PartitionQueue], now_s: float) -> list[ProducerBatch]:
@@ -343,7 +343,7 @@ class Sender:
             self._brokers.learn(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
         left: dict[tuple[str | bytes, int], ProducerBatch] = {}
         for batch in batches:
-            # A topic may be made anew while a request is under way: the answer names the one that was meant.
+            # A topic may be recreated while a request is in flight: the response names the intended topic.
             key = batch.sent_topic_id or batch.queue.tp.topic
             left[key, batch.queue.tp.partition] = batch
         for topic in answer.responses:

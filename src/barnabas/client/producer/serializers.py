@@ -19,7 +19,7 @@ Serializer = Callable[[str, Any], Any]
 
 
 def serializer_for(setting: object, name: str) -> Serializer | None:
-    """What a setting such as `value.serializer` gives, as a function of topic and object; None for the default."""
+    """The value of a setting such as `value.serializer`, as a function of topic and object; None for the default."""
     if setting is None:
         return None
     method = getattr(setting, "serialize", None)
@@ -40,7 +40,7 @@ class _WithoutTopic:
 
 
 def to_bytes(given: object, what: str) -> bytes | None:
-    """What the default makes of an object, and the check of what a serializer has made of it."""
+    """The default serialization of an object, and the check of a serializer's result."""
     if given is None or type(given) is bytes:
         return given
     if isinstance(given, str):

@@ -1,17 +1,17 @@
-"""A producer's transactions: what is sent between begin and commit is read by all or, after an abort, by nobody.
+"""A producer's transactions: all readers see the records between begin and commit together, and none after an abort.
 
     uninitialized ─ init ─> ready ─ begin ─> in transaction ─ commit, abort ─> ready
                                                   │ an error that ends the transaction
                                                   └──────────> abortable ─ abort ─> ready
     any ─ fenced, not authorized ─> fatal
 
-Version 1 of the protocol: each partition is added to the transaction by a request before anything is sent to it, and
-the epoch stays. Version 2 (KIP-890, by the cluster's feature transaction.version): sending adds the partition, and each
-end raises the epoch, so that nothing late of one transaction gets into the next.
+Version 1 of the protocol: a request adds each partition to the transaction before anything is sent to it, and the epoch
+stays the same. Version 2 (KIP-890, by the cluster's feature transaction.version): sending adds the partition, and each
+end increases the epoch, so that no late batch of one transaction gets into the next.
 
-A transaction may be shared: others join it with its producer id and epoch, write, and leave when all they wrote is
-acknowledged. Brokers number what a producer id writes by partition, so a partition is to be written by one of them
-alone; and the numbers begin with the epoch, so each shared transaction needs an epoch of its own (`init` again).
+A transaction may be shared: other producers join it with its producer id and epoch, write, and leave when all their
+records are acknowledged. Brokers number the batches of a producer id by partition, so only one of these producers may
+write to a partition. The numbers start with the epoch, so each shared transaction needs its own epoch (`init` again).
 
 Everything happens on the loop.
 """
@@ -75,7 +75,7 @@ LAST_INIT_PRODUCER_ID: Final = 5
 NO_TIMEOUT_MS: Final = 2**31 - 1
 # The previous transaction is just being completed: that takes a moment, not the usual back-off.
 CONCURRENT_BACKOFF_S: Final = 0.02
-# After these the transaction can only be aborted, and the producer goes on.
+# After these errors the transaction can only be aborted, and the producer continues.
 ABORTABLE: Final = (
     FencedInstanceId,
     GroupAuthorizationFailed,
@@ -106,7 +106,7 @@ class TransactionManager(Idempotence):
         super().__init__(is_transactional=settings.transactional_id is not None)
         self.is_v2 = False
         self.state = TransactionState.UNINITIALIZED
-        # Why the transaction has to be aborted, or the producer cannot go on.
+        # Why the transaction has to be aborted, or the producer cannot continue.
         self.error: KafkaError | None = None
         # Called when the state has changed, and when there may be something to send.
         self.on_change: Callable[[], object] | None = None
@@ -118,7 +118,8 @@ class TransactionManager(Idempotence):
         self._id = settings.transactional_id or ""
         self._coordinator = Coordinator(brokers, CoordinatorType.TRANSACTION, self._id)
         self._group_coordinators: dict[str, Coordinator] = {}
-        # Whether the transaction is another's, who alone may end it; or ours, and written to by others.
+        # Whether the transaction belongs to another producer, which alone may end it; or is ours, and shared with
+        # others.
         self.is_joined = False
         self._is_shared = False
         self._is_started = False
@@ -150,7 +151,7 @@ class TransactionManager(Idempotence):
             if self.state is TransactionState.FATAL_ERROR:
                 return False
             if self.state in (TransactionState.ABORTABLE_ERROR, TransactionState.ABORTING):
-                # What was sent is seen through; nothing new is sent.
+                # Waits for what was sent; sends nothing new.
                 if not batch.has_sequence:
                     return False
             elif queue.tp not in self._added and not self._add(queue.tp):
@@ -158,7 +159,7 @@ class TransactionManager(Idempotence):
         return super().may_take(queue, batch)
 
     def _add(self, tp: TopicPartition) -> bool:
-        """Makes the partition part of the transaction; False if the coordinator has to be told first."""
+        """Adds the partition to the transaction; False if the coordinator needs a request first."""
         if self.is_v2:
             self._added.add(tp)
             self._is_started = True
@@ -179,9 +180,9 @@ class TransactionManager(Idempotence):
             self._set_abortable(error)
 
     async def init(self, timeout_ms: float) -> None:
-        """Gets the producer id of the transactional id; whoever had it before is fenced, his transaction aborted.
+        """Gets the producer id of the transactional id; fences the previous producer and aborts its transaction.
 
-        Between transactions it may be done again: then the epoch is raised, unless somebody has fenced us meanwhile.
+        It may be repeated between transactions: this increases the epoch, unless another producer has fenced us.
         """
         self._require("init_transactions", TransactionState.UNINITIALIZED, TransactionState.READY)
         await self._ask_producer_id(timeout_ms, self.producer_id, self.producer_epoch)
@@ -194,14 +195,17 @@ class TransactionManager(Idempotence):
         self._set(TransactionState.IN_TRANSACTION)
 
     def share(self) -> SharedTransaction:
-        """What others need to write to this transaction; they may do so until it is ended."""
+        """The data that others need to write to this transaction; they may do so until it ends."""
         self._require("share_transaction", TransactionState.IN_TRANSACTION)
         self._is_shared = True
         self._is_started = True
         return SharedTransaction(self.producer_id, self.producer_epoch, self.is_v2)
 
     def join(self, shared: SharedTransaction) -> None:
-        """Writes to another's transaction from now on. Each partition of it is to be written by one producer alone."""
+        """Writes to another producer's transaction from now on.
+
+        Only one producer may write to each of its partitions.
+        """
         self._require("join_transaction", TransactionState.UNINITIALIZED)
         self._forget_transaction()
         self._set_producer(shared.producer_id, shared.producer_epoch)
@@ -210,7 +214,7 @@ class TransactionManager(Idempotence):
         self._set(TransactionState.IN_TRANSACTION)
 
     async def leave(self, timeout_ms: float, flushed: asyncio.Future[None] | asyncio.Task[None]) -> None:
-        """Waits until all that was sent is acknowledged, and leaves the transaction open for whoever began it."""
+        """Waits until all records are acknowledged, and leaves the transaction open for its owner."""
         self._require("leave_transaction", TransactionState.IN_TRANSACTION)
         if not self.is_joined:
             raise TransactionMisuse(
@@ -234,7 +238,7 @@ class TransactionManager(Idempotence):
         self._set(TransactionState.READY)
 
     def begin_abort(self) -> None:
-        """From now on nothing new is sent; what was not sent is to be given up before `abort`."""
+        """From now on nothing new is sent; give up unsent batches before `abort`."""
         if self.state not in (TransactionState.ABORTABLE_ERROR, TransactionState.ABORTING):
             self._require("abort_transaction", TransactionState.IN_TRANSACTION)
         self._set(TransactionState.ABORTING)
@@ -260,7 +264,7 @@ class TransactionManager(Idempotence):
             return
         if not self.is_v2:
             is_init_due = self._is_init_due_after_abort
-            # If it cannot be told whether this has begun the transaction, a new epoch ends it for certain.
+            # If it is unknown whether this has started the transaction, a new epoch certainly ends it.
             self._is_init_due_after_abort = True
             await self._call(
                 AddOffsetsToTxnRequest(
@@ -364,14 +368,14 @@ class TransactionManager(Idempotence):
         except InvalidTxnState:
             if not self._is_shared or committed:
                 raise
-            # None of those who joined has written anything: there is nothing to abort.
+            # None of the producers that joined has written anything: there is nothing to abort.
             answer = None
         if answer is not None and self.is_v2 and answer.producer_id >= 0:
             self.set_producer(answer.producer_id, answer.producer_epoch)
         self._forget_transaction()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs one piece of work beside the sender; while one is under way, the next waits for the next run."""
+        """Runs one task beside the sender; while one runs, the next waits."""
         if self._task is not None:
             work.close()
             return

@@ -1,7 +1,7 @@
-"""Reads a range of offsets of one partition as raw batches, with the next fetch on its way while these are used.
+"""Reads a range of offsets of one partition as raw batches, and fetches the next ones while the caller uses these.
 
-Every wait ends: a range that makes no progress in time fails with RequestTimedOut. Records that are no longer there are
-reported to the caller, who decides whether to go on without them.
+Every wait ends: a range that makes no progress in time fails with RequestTimedOut. Deleted records are reported to the
+caller, who decides whether to continue without them.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class _RangeRead:
             )
 
     def _leave_gap(self) -> None:
-        """Handles a position outside the log: goes on at the first offset, if the caller accepts the loss."""
+        """Handles a position outside the log: continues at the first offset, if the caller accepts the loss."""
         try:
             first, end = self._reader.bounds(self._partition)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""What assignors share: members with what they say of themselves, and the order in which they are served."""
+"""Shared parts of the assignors: members with their subscriptions, and the order in which they are served."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Assignments = dict[str, list[TopicPartition]]
 class Member:
     """A member of a group as its leader sees it.
 
-    `owned` and `generation` tell what the member had before, and of which generation of the group that is.
+    `owned` and `generation` are the member's previous partitions and the generation in which it had them.
     """
 
     member_id: str
@@ -46,7 +46,7 @@ class Assignor(ABC):
         """The partitions of every member; topics that do not exist are not among the counts."""
 
     def user_data(self) -> bytes | None:
-        """What a member tells the leader beside its subscription."""
+        """The user data of a member, which goes to the leader with its subscription."""
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:

@@ -18,7 +18,7 @@ class RoundRobinAssignor(Assignor):
         turn = 0
         for topic in sorted(subscribed_topics & partition_counts.keys()):
             for number in range(partition_counts[topic]):
-                # Ends within a round: somebody has subscribed to the topic.
+                # Ends within a round: at least one member has subscribed to the topic.
                 while topic not in ordered[turn % len(ordered)].topics:
                     turn += 1
                 assignments[ordered[turn % len(ordered)].member_id].append(TopicPartition(topic, number))

@@ -1,17 +1,18 @@
-"""sticky and cooperative-sticky: members keep what they have, as far as the load stays balanced.
+"""sticky and cooperative-sticky: members keep their partitions as far as the load stays balanced.
 
-Both find their assignment in the same three steps: members keep the partitions that they say they own; partitions
-without an owner go to the least loaded member that wants their topic; then partitions move from loaded members to
-those with at least two fewer, until none can. Where all want the same topics that moves as few as can be.
+Both find their assignment in the same three steps: members keep the partitions that they claim to own; partitions
+without an owner go to the least loaded member that subscribes to their topic; then partitions move from loaded members
+to those with at least two fewer, until none can. If all members subscribe to the same topics, this moves as few
+partitions as possible.
 
-They differ in how members tell what they own. What the user data of sticky holds, all big-endian:
+They differ in how members report their partitions. The user data of sticky, all big-endian:
 
     topics int32 | (name length int16 | name | partitions int32 | partition int32 each) each | generation int32
 
-Its members give up everything before they join, so their owned partitions are only here; the generation is missing
-in the oldest form. cooperative-sticky takes owned partitions and generation from the subscription itself, and its user
-data is the generation, int32, for leaders that only know subscriptions before version 2. A partition that
-changes hands is left out of its assignment: its owner gives it up first, and the next round assigns it.
+Its members revoke everything before they join, so their owned partitions are only here; the generation is missing in
+the oldest form. cooperative-sticky takes owned partitions and generation from the subscription itself, and its user
+data is the generation, int32, for leaders that only know subscriptions before version 2. A partition that moves to
+another member is omitted from the assignment: its owner revokes it first, and the next round assigns it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class CooperativeStickyAssignor(Assignor):
             for partition in set(member.owned).difference(assignments[member.member_id])
         }
         for member in members:
-            # What a member has it keeps, though another may claim to have it too.
+            # A member keeps its partition, even if another member claims it too.
             waiting = given_up.difference(member.owned)
             assignments[member.member_id] = [
                 partition for partition in assignments[member.member_id] if partition not in waiting
@@ -93,7 +94,7 @@ def encode_user_data(partitions: Iterable[TopicPartition], generation: int) -> b
 
 
 def decode_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
-    """What a member had and of which generation; nothing if it does not tell or tells it in a way nobody knows."""
+    """A member's previous partitions and generation; nothing if it does not report them or in an unknown form."""
     partitions: list[TopicPartition] = []
     if not data:
         return partitions, NO_GENERATION
@@ -138,7 +139,7 @@ def balance(
     members: Sequence[Member],
     owned: Mapping[str, tuple[int, Iterable[TopicPartition]]],
 ) -> Assignments:
-    """Balanced assignments that keep as much as they can of what members own, given with its generation."""
+    """Balanced assignments that keep as many owned partitions as possible; they are given with their generation."""
     ordered = sorted(members, key=lambda member: member.order)
     assignments: Assignments = {member.member_id: [] for member in members}
     for partition, member_id in _owners(partition_counts, ordered, owned).items():
@@ -153,7 +154,7 @@ def _owners(
     members: Sequence[Member],
     owned: Mapping[str, tuple[int, Iterable[TopicPartition]]],
 ) -> dict[TopicPartition, str]:
-    """Who keeps a partition: of several that claim it, the one of the latest generation, and of equals nobody."""
+    """The member that keeps a partition: of several claimants the one of the latest generation, and none of equals."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         generation, partitions = owned[member.member_id]
@@ -192,7 +193,10 @@ def _assign_ownerless(
 
 
 def _move_to_balance(members: Sequence[Member], assignments: Assignments) -> None:
-    """One partition at a time, from who has the most. Each move narrows a distance above one, so there is an end."""
+    """Moves one partition at a time, from the most loaded member.
+
+    Each move narrows a distance above one, so it ends.
+    """
     wanting: dict[str, list[str]] = defaultdict(list)
     for member in members:
         for topic in member.topics:
@@ -221,7 +225,7 @@ def _next_move(
     for giver in sorted(loads, key=loads.__getitem__, reverse=True):
         if loads[giver] - lightest <= 1:
             return None
-        # For one topic nobody may have less, and for another somebody.
+        # For one topic no member may have less, and for another one may.
         takers = [(min(wanting[topic], key=loads.__getitem__), topic) for topic in held[giver]]
         taker, topic = min(takers, key=lambda each: loads[each[0]])
         if loads[giver] - loads[taker] > 1:
