@@ -87,9 +87,10 @@ def fetch_request(
     current_leader_epoch: int = -1,
     topic_id: bytes = bytes(16),
     session_epoch: int = -1,
+    replica_id: int = -1,
 ) -> FetchRequest:
     return FetchRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,

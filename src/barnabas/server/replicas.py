@@ -38,9 +38,7 @@ def build_replicas(
         produce_purge_interval=config.producer_purgatory_purge_interval_requests,
         delete_records_purge_interval=config.delete_records_purgatory_purge_interval_requests,
     )
-    context = PartitionContext(
-        broker_id, scheduling.clock, delayed, lambda: metadata.image.brokers, config.replica_lag_time_max_ms
-    )
+    context = PartitionContext(broker_id, scheduling.clock, delayed, metadata, config.replica_lag_time_max_ms)
     replicas = ReplicaManager(
         context,
         scheduling.loop,

@@ -10,6 +10,8 @@ from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.partition import Partition, PartitionContext
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.timing_wheel import Timer
+from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import (
@@ -39,8 +41,10 @@ class OnePartition:
         self.disk = disk or Disk()
         loop = asyncio.get_running_loop()
         self.timer = Timer(0)
+        brokers = {each: BrokerImage(id=each, epoch=0) for each in (US, OTHER)}
+        self.metadata = MetadataCache(MetadataImage(cluster_id="cluster", controller_id=US, brokers=brokers))
         context = PartitionContext(
-            US, self.disk.clock, DelayedOperations(loop, self.timer), lambda: (US, OTHER), LAG_TIME_MAX_MS
+            US, self.disk.clock, DelayedOperations(loop, self.timer), self.metadata, LAG_TIME_MAX_MS
         )
         self._executor = ThreadPoolExecutor(1)
         # Whether logs were opened as those of new partitions, one after the other.

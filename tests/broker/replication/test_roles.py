@@ -9,6 +9,7 @@ import pytest
 from barnabas.broker.replication.partition import ACKS_ALL
 from barnabas.broker.replication.replica_manager import EPOCH_DURING_DELETE, NO_EPOCH
 from barnabas.broker.replication.replicated import await_replicated
+from barnabas.coordination.metadata.image import PartitionImage, TopicImage
 from barnabas.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -22,13 +23,14 @@ from barnabas.errors import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from barnabas.model import NO_OFFSET
+from barnabas.model import NO_OFFSET, LeaderEpoch
 from tests.broker.replication.roles import (
     DEAD,
     LAG_TIME_MAX_MS,
     OTHER,
     PARTITION,
     TOPIC,
+    TOPIC_ID,
     US,
     OnePartition,
     role,
@@ -52,16 +54,9 @@ class Outcome:
 
 
 def fetch(replica: OnePartition, offset: int, *, start: int = 0) -> None:
-    leadership = replica.partition.leadership
-    assert leadership is not None
-    follower = leadership.find(OTHER)
-    assert follower is not None
-    follower.note_fetch(
-        fetch_offset=offset,
-        log_start_offset=start,
-        leader_end_offset=replica.log.log_end_offset,
-        now_ms=replica.disk.clock.monotonic_ns() // 1_000_000,
-    )
+    partition = replica.partition
+    follower = partition.follower(OTHER, partition.leader_epoch)
+    partition.note_fetch(follower, offset, start, replica.log.log_end_offset)
 
 
 class TestFences:
@@ -113,6 +108,14 @@ class TestFences:
             assert replica.become(role(OTHER, 5, replicas=(OTHER,))) == UnknownTopicOrPartition.code
             with pytest.raises(UnknownTopicOrPartition):
                 replica.manager.partition(TOPIC, 0)
+            image = PartitionImage(leader=OTHER, leader_epoch=LeaderEpoch(5), replicas=(OTHER,), isr=(OTHER,))
+            topic = TopicImage(name=TOPIC, id=TOPIC_ID, partitions=(image,))
+            replica.metadata.publish(replica.metadata.image.with_topics([topic]))
+            with pytest.raises(NotLeaderOrFollower):
+                replica.manager.partition(TOPIC, 0)
+            for index in (-1, 1):
+                with pytest.raises(UnknownTopicOrPartition):
+                    replica.manager.partition(TOPIC, index)
 
         asyncio.run(run())
 
@@ -169,6 +172,18 @@ class TestLeaderEpochOfRequests:
             assert replica.partition.leader_log(5) is replica.log
 
         asyncio.run(run())
+
+
+def test_only_brokers_of_the_assignment_fetch_as_followers() -> None:
+    async def run() -> None:
+        partition = await OnePartition().became(role(US, 5))
+        assert partition.follower(OTHER, 5).broker_id == OTHER
+        with pytest.raises(UnknownLeaderEpoch):
+            partition.follower(DEAD, 5)
+        with pytest.raises(NotLeaderOrFollower):
+            partition.follower(DEAD, -1)
+
+    asyncio.run(run())
 
 
 def test_only_the_first_log_of_a_new_partition_is_made() -> None:
@@ -270,7 +285,6 @@ class TestReplication:
             outcome = Outcome(replica)
             assert replica.log.high_watermark == 0
             fetch(replica, 1)
-            replica.partition.append(batch(b"b"), 1)
             assert replica.log.high_watermark == 1
             assert await outcome.error() is None
 
@@ -304,10 +318,9 @@ class TestReplication:
     def test_too_few_in_sync_after_the_append() -> None:
         async def run() -> None:
             replica = OnePartition(Disk(min_insync_replicas=2))
-            partition = await replica.became(role(US, 5))
+            await replica.became(role(US, 5))
             outcome = Outcome(replica)
             fetch(replica, 1)
-            partition.append(batch(b"b"), 1)
             assert replica.log.high_watermark == 1
             # The follower falls out of sync before the produce request is looked at.
             replica.become(role(US, 6, isr=(US,)))
@@ -364,7 +377,6 @@ class TestReplication:
             for _ in range(3):
                 partition.append(batch(b"a"), 1)
             fetch(replica, 3)
-            partition.append(batch(b"a"), 1)
             assert partition.delete_records(2) == 2
             assert partition.low_watermark() == 0
             fetch(replica, 3, start=2)

@@ -7,12 +7,13 @@ followers, and its high watermark is the end of its log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Final
 
 from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.clock import Clock
+from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -31,6 +32,7 @@ from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrPartit
 from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.validate import ValidatedRecords
 from barnabas.replication.leader import PartitionLeader
+from barnabas.replication.remote_replica import RemoteReplica
 
 ACKS_ALL: Final = -1
 ANY_EPOCH: Final = -1
@@ -40,26 +42,30 @@ _NO_LEADER: Final = BrokerId(-1)
 class PartitionContext:
     """What all partitions of a broker share."""
 
-    __slots__ = ("broker_id", "clock", "delayed", "lag_time_max_ms", "live_brokers")
+    __slots__ = ("_clock", "broker_id", "delayed", "lag_time_max_ms", "metadata")
 
     def __init__(
         self,
         broker_id: BrokerId,
         clock: Clock,
         delayed: DelayedOperations,
-        live_brokers: Callable[[], Container[BrokerId]],
+        metadata: MetadataCache,
         lag_time_max_ms: int,
     ) -> None:
         self.broker_id = broker_id
-        self.clock = clock
+        self._clock = clock
         self.delayed = delayed
-        # The brokers that are alive, as far as this one knows.
-        self.live_brokers = live_brokers
+        self.metadata = metadata
         self.lag_time_max_ms = lag_time_max_ms
+
+    @property
+    def live_brokers(self) -> Container[BrokerId]:
+        """The brokers that are alive, as far as this one knows."""
+        return self.metadata.image.brokers
 
     def now_ms(self) -> int:
         """A time that never goes back, for the lag of replicas."""
-        return self.clock.monotonic_ns() // 1_000_000
+        return self._clock.monotonic_ns() // 1_000_000
 
 
 class Partition:
@@ -177,7 +183,7 @@ class Partition:
                 log_end_offset=log.log_end_offset,
                 min_insync_replicas=log.config.min_insync_replicas,
                 now_ms=self._context.now_ms(),
-                live=self._context.live_brokers(),
+                live=self._context.live_brokers,
             )
         if candidate >= 0 and log.advance_high_watermark(candidate):
             self.delayed.note_change(self.topic_partition)
@@ -312,6 +318,42 @@ class Partition:
             raise NotEnoughReplicasAfterAppend(self._few_in_sync(log))
         return True
 
+    def is_behind_its_epoch(self, log: PartitionLog) -> bool:
+        """Whether a new leader does not know yet that all records of the leaders before it are committed."""
+        leadership = self.leadership
+        return leadership is not None and log.high_watermark < leadership.epoch_start_offset
+
+    def follower(self, broker_id: int, current_leader_epoch: int) -> RemoteReplica:
+        """The replica of a broker that fetches as a follower. Only brokers of the assignment may."""
+        leadership = self.leadership
+        assert leadership is not None
+        found = leadership.find(BrokerId(broker_id))
+        if found is None:
+            what = f"Broker {broker_id} has no replica of {self.topic_partition}."
+            # With an epoch, the assignment may be one that has not arrived here: the follower has to try again.
+            raise NotLeaderOrFollower(what) if current_leader_epoch == ANY_EPOCH else UnknownLeaderEpoch(what)
+        return found
+
+    def note_fetch(
+        self, follower: RemoteReplica, fetch_offset: int, log_start_offset: int, log_end_offset: int
+    ) -> None:
+        """A follower has all records before the offset. The leader's log ended at `log_end_offset` when it asked."""
+        log, leadership = self.log, self.leadership
+        assert log is not None
+        assert leadership is not None
+        before_end_offset, before_start_offset = follower.log_end_offset, follower.log_start_offset
+        follower.note_fetch(
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end_offset=log_end_offset,
+            now_ms=self._context.now_ms(),
+        )
+        if follower.log_end_offset != before_end_offset:
+            self._advance_high_watermark(log, leadership)
+        if follower.log_start_offset != before_start_offset:
+            # A deletion of records may have waited for the follower.
+            self.delayed.note_change(self.topic_partition)
+
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""
         log = self.leader_log()
@@ -327,5 +369,5 @@ class Partition:
         if leadership.is_alone:
             return log.log_start_offset
         return leadership.low_watermark(
-            log_start_offset=log.log_start_offset, live=self._context.live_brokers()
+            log_start_offset=log.log_start_offset, live=self._context.live_brokers
         )

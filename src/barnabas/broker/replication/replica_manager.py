@@ -21,6 +21,7 @@ from barnabas.errors import (
     InconsistentTopicId,
     KafkaError,
     KafkaStorageError,
+    NotLeaderOrFollower,
     StaleControllerEpoch,
     UnknownTopicOrPartition,
 )
@@ -79,8 +80,14 @@ class ReplicaManager:
     def partition(self, topic: str, index: int) -> Partition:
         found = self._partitions.get((topic, index))
         if found is None:
-            raise UnknownTopicOrPartition(f"This broker has no partition {index} of a topic {topic!r}.")
+            raise self._absence(topic, index)
         return found
+
+    def _absence(self, topic: str, index: int) -> KafkaError:
+        known = self._context.metadata.image.topics.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            return NotLeaderOrFollower(f"This broker has no replica of partition {index} of topic {topic!r}.")
+        return UnknownTopicOrPartition(f"There is no partition {index} of a topic {topic!r}.")
 
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         return self._partitions.get(topic_partition)
@@ -172,7 +179,7 @@ class ReplicaManager:
     def _give_role(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
         if state.leader == self.broker_id:
             partition.become_leader(state)
-        elif BrokerId(state.leader) in self._context.live_brokers():
+        elif BrokerId(state.leader) in self._context.live_brokers:
             partition.become_follower(state)
         else:
             # There is nobody to follow. The epoch is not taken over: the same role may come again when its leader is

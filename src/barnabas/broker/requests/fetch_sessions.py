@@ -27,6 +27,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 # A client adds partitions request by request, whether they exist or not: this ends a session that never stops growing.
 MAX_PARTITIONS: Final = 100_000
 # Of all sessions together: about 80 MB.
@@ -174,7 +175,7 @@ class FetchSessions:
     def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """Takes a request in; raises the error of the whole request if it does not fit its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
-        is_follower = (request.replica_id if version < 15 else request.replica_state.replica_id) >= 0
+        is_follower = replica_id(request, version) >= 0
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(request.session_id)
             return FetchContext(
@@ -280,6 +281,15 @@ class FetchSessions:
         self._close(victim.id)
         self.evictions += 1
         return True
+
+
+def replica_id(request: FetchRequest, version: int) -> int:
+    """The broker that fetches as a follower; negative for consumers."""
+    return (
+        request.replica_id
+        if version < _FIRST_VERSION_WITH_REPLICA_STATE
+        else request.replica_state.replica_id
+    )
 
 
 def _targets(request: FetchRequest) -> list[FetchTarget]:

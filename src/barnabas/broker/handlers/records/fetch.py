@@ -24,7 +24,7 @@ from barnabas.broker.replication.delayed import ANY_PARTITION
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.topic_metrics import TopicMetrics
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
-from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget
+from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget, replica_id
 from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.broker.waiting.turns import AT_ONCE, STEP
 from barnabas.errors import (
@@ -70,10 +70,12 @@ class Fetch:
         "_broker",
         "_context",
         "_found",
+        "_has_waited",
         "_isolation",
         "_max_bytes",
         "_next",
         "_remaining_bytes",
+        "_replica_id",
         "_unconverted",
         "_wait_ms",
         "exchange",
@@ -114,6 +116,9 @@ class Fetch:
         self._wait_ms = request.max_wait_ms
         # An error or a diverging epoch is told at once, however few bytes there are.
         self.is_urgent = False
+        self._has_waited = False
+        # The broker that fetches as a follower; negative for consumers.
+        self._replica_id = replica_id(request, exchange.version)
         if context.is_follower:
             self._isolation = Isolation.LOG_END
         elif request.isolation_level == _READ_COMMITTED:
@@ -143,6 +148,7 @@ class Fetch:
 
     def read_again(self) -> None:
         """Answers the fetch after it has waited."""
+        self._has_waited = True
         if not self.exchange.connection.is_closed:
             self.exchange.park().answer_with(self.read)
 
@@ -262,14 +268,19 @@ class Fetch:
         sends_first_whole: bool,
     ) -> None:
         log = partition.leader_log(asked.current_leader_epoch)
-        if self._context.is_follower:
-            raise NotLeaderOrFollower(f"no other broker has a replica of {log.topic_partition}")
+        follower = (
+            partition.follower(self._replica_id, asked.current_leader_epoch)
+            if self._context.is_follower
+            else None
+        )
         version = self.exchange.version
         if version < _FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
             raise UnsupportedCompressionType(f"Fetch version {version} does not know zstd, version 10 does")
         if asked.last_fetched_epoch >= 0 and self._diverges(log, asked, answer):
             return
         result = log.read(asked.fetch_offset, max_bytes, self._isolation, sends_first_whole)
+        if follower is not None and not self._has_waited:
+            partition.note_fetch(follower, asked.fetch_offset, asked.log_start_offset, result.log_end_offset)
         answer.high_watermark = result.high_watermark
         answer.last_stable_offset = result.last_stable_offset
         answer.log_start_offset = result.log_start_offset
@@ -370,7 +381,12 @@ class Fetch:
         except KafkaError:
             return True
         offset = target.asked.fetch_offset
-        limit = log.last_stable_offset if self._isolation is Isolation.TXN_COMMITTED else log.high_watermark
+        if self._isolation is Isolation.HIGH_WATERMARK:
+            limit = log.high_watermark
+        elif self._isolation is Isolation.TXN_COMMITTED:
+            limit = log.last_stable_offset
+        else:
+            limit = log.log_end_offset
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
         if offset >= limit:

@@ -5,6 +5,7 @@
   earliest pending upload -6 (11). A consumer sees no further than the high watermark, with read_committed (version 2)
   no further than the last stable offset.
 - From version 4 the answer tells the leader epoch of what was found.
+- A new leader answers OFFSET_NOT_AVAILABLE (version 5) until its high watermark has reached the start of its epoch.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.records.time_search import TimeSearch
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.broker.waiting.turns import AT_ONCE
-from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.errors import (
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnsupportedVersion,
+)
 from barnabas.log.partition.offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -40,12 +48,22 @@ from barnabas.protocol.messages.list_offsets_response import (
 _CONSUMER: Final = -1
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_EPOCH: Final = 4
+_FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_OF: Final = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
+
+
+class Readable(NamedTuple):
+    """A partition's log, the offset behind the last record that the client may see, and whether that may go up yet."""
+
+    partition: Partition
+    log: PartitionLog
+    end_offset: int
+    is_behind: bool
 
 
 class Question(NamedTuple):
@@ -121,15 +139,14 @@ def _answer(broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest, 
         if exchange.version == 0:
             _old_style(broker, request, question.topic, asked, answer)
             return
-        log, end_offset = _readable(broker, exchange, request, question)
+        readable = _readable(broker, exchange, request, question)
         if asked.timestamp == LATEST_TIMESTAMP:
-            answer.offset = end_offset
+            _check_available(exchange, readable)
+            answer.offset = readable.end_offset
             if exchange.version >= _FIRST_VERSION_WITH_EPOCH:
-                answer.leader_epoch = broker.replicas.partition(
-                    question.topic, asked.partition_index
-                ).leader_epoch
+                answer.leader_epoch = readable.partition.leader_epoch
             return
-        _tell(exchange, question, log.offset_for_timestamp(asked.timestamp), end_offset)
+        _tell(exchange, question, readable.log.offset_for_timestamp(asked.timestamp), readable)
     except KafkaError as error:
         answer.error_code = error.code
 
@@ -142,16 +159,15 @@ async def _answer_by_search(
     search: TimeSearch,
 ) -> None:
     try:
-        log, end_offset = _readable(broker, exchange, request, question)
-        _tell(exchange, question, await search.find(log, question.asked.timestamp), end_offset)
+        readable = _readable(broker, exchange, request, question)
+        _tell(exchange, question, await search.find(readable.log, question.asked.timestamp), readable)
     except KafkaError as error:
         question.answer.error_code = error.code
 
 
 def _readable(
     broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest, question: Question
-) -> tuple[PartitionLog, int]:
-    """The log, and the offset behind the last record that the client may see."""
+) -> Readable:
     asked = question.asked
     if question.is_named_twice:
         raise InvalidRequest(f"{question.topic}-{asked.partition_index} is named twice")
@@ -160,20 +176,31 @@ def _readable(
         first_version = _FIRST_VERSION_OF.get(timestamp)
         if first_version is None or exchange.version < first_version:
             raise UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {exchange.version}")
-    log = broker.replicas.partition(question.topic, asked.partition_index).leader_log(
-        asked.current_leader_epoch
-    )
+    partition = broker.replicas.partition(question.topic, asked.partition_index)
+    log = partition.leader_log(asked.current_leader_epoch)
     if request.replica_id != _CONSUMER:
-        return log, log.log_end_offset
-    return log, log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
+        return Readable(partition, log, log.log_end_offset, False)
+    is_committed_only = request.isolation_level == _READ_COMMITTED
+    end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
+    return Readable(partition, log, end_offset, partition.is_behind_its_epoch(log))
+
+
+def _check_available(exchange: AnyExchange, readable: Readable) -> None:
+    """A new leader may not know yet what was committed before it: the offset would go back for the client."""
+    if readable.is_behind:
+        what = f"The high watermark of {readable.partition.topic_partition} is before the leader's epoch."
+        knows = exchange.version >= _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        raise OffsetNotAvailable(what) if knows else LeaderNotAvailable(what)
 
 
 def _tell(
-    exchange: AnyExchange, question: Question, found: TimestampAndOffset | None, end_offset: int
+    exchange: AnyExchange, question: Question, found: TimestampAndOffset | None, readable: Readable
 ) -> None:
     # A log that is empty has a start all the same.
     is_start = question.asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
-    if found is None or (found.offset >= end_offset and not is_start):
+    if found is None or (found.offset >= readable.end_offset and not is_start):
+        if not is_start:
+            _check_available(exchange, readable)
         return
     answer = question.answer
     answer.timestamp = found.timestamp

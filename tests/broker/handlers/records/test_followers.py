@@ -1,0 +1,128 @@
+"""A leader with a follower: what the follower fetches, and what clients see meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from barnabas.errors import (
+    FencedLeaderEpoch,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    UnknownLeaderEpoch,
+)
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.apis import api_for_name
+from barnabas.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.list_offsets_response import ListOffsetsPartitionResponse, ListOffsetsResponse
+from barnabas.protocol.requests import decode_response
+from tests.broker.raw_client import RawClient
+from tests.broker.record_requests import (
+    batch,
+    create_topic,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    values,
+)
+from tests.broker.replication.roles import change_replicas
+from tests.broker.running import RunningBroker
+
+FOLLOWER = BrokerId(7)
+LATEST, EARLIEST = -1, -2
+
+
+@pytest.fixture
+def follower(broker: RunningBroker) -> Iterator[RawClient]:
+    with broker.client() as connected:
+        yield connected
+
+
+def set_replicas(
+    broker: RunningBroker, topic: str, *others: BrokerId, isr: Sequence[int] | None = None
+) -> int:
+    """The leader epoch from then on."""
+    replicas = broker.server.broker.replicas
+    partition = replicas.find(TopicPartition(topic, 0))
+    assert partition is not None
+
+    async def change() -> int:
+        change_replicas(replicas, partition, [replicas.broker_id, *others], isr)
+        return partition.leader_epoch
+
+    return broker.call(change)
+
+
+def test_a_follower_fetches_what_is_not_committed_and_commits_it(
+    broker: RunningBroker, client: RawClient, follower: RawClient
+) -> None:
+    create_topic(client, "copied")
+    epoch = set_replicas(broker, "copied", FOLLOWER)
+    client.send("Produce", 9, produce_request("copied", batch(b"a", b"b"), acks=-1))
+    asks = {"replica_id": FOLLOWER, "current_leader_epoch": epoch}
+    copied = fetch(follower, "copied", 0, max_wait_ms=60_000, **asks)
+    assert values(copied.records) == [b"a", b"b"]
+    assert copied.high_watermark == 0
+    with broker.client() as consumer:
+        assert values(fetch(consumer, "copied", 0).records) == []
+        assert fetch(follower, "copied", 2, **asks).error_code == 0
+        answer = decode_response(api_for_name("Produce"), 9, client.receive_frame()).body
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert values(fetch(consumer, "copied", 0).records) == [b"a", b"b"]
+
+
+def test_an_append_wakes_a_follower_before_anything_is_committed(
+    broker: RunningBroker, client: RawClient, follower: RawClient
+) -> None:
+    create_topic(client, "woken")
+    set_replicas(broker, "woken", FOLLOWER, BrokerId(8))
+    follower.send("Fetch", 12, fetch_request("woken", 0, max_wait_ms=60_000, replica_id=FOLLOWER))
+    assert produce(client, "woken", batch(b"a")).error_code == 0
+    answer = decode_response(api_for_name("Fetch"), 12, follower.receive_frame()).body
+    [partition] = answer.responses[0].partitions
+    assert (values(partition.records), partition.high_watermark) == ([b"a"], 0)
+
+
+def test_others_are_no_followers(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "foreign")
+    epoch = set_replicas(broker, "foreign", FOLLOWER)
+
+    def code(**asks: int) -> int:
+        return int(fetch(client, "foreign", 0, **asks).error_code)
+
+    assert code(replica_id=8) == NotLeaderOrFollower.code
+    assert code(replica_id=8, current_leader_epoch=epoch) == UnknownLeaderEpoch.code
+    assert code(replica_id=FOLLOWER, current_leader_epoch=epoch - 1) == FencedLeaderEpoch.code
+    assert code(replica_id=FOLLOWER, current_leader_epoch=epoch + 1) == UnknownLeaderEpoch.code
+
+
+def list_offsets(client: RawClient, topic: str, timestamp: int, version: int) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    response = client.ask("ListOffsets", version, request)
+    assert isinstance(response, ListOffsetsResponse)
+    return response.topics[0].partitions[0]
+
+
+def test_the_latest_offset_is_unknown_until_the_watermark_has_reached_the_epoch(
+    broker: RunningBroker, client: RawClient, follower: RawClient
+) -> None:
+    create_topic(client, "elected")
+    set_replicas(broker, "elected", FOLLOWER)
+    assert produce(client, "elected", batch(b"a", timestamp=1_000)).error_code == 0
+    set_replicas(broker, "elected", FOLLOWER)
+    assert list_offsets(client, "elected", LATEST, 5).error_code == OffsetNotAvailable.code
+    assert list_offsets(client, "elected", LATEST, 4).error_code == LeaderNotAvailable.code
+    assert list_offsets(client, "elected", 1_000, 5).error_code == OffsetNotAvailable.code
+    earliest = list_offsets(client, "elected", EARLIEST, 5)
+    assert (earliest.error_code, earliest.offset) == (0, 0)
+    assert fetch(follower, "elected", 1, replica_id=FOLLOWER).error_code == 0
+    latest = list_offsets(client, "elected", LATEST, 5)
+    assert (latest.error_code, latest.offset) == (0, 1)
