@@ -13,7 +13,7 @@ from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
-from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.model import TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
 from bench.table import Table, duration, verdict
@@ -46,9 +46,7 @@ def run() -> bool:
 def _manager(directory: str) -> LogManager:
     return LogManager(
         [directory],
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config_of=lambda topic: LogConfig(),
     )
 

@@ -16,9 +16,9 @@ from barnabas.log.directory import DirectoryInUse
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.names import BadDirectoryName
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
-from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.tools.inspection import Inspection
 from barnabas.model import TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
@@ -44,9 +44,7 @@ def partition(folder: Path) -> Path:
 def open_manager(directory: Path) -> LogManager:
     manager = LogManager(
         [str(directory)],
-        fs=DiskFileSystem(),
-        clock=ManualClock(NOW_MS),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=ManualClock(NOW_MS)),
         config_of=lambda topic: LogConfig(segment_bytes=400, index_interval_bytes=100),
     )
     manager.open()

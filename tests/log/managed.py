@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
@@ -11,6 +10,7 @@ from barnabas.log.directory import LogDirectory
 from barnabas.log.manager.loading import LoadProgress
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.settings import ManagerSettings
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.log.tools.inspection import read_from
@@ -61,12 +61,9 @@ class ManagedLogs:
         self.progress = []
         self.manager = LogManager(
             self.directories,
-            fs=self.fs,
-            clock=self.clock,
-            scheduler=self.scheduler,
+            environment=LogEnvironment(fs=self.fs, clock=self.clock, scheduler=self.scheduler),
             config_of=lambda topic: self.config,
             settings=self.settings,
-            rng=Random(0),
             on_offline=self._note_offline,
             locks=False,
         )

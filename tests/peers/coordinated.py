@@ -17,8 +17,8 @@ from barnabas.clock import SystemClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
-from barnabas.log.scheduler import InlineScheduler
 from barnabas.model import Offset, TimestampMs, TopicPartition
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -411,9 +411,7 @@ def prepare_ends(directory: Path) -> None:
     """
     manager = LogManager(
         [str(directory)],
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config_of=lambda topic: LogConfig(cleanup_policy=("compact",)),
     )
     manager.open()

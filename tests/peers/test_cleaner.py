@@ -18,7 +18,7 @@ from barnabas.log.cleaner.manager import log_to_clean
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
-from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.tools.dump import dump_file
 from barnabas.model import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
@@ -63,9 +63,7 @@ PRODUCERS: Final = 4
 def open_manager(directory: Path, clock: ManualClock) -> LogManager:
     manager = LogManager(
         [str(directory)],
-        fs=DiskFileSystem(),
-        clock=clock,
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=clock),
         config_of=lambda topic: CONFIG,
     )
     manager.open()

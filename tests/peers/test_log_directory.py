@@ -18,8 +18,8 @@ from barnabas.log.cleaner.manager import log_to_clean
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.read import Isolation
-from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.tools.inspection import AbortedFilter, Inspection
 from barnabas.log.tools.verify import verify_directory
@@ -81,9 +81,7 @@ class Writer:
         self.clock = ManualClock(int(time.time() * 1000))
         self.manager = LogManager(
             [str(directory)],
-            fs=DiskFileSystem(),
-            clock=self.clock,
-            scheduler=InlineScheduler(),
+            environment=LogEnvironment(fs=DiskFileSystem(), clock=self.clock),
             config_of=CONFIGS.__getitem__,
         )
         self.manager.open()

@@ -22,8 +22,8 @@ from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.names import SIDE_FILES
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.producers.snapshot import ENTRY, HEADER
-from barnabas.log.scheduler import InlineScheduler
 from barnabas.log.segment.offset_index import ENTRY as INDEX_ENTRY
 from barnabas.records.header import iterate_headers
 from barnabas.records.layout import ATTRIBUTES_POSITION
@@ -162,9 +162,7 @@ def damage(directory: Path, rng: Random) -> dict[str, str]:
 def recover(directory: Path, now_ms: int) -> None:
     manager = LogManager(
         [str(directory)],
-        fs=DiskFileSystem(),
-        clock=ManualClock(now_ms),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=ManualClock(now_ms)),
         config_of=lambda topic: LogConfig(),
         settings=ManagerSettings(expects_no_gaps=False),
     )

@@ -22,6 +22,7 @@ from barnabas.log.manager.directory_check import FoundDirectories, emptied
 from barnabas.log.manager.loading import LoadProgress
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.settings import ManagerSettings
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.model import TopicPartition
 from barnabas.server.environment import Environment
 
@@ -89,13 +90,15 @@ def lock_directories(
     """A manager that has locked its directories and opened no log yet."""
     manager = LogManager(
         directories,
-        fs=environment.fs,
-        clock=environment.clock,
-        scheduler=scheduling.background,
+        environment=LogEnvironment(
+            fs=environment.fs,
+            clock=environment.clock,
+            scheduler=scheduling.background,
+            rng=environment.rng,
+            on_flush=flush_times.observe,
+        ),
         config_of=topics.config_of,
         settings=manager_settings(config),
-        rng=environment.rng,
-        on_flush=flush_times.observe,
         knows_topic=topics.is_known,
         on_offline=failures.note,
         locks=environment.locks_directories,

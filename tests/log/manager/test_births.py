@@ -13,7 +13,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.settings import ManagerSettings
-from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.model import TopicPartition
 from tests.log.managed import ManagedLogs, values
 
@@ -128,9 +128,7 @@ def test_many_are_deleted_with_one_look_at_the_disk() -> None:
 def test_checkpoints_of_several_threads_do_not_get_in_each_others_way(tmp_path: Path) -> None:
     manager = LogManager(
         [str(tmp_path)],
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config_of=lambda topic: LogConfig(),
         settings=ManagerSettings(file_delete_delay_ms=0),
     )

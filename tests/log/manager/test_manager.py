@@ -17,7 +17,7 @@ from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.open_logs import DuplicateLog
 from barnabas.log.manager.settings import ManagerSettings
-from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.tools.verify import verify_directory
 from barnabas.model import TopicPartition
 from tests.log.managed import ManagedLogs, values
@@ -416,9 +416,7 @@ def test_disk_that_fails_at_a_checkpoint() -> None:
 def real_manager(path: Path) -> LogManager:
     return LogManager(
         [str(path)],
-        fs=DiskFileSystem(),
-        clock=SystemClock(),
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=DiskFileSystem(), clock=SystemClock()),
         config_of=lambda topic: LogConfig(),
     )
 

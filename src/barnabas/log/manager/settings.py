@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from barnabas.config.log_config import DAY_MS, LONG_MAX
@@ -35,3 +36,7 @@ class ManagerSettings:
     misses_logs: bool = True
     # Paths of logs, and of log directories, whose loss a person has accepted.
     accepted_losses: frozenset[str] = frozenset()
+
+    def accepts_loss(self, path: str) -> bool:
+        """Whether a person has accepted the loss of the log at the path, or of all logs in its log directory."""
+        return path in self.accepted_losses or os.path.dirname(path) in self.accepted_losses

@@ -11,7 +11,7 @@ from barnabas.log.manager.loading import OnProgress
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.names import BadDirectoryName, parse_partition_dir
-from barnabas.log.scheduler import InlineScheduler
+from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.tools.directory_config import infer_log_configs
 from barnabas.log.tools.inspection import is_partition_directory
 from barnabas.log.tools.verify import partition_directories
@@ -36,9 +36,7 @@ def recover_directory(
     configs = infer_log_configs(fs, topics, LogConfig())
     manager = LogManager(
         [directory],
-        fs=fs,
-        clock=clock,
-        scheduler=InlineScheduler(),
+        environment=LogEnvironment(fs=fs, clock=clock),
         config_of=configs.__getitem__,
         # Who wrote the logs, and with which settings, is not known.
         settings=ManagerSettings(expects_no_gaps=False, removes_deleted=False, misses_logs=False),
