@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.cleaner.cleaner import Cleaned, Cleaner
-from barnabas.log.cleaner.manager import log_to_clean
+from barnabas.log.cleaner.dirty import log_to_clean
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.partition_log import PartitionLog

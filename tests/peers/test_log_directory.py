@@ -14,7 +14,7 @@ from barnabas.clock import ManualClock
 from barnabas.config.log_config import LogConfig
 from barnabas.log.checkpoints import id_to_text
 from barnabas.log.cleaner.cleaner import Cleaner
-from barnabas.log.cleaner.manager import log_to_clean
+from barnabas.log.cleaner.dirty import log_to_clean
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.file_system import DiskFileSystem
 from barnabas.log.manager.manager import LogManager

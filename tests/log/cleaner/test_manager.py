@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from barnabas.log.cleaner.cleaner import Cleaner
-from barnabas.log.cleaner.manager import CleanerManager, log_to_clean
+from barnabas.log.cleaner.dirty import log_to_clean
+from barnabas.log.cleaner.manager import CleanerManager
 from barnabas.log.cleaner.offset_map import OffsetMap
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import WRITE
@@ -107,7 +108,7 @@ def test_lag_after_which_everything_is_compacted() -> None:
 def test_checkpoint_outside_the_log_starts_anew() -> None:
     log = Managed()
     log.fill()
-    log.manager.update_checkpoint(log.directory, PARTITION, 1000)
+    log.manager.offsets.update(log.directory, PARTITION, 1000)
     assert log_to_clean(log.log, log.checkpoint(), 0).first_dirty_offset == 0
     log.log.delete_records(4)
     assert log_to_clean(log.log, 2, 0).first_dirty_offset == 4
@@ -134,21 +135,21 @@ def test_truncation_takes_the_checkpoint_back() -> None:
     log = Managed()
     log.fill()
     log.manager.clean_next(log.cleaner)
-    log.manager.truncate_checkpoint(log.directory, PARTITION, 100)
+    log.manager.offsets.truncate(log.directory, PARTITION, 100)
     assert log.checkpoint() == 6
-    log.manager.truncate_checkpoint(log.directory, PARTITION, 4)
+    log.manager.offsets.truncate(log.directory, PARTITION, 4)
     assert log.checkpoint() == 4
-    log.manager.forget_checkpoints(log.directory, [PARTITION])
+    log.manager.forget(log.directory, [PARTITION])
     assert log.checkpoint() is None
 
 
 def test_paused_log_is_not_cleaned() -> None:
     log = Managed()
     log.fill()
-    with log.manager.paused(PARTITION), log.manager.paused(PARTITION):
+    with log.manager.exclusion.paused(PARTITION), log.manager.exclusion.paused(PARTITION):
         assert log.manager.clean_next(log.cleaner) is None
-        assert log.manager.try_pause(PARTITION)
-        log.manager.resume(PARTITION)
+        assert log.manager.exclusion.try_pause(PARTITION)
+        log.manager.exclusion.resume(PARTITION)
     assert log.manager.clean_next(log.cleaner) is not None
 
 
@@ -160,13 +161,13 @@ def test_pause_stops_a_cleaning() -> None:
     def clean_until_stopped(_: int) -> None:
         started.set()
         while True:
-            assert not log.manager.try_pause(PARTITION)
-            log.manager._advance(PARTITION, lambda _: None, 0)
+            assert not log.manager.exclusion.try_pause(PARTITION)
+            log.manager.exclusion.check(PARTITION)
             time.sleep(0.001)
 
     def pause() -> None:
         assert started.wait(60)
-        with log.manager.paused(PARTITION):
+        with log.manager.exclusion.paused(PARTITION):
             paused.set()
 
     other = threading.Thread(target=pause)
@@ -200,7 +201,7 @@ def test_log_that_was_damaged_before_the_start_is_passed_over() -> None:
     assert log.manager.clean_next(log.cleaner) is None
     assert not log.failed
     # A topic that is made again under the name is another one.
-    log.manager.forget_checkpoints(log.directory, [PARTITION])
+    log.manager.forget(log.directory, [PARTITION])
     log.log = CompactedLog().log
     log.append(*keys("a", "a"))
     log.roll()

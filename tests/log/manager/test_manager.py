@@ -237,9 +237,9 @@ def test_retention() -> None:
     logs.append(log, "new")
     assert logs.manager.retain() == 1
     assert values(log) == ["new"]
-    with logs.manager.cleaner.paused(A0):
-        assert logs.manager.cleaner.try_pause(A0)
-        logs.manager.cleaner.resume(A0)
+    with logs.manager.cleaner.exclusion.paused(A0):
+        assert logs.manager.cleaner.exclusion.try_pause(A0)
+        logs.manager.cleaner.exclusion.resume(A0)
 
 
 def test_flushes_when_due() -> None:
@@ -283,7 +283,7 @@ def test_moving_to_another_directory() -> None:
     log.roll()
     logs.append(log, "one", "two")
     log.delete_records(1)
-    logs.manager.cleaner.update_checkpoint(logs.manager.directory("/disk1"), A0, 1)
+    logs.manager.cleaner.offsets.update(logs.manager.directory("/disk1"), A0, 1)
     future = logs.manager.create_future(A0, "/disk2")
     assert logs.manager.create_future(A0, "/disk2") is future
     assert [name for name in names(logs, "/disk2") if name.endswith("-future")]

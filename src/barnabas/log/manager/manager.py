@@ -241,7 +241,7 @@ class LogManager:
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
         """As PartitionLog.truncate_to. On return the checkpoints agree with the log, so that appends may follow."""
         log = self._logs.required(partition, is_future=is_future)
-        with self.cleaner.paused(partition):
+        with self.cleaner.exclusion.paused(partition):
             if not log.truncate_to(offset):
                 return False
             self._settle_truncation(log, is_future)
@@ -252,7 +252,7 @@ class LogManager:
     ) -> None:
         """As PartitionLog.truncate_fully_and_start_at. On return the checkpoints agree with the log."""
         log = self._logs.required(partition, is_future=is_future)
-        with self.cleaner.paused(partition):
+        with self.cleaner.exclusion.paused(partition):
             log.truncate_fully_and_start_at(offset)
             self._settle_truncation(log, is_future)
 
@@ -260,7 +260,7 @@ class LogManager:
         """The recovery point may have gone back: that must be on the disk before anything is appended."""
         directory = self.directory_of(log)
         if not is_future:
-            self.cleaner.truncate_checkpoint(directory, log.topic_partition, log.segments.active.base_offset)
+            self.cleaner.offsets.truncate(directory, log.topic_partition, log.segments.active.base_offset)
         self.checkpoint(directory)
 
     # Checkpoints, and what is done for all logs from time to time.
@@ -287,13 +287,13 @@ class LogManager:
         count = 0
         for log in unhurried(self.logs(), 8):
             partition = log.topic_partition
-            if self.cleaner.try_pause(partition):
+            if self.cleaner.exclusion.try_pause(partition):
                 try:
                     count += log.delete_old_segments()
                 except KafkaStorageError as error:
                     logger.error("retention of %s: %s", partition, error)
                 finally:
-                    self.cleaner.resume(partition)
+                    self.cleaner.exclusion.resume(partition)
         return count
 
     def flush_overdue(self) -> None:

@@ -96,7 +96,7 @@ class LogMoves:
 
     def _replace_with_future(self, partition: TopicPartition) -> PartitionLog:
         source, future = self._both(partition)
-        with self._cleaner.paused(partition):
+        with self._cleaner.exclusion.paused(partition):
             future.flush()
             source_directory, target_directory = self._directories.of(source), self._directories.of(future)
             # The old log goes first: of two a person would have to choose, and the next start finds a future log alone.
@@ -111,7 +111,7 @@ class LogMoves:
             self._logs.current[partition] = future
             target_directory.note(target_directory.register.add, [partition])
             source_directory.note(source_directory.register.remove, [partition])
-            self._cleaner.move_checkpoint(source_directory, target_directory, partition)
+            self._cleaner.offsets.move(source_directory, target_directory, partition)
             self._removal.remove_later([(source.directory, source)])
         for directory in (target_directory, source_directory):
             self._checkpoints.write(directory)

@@ -76,7 +76,7 @@ class LogRemoval:
                             self._directories.check_complete(partition)
                         continue
                     directory = self._directories.of(log)
-                    with self._cleaner.paused(partition):
+                    with self._cleaner.exclusion.paused(partition):
                         log.rename_dir(deletion_name(partition), syncs=False)
                     marked.setdefault(directory, []).append(log)
                 except KafkaStorageError as error:
@@ -95,7 +95,7 @@ class LogRemoval:
         if not is_future:
             partitions = [log.topic_partition for log in logs]
             directory.register.remove(partitions)
-            self._cleaner.forget_checkpoints(directory, partitions)
+            self._cleaner.forget(directory, partitions)
         self._checkpoints.write(directory)
         self.remove_later([(log.directory, log) for log in logs])
 
