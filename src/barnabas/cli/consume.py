@@ -204,7 +204,7 @@ def _print(
         for records in polls:
             if records:
                 output.write(b"".join([show(record) for record in records]))
-                # Whoever reads our output may be waiting for just this record.
+                # The reader of our output may be waiting for this record.
                 output.flush()
                 count += len(records)
                 advance(len(records))

@@ -21,7 +21,7 @@ _FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 
 
 class Caller(Requester):
-    """A parked request is known by its caller, so each request has a caller of its own."""
+    """The caller identifies a parked request, so each request has its own caller."""
 
     __slots__ = ("client_host", "client_id", "version")
 

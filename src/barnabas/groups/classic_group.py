@@ -1,11 +1,11 @@
-"""A classic group: its members, its generation, and who of them waits for what.
+"""A classic group: its members, its generation, and the requests that wait.
 
     Empty ──join──▶ PreparingRebalance ──all have joined──▶ CompletingRebalance ──assigned──▶ Stable
       ▲                │      ▲                                    │                              │
-      └──all are gone──┘      └──────────── a member comes, goes or changes its mind ─────────────┘
+      └──all have left─┘      └──────── a member joins, leaves or changes its subscription ───────┘
 
-Any of them becomes Dead when the partition goes to another broker. The group only keeps its books; `membership`
-decides what happens to it.
+Any state becomes Dead when the partition moves to another broker. The group only keeps the state; `membership` decides
+what happens to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.protocol.messages.join_group_request import JoinGroupRequestProtoc
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NO_STATE_TIMESTAMP: Final = -1
 _SUBSCRIPTION_VERSION_BYTES: Final = 2
-# With an UUID behind it, as much as a string can hold in a message.
+# With a UUID appended, the longest string of a message.
 _ID_PREFIX_BYTES_MAX: Final = 2**15 - 1 - len("-00000000-0000-0000-0000-000000000000")
 
 
@@ -75,12 +75,12 @@ class Member:
         self.client_host = client_host
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
-        # What it can take part in, with its metadata for each; the one that it likes best comes first.
+        # The protocols that it supports, with its metadata for each; its preferred one comes first.
         self.protocols = protocols
         self.assignment = assignment
         self.awaiting_join: Caller | None = None
         self.awaiting_sync: Caller | None = None
-        # It has not yet been told its id, so it cannot send heartbeats.
+        # The member does not know its id yet, so it cannot send heartbeats.
         self.is_new = False
 
     @property
@@ -97,9 +97,9 @@ class Member:
 
 
 def member_id_of(prefix: str, uuid: str) -> str:
-    """An id for a new member, which begins with the name of its client or instance, or with a part of it.
+    """An id for a new member. It begins with the name of its client or instance, or with a part of it.
 
-    Names may be as long as a string can be; an id that is longer could not be told to anybody.
+    Names may be as long as a string can be; a longer id could not be sent.
     """
     return f"{prefix.encode()[:_ID_PREFIX_BYTES_MAX].decode(errors='ignore')}-{uuid}"
 
@@ -144,7 +144,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        # No member has been told that it leads: the group has been stored before its first rebalance.
+        # No member knows that it is the leader: the group was stored before its first rebalance.
         self.is_leaderless = False
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
@@ -248,7 +248,7 @@ class ClassicGroup:
         self.pending_sync_members.clear()
 
     def settle(self, generation_id: int) -> None:
-        """Members have been added to a group that was of another type: they go on in this generation."""
+        """Members were added to a group that was of another type: they continue in this generation."""
         self.generation_id = generation_id
         self.protocol_name = self.select_protocol()
         self.subscribed_topics = self._subscribed_topics()
@@ -266,7 +266,7 @@ class ClassicGroup:
         self.pending_join_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """The member must not wait for anything any more: nobody would answer it."""
+        """The member must not wait for anything any more: it would get no answer."""
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.awaiting_join is None

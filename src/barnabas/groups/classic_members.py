@@ -1,7 +1,8 @@
 """Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Nobody waits for anybody. JoinGroup brings the member a step nearer to its target, SyncGroup tells it what it owns, and
-a heartbeat sends it to join again as long as there is another step. What it still owns it says in its subscription.
+No member waits for another. JoinGroup brings the member a step closer to its target, SyncGroup returns its partitions,
+and a heartbeat makes it join again as long as there is another step. The member's subscription contains the partitions
+that it still owns.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class ClassicMembers:
     def join(
         self, decision: Decision, caller: Caller, request: JoinGroupRequest, group: ConsumerGroup, now_ms: int
     ) -> None:
-        """Raises what the client is told."""
+        """Raises the error for the client."""
         updates = self._updates
         work = Work(decision, now_ms)
         is_unknown = not request.member_id
@@ -127,7 +128,7 @@ class ClassicMembers:
         if is_downgrade:
             assert existing is not None
             classic = self._consumers.downgrade(work, group, {existing.member_id}, member)
-            # A classic group needs a leader that knows of it: without one nobody would notice that topics change.
+            # A classic group needs a leader that knows its role: otherwise no member would notice changes of topics.
             self._rebalance.prepare(decision, classic, now_ms, DOWNGRADED)
         else:
             _start_timers(decision, request, member.member_id)

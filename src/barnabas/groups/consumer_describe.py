@@ -50,7 +50,7 @@ def describe_consumer_group(group: ConsumerGroup, default_assignor: str, image: 
 
 
 def _held(member: ConsumerMember) -> dict[TopicId, list[int]]:
-    """What it has still to give up is its own until then."""
+    """The member owns the partitions that it has to revoke until it has revoked them."""
     held: dict[TopicId, list[int]] = {}
     for topic_id, partition in member.owned_partitions():
         held.setdefault(topic_id, []).append(partition)

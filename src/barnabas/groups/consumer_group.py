@@ -1,12 +1,12 @@
-"""A consumer group of the new protocol (KIP-848): its members, what each is to own and what it owns.
+"""A consumer group of the new protocol (KIP-848): its members, their targets and their current assignments.
 
-Three epochs drive it. The group's rises with every change of members, subscriptions or topics. The target assignment is
-computed for an epoch of the group. A member's epoch is that of the target it has been brought to, in steps: what it
-must give up it gives up first, and what it is to get it gets when nobody else owns it any more.
+Three epochs drive the group. The group epoch increases with every change of members, subscriptions or topics. The
+target assignment is computed for a group epoch. A member's epoch is that of the target that it has reached, in steps:
+it first revokes partitions, and it gets a new partition when no other member owns it any more.
 
-    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members are there──▶ Stable
+    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members have it──▶ Stable
 
-The group is what its records say: they are applied when they have been appended, and when they are replayed.
+The state of the group is exactly its records: they are applied when they are appended, and when they are replayed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is known of a member that speaks the classic protocol."""
+    """The state of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -96,7 +96,7 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def owned_partitions(self) -> Iterator[tuple[TopicId, int]]:
-        """All that nobody else may own."""
+        """All partitions that no other member may own."""
         for held in (self.assigned, self.pending_revocation):
             for topic_id, partitions in held.items():
                 for partition in partitions:
@@ -133,7 +133,7 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        # Nobody is told the first epoch, as in Kafka: the first member joins in the second.
+        # No member gets the first epoch, as in Kafka: the first member joins in the second.
         self.group_epoch = 1
         self.metadata_hash = NO_TOPICS_HASH
         self.assignment_epoch = 0
@@ -242,7 +242,7 @@ class ConsumerGroup:
         added: ConsumerMember | None = None,
         removed_regexes: Iterable[str] = (),
     ) -> Counter[str]:
-        """What the group would subscribe to if these members and regular expressions changed."""
+        """The group's subscriptions if these members and regular expressions changed."""
         topics = self.subscribed_topics.copy()
         for member in removed:
             subtract(topics, member.subscribed_topic_names)
@@ -317,7 +317,7 @@ class ConsumerGroup:
         *,
         is_transactional: bool,
     ) -> CommitRule | None:
-        """Raises if the commit is from no member; what is to be checked for each partition, or None."""
+        """Raises if the commit comes from no member; returns the check for each partition, or None."""
         if member_epoch < 0 and not self.members:
             return None
         if is_transactional and member_epoch == NO_EPOCH and not member_id and instance_id is None:
@@ -378,7 +378,7 @@ def subtract(counts: Counter[str], names: Iterable[str]) -> None:
 
 
 def named_partitions(assignment: Mapping[TopicId, Iterable[int]], image: Topics) -> dict[str, list[int]]:
-    """By topics' names, in order; topics that are gone are left out."""
+    """By topic name, in order; omits deleted topics."""
     names = image.topic_names
     return {
         names[topic_id]: sorted(partitions)

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: how members of the new protocol join, follow their group and leave it.
+"""ConsumerGroupHeartbeat: members of the new protocol join, follow and leave their group.
 
 A heartbeat with epoch 0 joins, -1 leaves, -2 leaves for a while (a static member, whose partitions are kept for it).
-Any other must be the member's epoch, or the one before with nothing that is not its own: then the last answer was lost.
-What a member does not repeat is as it was.
+Any other epoch must be the member's epoch, or the one before with no partitions except its own: then the last response
+was lost. A field that a member does not repeat is unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _LEAVE_EPOCHS: Final = (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 _NOT_GIVEN: Final = -1
 # Before, the broker gave a member its id.
 _FIRST_WITH_MEMBER_ID: Final = 1
-# Members may have no time at all to give something up: what cannot be written is not tried without a pause.
+# Members may have no time at all to revoke something: a failed write is retried after a pause.
 _RESTORED_MIN_MS: Final = 100
 
 
@@ -103,7 +103,7 @@ class ConsumerMembership:
             else:
                 response = self._heartbeat(work, caller, request)
         except KafkaError as error:
-            # Nobody has been replaced or has gone: the timers of those who were to run on.
+            # No member was replaced or has left: the timers of the members that were to leave continue.
             work.decision.keep_timers()
             work.decision.reply(
                 caller, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
@@ -266,7 +266,7 @@ class ConsumerMembership:
         work.records += consumer_group_tombstones(group, renamed)
         record = classic.to_record({each.member_id: each.assignment for each in classic.members.values()})
         assert record.value is not None
-        # The rebalance that is to follow finds one; should it be lost, whoever loads the group knows of it by this.
+        # The following rebalance elects a leader; if it is lost, the coordinator that loads the group sees this.
         record.value.leader = None
         work.records.append(record)
         del self._groups.consumer[group.group_id]
@@ -307,7 +307,7 @@ class ConsumerMembership:
         return work.decision
 
     def restore_timers(self, decision: Decision, group_id: str) -> None:
-        """What was decided could not be written: members that were to go are still there, with a session each."""
+        """The decision could not be written: members that were to leave are still there, with a session each."""
 
         def restore(key: TimerKey, delay_ms: int) -> None:
             decision.set_timer_if_absent(key, max(delay_ms, _RESTORED_MIN_MS))

@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol put into metadata and assignments, which are otherwise their own affair.
+"""The metadata and assignments of consumers with the classic protocol, which are otherwise opaque to the broker.
 
-int16 version | the message in that version, or in the newest that is known here
+int16 version | the message in that version, or in the newest known one
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def build_assignment(partitions: Mapping[str, list[int]], version: int) -> bytes
 
 
 def by_topic_id(partitions: Mapping[str, Iterable[int]], image: Topics) -> dict[TopicId, frozenset[int]]:
-    """Topics that there are not are left out."""
+    """Omits topics that do not exist."""
     topics = image.topics
     return {topics[name].id: frozenset(indexes) for name, indexes in partitions.items() if name in topics}
 

@@ -1,8 +1,8 @@
-"""What `__consumer_offsets` holds of consumer groups of the new protocol, and what each record does to a group.
+"""The records of consumer groups of the new protocol in `__consumer_offsets`, and their effect on a group.
 
     3  the group: its epoch                       6  the epoch of the target assignment
     4  its topics (only before 4.1)               7  a member's target
-    5  a member and what it subscribes to         8  a member's epoch, and what it owns
+    5  a member and its subscription              8  a member's epoch, and its partitions
                                                  16  the topics that a regular expression matches
 
 A group is removed in the order 8, 7, 6, 5, 16, 4, 3, a member in the order 8, 7, 5.
@@ -69,7 +69,7 @@ from barnabas.protocol.messages.consumer_group_target_assignment_metadata_value 
 from barnabas.records.record import Record
 
 _TYPE: Final = Struct(
-    ">h"  # key: what it is about; value: version
+    ">h"  # key: the type; value: version
 )
 assert _TYPE.size == 2
 _VERSION: Final = 0
@@ -202,7 +202,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[ConsumerGroupRecord
 def consumer_group_tombstones(
     group: ConsumerGroup, renamed: Mapping[str, str] | None = None
 ) -> list[ConsumerGroupRecord]:
-    """All records of a group, with members under the ids that they have meanwhile."""
+    """All records of a group, with the current ids of its members."""
     group_id = group.group_id
     member_ids = [(renamed or {}).get(member_id, member_id) for member_id in group.members]
     return [
@@ -233,7 +233,7 @@ def _member_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
 
 
 def consumer_group_records(group: ConsumerGroup) -> list[ConsumerGroupRecord]:
-    """All that a group is made of."""
+    """All parts of a group."""
     group_id = group.group_id
     members = group.members.values()
     return [
@@ -259,7 +259,7 @@ def parse_consumer_record(about: int, record: Record) -> ConsumerGroupRecord:
 
 
 def apply_record(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
-    """A record of the group takes effect; its own tombstone is for whoever keeps the groups."""
+    """Applies a record of the group; the table of groups handles the group's own tombstone."""
     _KINDS[record.about].apply(group, record.key, record.value)
 
 

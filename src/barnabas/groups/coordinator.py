@@ -1,11 +1,12 @@
 """The coordinator of the groups whose records are in one partition of `__consumer_offsets`.
 
-Loading is `replay` of all batches of the partition in their order, then `loaded`. After that requests, timers and
-appends may come in any order; each method returns what the shell is to do (see `decision`). A group's own record is
-written from its state, which is ahead of it, so only loading reads it back; offsets and deletions take effect when
-their records have been appended, in the order of the log. So does all that consumer groups of the new protocol are.
+Loading is `replay` of all batches of the partition in order, then `loaded`. After that requests, timers and appends may
+come in any order; each method returns a decision for the shell (see `decision`). A classic group's record is written
+from its state, which is ahead of it, so only loading reads it back. Offsets and deletions take effect when their
+records are appended, in the order of the log. The same holds for the whole state of consumer groups of the new
+protocol.
 
-A record that cannot be read is told of and left out: one bad record must not keep all groups of a partition away.
+A record that cannot be read is logged and skipped: one bad record must not block all groups of a partition.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class GroupCoordinator:
         self._counts = counts = counts or GroupCounts()
         self._groups = GroupTable()
         self._store = OffsetStore()
-        # Groups that no record but offsets has told of so far.
+        # Groups that are known only from offsets so far.
         self._implied: set[str] = set()
         rebalance = Rebalance(settings, counts)
         self._updates = MemberUpdates(self._groups, settings, counts)
@@ -152,7 +153,7 @@ class GroupCoordinator:
             self._apply(record, offset, producer_id)
 
     def _forget_versions(self, record: ConsumerGroupRecord) -> None:
-        """What an expression matched was found with the topics of another time: it is resolved anew."""
+        """The topics of an expression belong to an older image: it is resolved again."""
         group = self._groups.consumer.get(record.group_id)
         if record.about == CONSUMER_GROUP_REGEX and group is not None:
             for regex, resolved in group.resolved_regexes.items():
@@ -254,7 +255,7 @@ class GroupCoordinator:
             if len(expired) == len(self._store.committed(group.group_id)) and self._may_go(group):
                 records.extend(_tombstones(group))
             if len(records) > CLEANUP_RECORDS_MAX:
-                # The order of tombstones within a group is kept: a group that is cut goes on in the next round.
+                # Tombstones keep their order within a group: a group that is cut continues in the next round.
                 del records[CLEANUP_RECORDS_MAX:]
                 delay_ms = CLEANUP_PAUSE_MS
                 break

@@ -1,4 +1,7 @@
-"""What coordinators count. One object serves all of a broker, so that nothing is lost when a partition moves."""
+"""Counters of coordinators.
+
+One object serves all coordinators of a broker, so that nothing is lost when a partition moves.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class GroupTable:
     def __init__(self) -> None:
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
-        # Groups of other protocols, with the name of their type. They are known so that they are left alone.
+        # Groups of other protocols, with the name of their type. They are known so that they are not changed.
         self.other: dict[str, str] = {}
         self.image: Topics = NoTopics()
         # Rises when there are new topics, which regular expressions may match.

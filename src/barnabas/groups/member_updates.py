@@ -1,8 +1,8 @@
-"""What a change of one member does to its consumer group, whichever protocol the member speaks.
+"""The effect of a change of one member on its consumer group, in either protocol.
 
-1. The member's record is written if it has changed, and the group's epoch rises if its subscriptions or topics have.
-2. The target assignment follows the group's epoch, though not more often than `consumer.assignment.interval.ms`.
-3. The member is brought a step nearer to its target.
+1. The member's record is written if it has changed, and the group epoch increases if its subscriptions or topics have.
+2. The target assignment follows the group epoch, but not more often than `consumer.assignment.interval.ms`.
+3. The member moves a step closer to its target.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ Undo: TypeAlias = Callable[[Decision, KafkaError, int], None]
 
 @dataclass(slots=True)
 class Work:
-    """What one request does: the records go out together, or not at all."""
+    """The effect of one request: the records are written together, or not at all."""
 
     decision: Decision
     now_ms: int
     records: list[GroupRecord] = field(default_factory=list)
-    # Takes back what was changed ahead of the records, if they are not written.
+    # Reverts changes that were made before the records, if these are not written.
     undo: Undo | None = None
 
 

@@ -1,15 +1,16 @@
-"""How members join, agree on an assignment, stay alive and leave a classic group.
+"""Members join, agree on an assignment, stay alive and leave in a classic group.
 
-JoinGroup parks until the group has settled who is in it; then the leader gets to know them all and assigns.
-SyncGroup parks until the leader's assignment is stored. Heartbeats, and parked requests, keep a member's session.
+JoinGroup waits until the members of the next generation are known; then the leader gets all of them and assigns.
+SyncGroup waits until the leader's assignment is stored. Heartbeats, and waiting requests, keep a member's session
+alive.
 
-- From JoinGroup 4 a new member is first given an id (MEMBER_ID_REQUIRED), so that a client that gives up waiting
-  leaves no member behind. From version 9 a leader that only came back is told to skip the assignment.
-- A static member that comes back takes the place of its former self, whose requests are fenced. In a stable group
-  nothing else happens, unless it would change the protocol.
-- A group that has members of the new protocol is theirs: see `classic_members`. One that is empty becomes a classic
-  group when a member of this protocol joins.
-- Cooperative rebalancing is the members' own affair: it is in metadata and assignments, which nobody reads here.
+- From JoinGroup 4 a new member first gets an id (MEMBER_ID_REQUIRED), so that a client that gives up waiting leaves no
+  member behind. From version 9 a leader that only came back skips the assignment.
+- A static member that comes back replaces its former self, whose requests are fenced. In a stable group nothing else
+  happens, unless this would change the protocol.
+- A group with members of the new protocol belongs to that protocol: see `classic_members`. An empty one becomes a
+  classic group when a member of the classic protocol joins.
+- Cooperative rebalancing is up to the members: it is in metadata and assignments, which the broker does not read.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Membership:
         member = group.members.get(member_id)
         max_size = self._settings.group_max_size
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Those who wait are counted, not all: the limit may have been lowered, and the last to rejoin go then.
+            # Only waiting members count: the limit may have been lowered, and then the last ones to rejoin leave.
             is_welcome = (member is not None and member.awaiting_join is not None) or (
                 group.awaiting_join_count < max_size
             )
@@ -223,8 +224,8 @@ class Membership:
             group.new_member_added = True
         group.add(member)
         group.park_join(member, caller)
-        # It cannot send heartbeats before it knows its id, and a parked connection does not tell that its client is
-        # gone. So the wait itself has an end: a client that is still there will try again.
+        # The client cannot send heartbeats before it knows its id, and a parked connection does not show that its
+        # client is gone. So the wait itself is bounded: a client that is still there will try again.
         decision.set_timer(session_timer(group, member_id), self._settings.new_member_join_timeout_ms)
         reason = (
             f"Adding new member {member_id} with group instance id {request.group_instance_id};"
@@ -313,7 +314,7 @@ class Membership:
         elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_if_all_joined(decision, group, now_ms)
         else:
-            # The leader may have been told the former id already, and would assign to that.
+            # The leader may know the former id already, and would assign to that.
             reason = (
                 f"Updating metadata for static member {member_id} with instance id {instance_id};"
                 f" {client_reason(request.reason)}"
@@ -338,7 +339,7 @@ class Membership:
     ) -> Decision:
         decision = Decision()
         if member.awaiting_join is not caller or group.state is not GroupState.STABLE:
-            # A rebalance has begun meanwhile, or has already answered it.
+            # A rebalance has started in the meantime, or has already answered it.
             return decision
         group.unpark_join(member)
         if error is not None:
@@ -354,7 +355,7 @@ class Membership:
         elif caller.version >= _FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:
             response.skip_assignment = group.leader_id == member.member_id
         else:
-            # Under its new id it would take itself for the leader, and assign anew. It is told the former one.
+            # With its new id it would consider itself the leader, and assign again. It gets the former id.
             response.leader = leader_before or ""
             response.members = []
         decision.reply(caller, response)
@@ -457,7 +458,7 @@ class Membership:
         return decision
 
     def _leave(self, decision: Decision, group: ClassicGroup | None, identity: MemberIdentity) -> bool:
-        """Whether it was a member, and not just somebody who had been given an id."""
+        """Whether it was a member, and not only a client that had got an id."""
         if group is None:
             raise UnknownMemberId
         if identity.member_id in group.pending_join_members:
@@ -500,7 +501,7 @@ class Membership:
         return decision
 
     def unloaded(self, now_ms: int) -> Decision:
-        """The partition is another broker's now: whoever waits is sent there."""
+        """The partition belongs to another broker now: waiting requests get an error."""
         decision = Decision()
         for group in self._groups.classic.values():
             bury(decision, group, NotCoordinator.code, now_ms)
@@ -517,7 +518,7 @@ class Membership:
 
 
 class _Former:
-    """What a static member was before it was replaced."""
+    """The state of a static member before it was replaced."""
 
     __slots__ = ("member_id", "protocols", "rebalance_timeout_ms", "session_timeout_ms")
 

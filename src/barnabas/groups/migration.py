@@ -1,8 +1,8 @@
-"""Turns a classic group into a consumer group and back, while its members go on.
+"""Converts a classic group to a consumer group and back, while its members continue.
 
 A classic group is upgraded when the first member of the new protocol joins it: its members become members of the
-consumer group that speak the classic protocol, with what they own. A consumer group is downgraded when its last member
-of the new protocol leaves, or is replaced by a static member that speaks the classic one.
+consumer group that speak the classic protocol, with their current partitions. A consumer group is downgraded when its
+last member of the new protocol leaves, or is replaced by a static member with the classic protocol.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _upgrade_member(
     # Before its first generation a group has not agreed on a protocol yet.
     metadata = member.protocols.get(group.protocol_name or "", next(iter(member.protocols.values())))
     subscription = parse_subscription(metadata)
-    # Who has joined for the generation to come owns what it says, and the last assignment means nothing any more.
+    # A member that has joined the next generation owns the partitions in its subscription, and the last assignment has
+    # no meaning any more.
     has_rejoined = group.state is GroupState.COMPLETING_REBALANCE or member.awaiting_join is not None
     owned = subscription.owned if has_rejoined else parse_assignment(member.assignment)
     consumer.update_member(
@@ -115,7 +116,7 @@ def _upgrade_member(
 
 
 def _free(consumer: ConsumerGroup, claimed: Assignment, epoch: int) -> OwnedPartitions:
-    """Of the partitions those that nobody else owns: members may contradict each other."""
+    """Those of the partitions that no other member owns: members may contradict each other."""
     free = {
         topic_id: {each: epoch for each in sorted(partitions) if consumer.owner(topic_id, each) is None}
         for topic_id, partitions in claimed.items()
@@ -130,9 +131,9 @@ def downgraded(
     image: Topics,
     now_ms: int,
 ) -> ClassicGroup:
-    """The same group without those who leave, and with the one who joins in place of a static member.
+    """The same group without the leaving members, and with the joining one in place of a static member.
 
-    Members are assigned what they own: what they were to own they may never have heard of.
+    Members keep the partitions that they own: they may never have received their targets.
     """
     classic = ClassicGroup(group.group_id, now_ms)
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE

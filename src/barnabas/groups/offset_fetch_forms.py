@@ -1,6 +1,6 @@
-"""OffsetFetch before version 8 asks for one group, in fields of its own; here it is turned into the batched form.
+"""OffsetFetch before version 8 names one group, in separate fields; this module converts it to the batched form.
 
-Before version 2 a response has no place for an error of the whole group, so each partition carries it.
+Before version 2 a response has no field for an error of the whole group, so each partition has it.
 """
 
 from __future__ import annotations

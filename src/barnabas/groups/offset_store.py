@@ -1,7 +1,8 @@
-"""The offsets that groups have committed, and those that wait for the end of a transaction.
+"""The committed offsets of groups, and those that wait for the end of a transaction.
 
-Offsets of an open transaction stand beside the committed ones until its marker comes. Then each takes effect unless
-a later record has been written for the same partition meanwhile: that is why a record's own offset is kept.
+Offsets of an open transaction are kept beside the committed ones until its marker arrives. Then each takes effect
+unless a later record was written for the same partition in the meantime: that is why the store keeps a record's own
+offset.
 """
 
 from __future__ import annotations

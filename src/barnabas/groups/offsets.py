@@ -1,12 +1,12 @@
 """Committing, fetching, deleting and expiring the offsets of groups.
 
-- A commit with generation -1 comes from somebody who is no member: it is taken while the group is empty, and makes a
-  group without a protocol if there is none. From OffsetCommit 9 an unknown group is GROUP_ID_NOT_FOUND, before that
-  ILLEGAL_GENERATION.
-- Offsets of an empty group expire `offsets.retention.minutes` after the last member left, or after their own commit
-  if that was later; those of a group with members only if nobody subscribes to the topic any more.
-- Topics are known by name here, and whether they exist is not asked. An offset that was committed by a topic's id is
-  not told of another topic by that name.
+- A commit with generation -1 comes from a client that is not a member: it is accepted while the group is empty, and
+  creates a group without a protocol if there is none. From OffsetCommit 9 an unknown group is GROUP_ID_NOT_FOUND,
+  before that ILLEGAL_GENERATION.
+- Offsets of an empty group expire `offsets.retention.minutes` after the last member left, or after their own commit if
+  that was later; those of a group with members only if no member subscribes to the topic any more.
+- Topics are known by name here, and may not exist. An offset that was committed with a topic id is not returned for
+  another topic with the same name.
 """
 
 from __future__ import annotations
@@ -218,9 +218,9 @@ class Offsets:
         return len(metadata) + sum(character > _LAST_OF_BASIC_PLANE for character in metadata) > limit
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """What is committed, of all partitions if none are named; -1 where nothing is.
+        """The committed offsets, for all partitions if none are named; -1 if there is none.
 
-        Raises for a member that is none of the group, or not of this epoch.
+        Raises for a member that is not in the group, or not in this epoch.
         """
         group = self._groups.consumer.get(request.group_id)
         if group is not None:
@@ -270,7 +270,7 @@ class Offsets:
                 and group.state is not GroupState.EMPTY
                 and not group.uses_consumer_protocol
             ):
-                # What its members read is in metadata that only they understand.
+                # Only the members understand the metadata with their topics.
                 raise NonEmptyGroup(request.group_id)
         except KafkaError as error:
             decision.reply(caller, OffsetDeleteResponse(error_code=error.code))
@@ -356,7 +356,7 @@ class Offsets:
 
 
 def _is_of_another_topic(topic_id: Uuid, asked_id: Uuid) -> bool:
-    """Whether an offset is left of a topic that has been made anew since, as far as both ids are known."""
+    """Whether an offset belongs to an earlier topic of the same name, as far as both ids are known."""
     return topic_id != asked_id and topic_id != ZERO_UUID and asked_id != ZERO_UUID
 
 

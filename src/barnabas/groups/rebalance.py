@@ -1,7 +1,7 @@
-"""A rebalance of a classic group, from the first sign of change until all members have their assignment.
+"""A rebalance of a classic group, from the first change until all members have their assignment.
 
-Who waits is answered exactly once: when the phase ends, when the member goes, or when a later request of the same
-member takes its place.
+A waiting request is answered exactly once: when the phase ends, when the member leaves, or when a later request of the
+same member replaces it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 # Members may say that a rebalance takes no time at all: the broker would look for a leader without a pause.
 _LEADERLESS_WAIT_MIN_MS: Final = 100
-# So much of it a line of the log has: a client may send 32 KB.
+# A log line has at most this much of it: a client may send 32 KB.
 REASON_LENGTH_MAX: Final = 255
 MEMBERS_SHOWN: Final = 5
 DOWNGRADED: Final = "the consumer group has become a classic one"
@@ -43,7 +43,7 @@ def sync_timer(group: ClassicGroup) -> TimerKey:
 
 
 def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
-    """The generation as a member gets to know it: the leader is told all the others."""
+    """The generation as a member sees it: the leader also gets all the other members."""
     members = []
     if group.leader_id == member.member_id:
         assert group.protocol_name is not None
@@ -74,7 +74,7 @@ def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def answer_parked(decision: Decision, group: ClassicGroup, member: Member, code: int, member_id: str) -> None:
-    """Whatever the member waits for, it gets an error, under the id that it is to go on with."""
+    """The member's waiting request gets an error, with the id with which the member continues."""
     joining = group.unpark_join(member)
     if joining is not None:
         decision.reply(joining, join_error(joining, code, member_id))
@@ -97,7 +97,7 @@ def remove_pending_member(decision: Decision, group: ClassicGroup, member_id: st
 
 
 def bury(decision: Decision, group: ClassicGroup, code: int, now_ms: int) -> None:
-    """Ends a group, whose owner forgets it: everybody who waits gets the error, and no timer stays."""
+    """Ends a group that its owner removes: all waiting requests get the error, and no timer remains."""
     for member in group.members.values():
         answer_parked(decision, group, member, code, member.member_id)
         decision.cancel_timer(session_timer(group, member.member_id))
@@ -109,7 +109,7 @@ def bury(decision: Decision, group: ClassicGroup, code: int, now_ms: int) -> Non
 
 
 def client_reason(reason: str | None) -> str:
-    """What a client says about why it joins or leaves, in the words of Kafka's log."""
+    """A client's reason for joining or leaving, in the words of Kafka's log."""
     return f"client reason: {reason[:REASON_LENGTH_MAX] if reason else 'not provided'}"
 
 
@@ -133,7 +133,7 @@ class Rebalance:
             self.complete_if_all_joined(decision, group, now_ms)
 
     def prepare(self, decision: Decision, group: ClassicGroup, now_ms: int, reason: str) -> None:
-        """All members are to join again; those who are not yet here learn it from their next heartbeat."""
+        """All members must join again; those without a waiting request learn this from their next heartbeat."""
         log.info(
             "Preparing to rebalance group %s in state %s with old generation %d (reason: %s).",
             group.group_id,

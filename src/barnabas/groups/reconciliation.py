@@ -1,13 +1,13 @@
-"""Brings a member towards what it is to own, one step a heartbeat.
+"""Moves a member towards its target, one step per heartbeat.
 
     STABLE ──the target changed──▶ UNREVOKED_PARTITIONS ──the member does not own them any more──▶ …
                     │                                                                          │
                     ├──others still own what it is to get──▶ UNRELEASED_PARTITIONS ◀───────────┤
                     └──all is free──▶ STABLE at the target's epoch ◀───────────────────────────┘
 
-While the member has to give something up it stays in its epoch. It moves to the target's when it has; from then on
-what it is to get is added as soon as nobody else owns it. Topics that it does not subscribe to any more are taken away
-at once, whatever the target says.
+While the member has partitions to revoke it stays in its epoch. After that it moves to the target's epoch, and each new
+partition is added as soon as no other member owns it. Topics that it no longer subscribes to are removed at once,
+whatever the target says.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _next(
             revoked[topic_id] = lost
         given_up = member.pending_revocation.get(topic_id, {})
         for partition in sorted(wanted - owned.keys()):
-            # What it is just giving up itself is free for it.
+            # Partitions that the member itself is revoking are free for it.
             if partition in given_up or group.owner(topic_id, partition) is None:
                 coming.append((topic_id, partition))
             else:

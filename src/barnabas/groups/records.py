@@ -1,11 +1,11 @@
 """Records of `__consumer_offsets`, as Kafka writes them.
 
-    key    int16 what it is about | the message of that key, version 0
-    value  int16 version          | the message in that version; null to forget what the key is about
+    key    int16 type     | the message of that type, version 0
+    value  int16 version  | the message in that version; null is a tombstone
 
-Both are named by the key: 1 (before, 0) an offset that a group has committed for a partition, 2 a classic group with
-its members; `consumer_records` has those of consumer groups. 11 and 17 are the epochs of groups of other protocols,
-which are left alone.
+The type determines both messages: 1 (formerly 0) is a committed offset of a group for a partition, 2 is a classic group
+with its members; `consumer_records` has those of consumer groups. 11 and 17 are the epochs of groups of other
+protocols, which are not changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.protocol.messages.offset_commit_value import OffsetCommitValue
 from barnabas.records.record import Record
 
 _TYPE: Final = Struct(
-    ">h"  # key: what it is about; value: version
+    ">h"  # key: the type; value: version
 )
 assert _TYPE.size == 2
 
@@ -47,7 +47,7 @@ _OFFSET_COMMIT_VERSIONS: Final = range(5)
 _GROUP_METADATA_VERSIONS: Final = range(5)
 NO_EXPIRY: Final = -1
 
-# What nearly all records begin with.
+# The most common first bytes of records.
 _OFFSET_COMMIT_TYPE: Final = _TYPE.pack(OFFSET_COMMIT)
 _OFFSET_COMMIT_VALUE_TYPE: Final = _TYPE.pack(_OFFSET_COMMIT_VERSION)
 
@@ -89,7 +89,7 @@ class GroupMetadataRecord:
 
 
 class OtherGroupRecord(NamedTuple):
-    """A group of another protocol: it is there, or not any more."""
+    """A group of another protocol: it exists, or no longer does."""
 
     group_id: str
     group_type: str
@@ -100,9 +100,9 @@ GroupRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGrou
 
 
 def parse_record(record: Record) -> GroupRecord | OtherGroupRecord | None:
-    """What a record says; None if a later release of Kafka or another kind of group has written it.
+    """The contents of a record; None if a later release of Kafka or another kind of group has written it.
 
-    Raises InvalidRecord if the bytes are not what their first two say.
+    Raises InvalidRecord if the bytes do not match their first two.
     """
     key = record.key
     if key is None or len(key) < _TYPE.size:

@@ -1,4 +1,4 @@
-"""What the configuration says about groups, with Kafka's defaults."""
+"""The settings of groups, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOverrides:
-    """What one group has settings of its own for."""
+    """The settings that a single group may override."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None

@@ -1,4 +1,4 @@
-"""The states of groups, by the names that Kafka tells."""
+"""The states of groups, with Kafka's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the members of a consumer group are to own, for an epoch of the group."""
+"""The target assignment of the members of a consumer group, for a group epoch."""
 
 from __future__ import annotations
 

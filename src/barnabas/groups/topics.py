@@ -1,4 +1,4 @@
-"""What consumer groups know of the cluster's topics: an image that never changes, replaced by the next one."""
+"""The cluster's topics as consumer groups see them: an immutable image, replaced by the next one."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def ids_of(image: Topics, names: Iterable[str]) -> frozenset[TopicId]:
 
 
 def metadata_hash(image: Topics, names: Iterable[str]) -> int:
-    """Changes when a topic of these comes, goes or grows: then the group is to be assigned anew.
+    """Changes when one of these topics is created, deleted or grows: then the group needs a new assignment.
 
-    Kafka takes XXH3 for it. Whoever takes a group over compares it with a figure of its own, and at worst assigns once
-    more than it had to.
+    Kafka uses XXH3 for this hash. A coordinator that takes over a group compares it with its own hash, and at worst
+    assigns once more than necessary.
     """
     topics = image.topics
     digest = blake2b(digest_size=_HASH.size)

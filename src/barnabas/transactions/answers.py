@@ -1,4 +1,4 @@
-"""What a transaction coordinator answers, and how each request is refused."""
+"""The answers of a transaction coordinator, and the rejection of each request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.primitives.decision import Requester, error_of_failed_append
 
 
 class ProducerAnswer:
-    """To InitProducerId and EndTxn: the id and epoch to go on with, or why not."""
+    """The answer to InitProducerId and EndTxn: the next id and epoch, or the error."""
 
     __slots__ = ("error", "producer_epoch", "producer_id")
 

@@ -1,12 +1,13 @@
 """The coordinator of the transactions whose records are in one partition of `__transaction_state`.
 
-Loading is `replay` of all batches of the partition in their order, then `loaded`, which takes up again what was
-prepared and not completed. After that requests, timers, commits of records and results of markers may come in any
-order; each method returns what the shell is to do (see `decision`).
+Loading is `replay` of all batches of the partition in order, then `loaded`, which resumes the transactions that are
+prepared and not complete. After that requests, timers, commits of records and results of markers may come in any order;
+each method returns a decision for the shell (see `decision`).
 
-A step counts when its record is committed. Until then the transaction has a pending state, and whoever wants another
-step is told CONCURRENT_TRANSACTIONS; so is everybody from the moment a transaction is prepared until its markers are
-written and its completion is committed. Producers are answered when the end is prepared: nothing can undo it then.
+A step takes effect when its record is committed. Until then the transaction has a pending state, and a request for
+another step gets CONCURRENT_TRANSACTIONS. The same holds from the moment a transaction is prepared until its markers
+are written and its completion is committed. Producers get their answer when the end is prepared: nothing can undo it
+then.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from barnabas.transactions.transaction import (
 
 ABORT_TIMED_OUT: Final = TimerKey(TimerKind.ABORT_TIMED_OUT)
 REMOVE_EXPIRED: Final = TimerKey(TimerKind.REMOVE_EXPIRED)
-# What one timer does comes in rounds, so that requests come in between.
+# The work of one timer is done in rounds, so that requests run in between.
 ROUND_MAX: Final = 200
 ROUND_PAUSE_MS: Final = 20
 # How long tombstones wait for the replicas.
@@ -74,7 +75,7 @@ RETRY_MAX_MS: Final = 5_000
 _NOTHING_TO_END: Final = (UnsupportedForMessageFormat, UnsupportedVersion)
 # Another coordinator has taken over, or another producer: neither needs this end.
 _OVERTAKEN: Final = (InvalidProducerEpoch, TransactionCoordinatorFenced)
-# The partition is not written here any more: the next coordinator goes on.
+# The partition is no longer written here: the next coordinator continues.
 _LOST: Final = (NotCoordinator, NotLeaderOrFollower, KafkaStorageError)
 
 # Adds to the decision what follows a step, given the error that kept it from being made.
@@ -83,7 +84,7 @@ _Finish = Callable[[Decision, Entry, KafkaError | None, int], None]
 
 class TransactionCoordinator:
     def __init__(self, settings: TransactionSettings, new_producer_id: Callable[[], ProducerId]) -> None:
-        """`new_producer_id` raises a KafkaError while there is none to be had."""
+        """`new_producer_id` raises a KafkaError while no id is available."""
         self._settings = settings
         self._new_producer_id = new_producer_id
         # In the order of their last step, so that the next to expire comes first.
@@ -207,7 +208,7 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Whether each partition is part of the producer's open transaction.
 
-        What is pending is not looked at: the partition's log has the last word when it appends.
+        Pending state is not considered: the partition's log decides when it appends.
         """
         try:
             entry = self._entry_of(transactional_id)
@@ -263,7 +264,7 @@ class TransactionCoordinator:
             is_ended = check(entry, producer, is_commit)
             transaction = entry.transaction
             if not is_ended:
-                # The producer goes on as what it will be when the transaction is complete.
+                # The producer continues with the id and epoch that it will have when the transaction is complete.
                 transaction = self._prepare(decision, entry, is_commit, version, now_ms).complete(now_ms)
         except KafkaError as error:
             decision.reply(requester, ProducerAnswer(error=error))
@@ -403,7 +404,7 @@ class TransactionCoordinator:
             try:
                 self._prepare(part, entry, False, TRANSACTION_VERSION_2, now_ms)
             except KafkaError:
-                # There is no producer id to go on with: the next time there may be.
+                # There is no producer id to continue with: there may be one next time.
                 continue
             parts.append(part)
         decision.parts = parts

@@ -1,4 +1,4 @@
-"""What a coordinator holds of a transactional id, and who may do what with it."""
+"""A coordinator's state of a transactional id, and the rules for requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPLETED: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionSt
 
 
 class Entry:
-    """A transactional id, its transaction, and what is about to happen to it."""
+    """A transactional id, its transaction, and its pending step."""
 
     __slots__ = ("markers", "pending", "retry_ms", "transaction", "transactional_id", "unmarked")
 
@@ -38,7 +38,7 @@ class Entry:
         self.transactional_id = transactional_id
         self.transaction = transaction
         self.pending: TransactionState | None = None
-        # Of a prepared transaction: what is being written, and the partitions that have no marker yet.
+        # For a prepared transaction: the markers in progress, and the partitions without a marker.
         self.markers: Markers | None = None
         self.unmarked: set[TopicPartition] = set()
         self.retry_ms = RETRY_MIN_MS
@@ -81,10 +81,10 @@ def check_taker(entry: Entry, expected: ProducerIdAndEpoch | None) -> None:
     transaction = entry.transaction
     is_known = (
         expected is None
-        # A producer that the coordinator has forgotten goes on with whatever it gets.
+        # A producer that the coordinator has forgotten continues with whatever it gets.
         or transaction.producer_epoch < 0
         or expected.producer_id == transaction.producer_id
-        # The answer that told it of its new id was lost.
+        # The response with its new id was lost.
         or (
             expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
         )
@@ -113,7 +113,7 @@ def check_end_of_version_0(entry: Entry, producer: ProducerIdAndEpoch, is_commit
 
 
 def _check_not_older(transaction: Transaction, producer: ProducerIdAndEpoch) -> None:
-    """Of a transaction that is prepared: its producer knows its own epoch, or already what comes after it."""
+    """For a prepared transaction: its producer has its own epoch, or already the next one."""
     if producer == (transaction.next_producer_id, FIRST_PRODUCER_EPOCH):
         return
     check_producer_id(transaction, producer)
@@ -124,16 +124,16 @@ def _check_not_older(transaction: Transaction, producer: ProducerIdAndEpoch) -> 
 def check_end(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bool:
     """Whether the transaction has ended in this way before, in version 2.
 
-    Each end moves the epoch on, so a request is about the last transaction if it has the epoch before the current one
-    (or the last epoch of the producer id before), and about the current one if it has the current epoch.
+    Each end increases the epoch, so a request concerns the last transaction if it has the epoch before the current one
+    (or the last epoch of the previous producer id), and the current transaction if it has the current epoch.
 
                       abort of last | current    commit of last | current
         Empty               fenced  | ended         fenced      | invalid
         CompleteAbort        none   | ended         invalid     | invalid
         CompleteCommit      invalid | ended          none       | invalid
 
-    `ended` is an end with nothing in it, which gives the next epoch; `none` has happened already. While the end is
-    being completed both are told to wait, and whoever is older is fenced.
+    `ended` is an end of an empty transaction, which returns the next epoch; `none` has happened already. While the end
+    is being completed both get CONCURRENT_TRANSACTIONS, and an older epoch is fenced.
     """
     transaction = entry.transaction
     if transaction.state in PREPARED:

@@ -1,4 +1,4 @@
-"""What ListTransactions and DescribeTransactions tell of a coordinator's transactions."""
+"""The results of ListTransactions and DescribeTransactions for a coordinator's transactions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ANY_DURATION: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilter:
-    """What a client wants to see: everything where a set is empty."""
+    """A client's filters: an empty set matches everything."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
-    # Only what has been open for longer.
+    # Only transactions that have been open for longer.
     duration_ms: int = ANY_DURATION
     # Whether a whole transactional id is wanted.
     matches: Callable[[str], object] | None = None

@@ -1,4 +1,4 @@
-"""Who takes part in a transaction, and by which rules."""
+"""The producer of a transaction, and the version of its protocol."""
 
 from __future__ import annotations
 

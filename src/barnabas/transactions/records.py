@@ -22,7 +22,7 @@ from barnabas.records.record import Record
 from barnabas.transactions.transaction import Transaction, TransactionState
 
 _TYPE: Final = Struct(
-    ">h"  # key: what it is about; value: version
+    ">h"  # key: the type; value: version
 )
 assert _TYPE.size == 2
 
@@ -78,9 +78,9 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
 
 
 def parse_record(record: Record) -> TransactionRecord | None:
-    """What a record says; None if a later release of Kafka has written it.
+    """The contents of a record; None if a later release of Kafka has written it.
 
-    Raises InvalidRecord if the bytes are not what their first two say.
+    Raises InvalidRecord if the bytes do not match their first two.
     """
     key = record.key
     if key is None or len(key) < _TYPE.size:

@@ -1,4 +1,4 @@
-"""What a broker's configuration says about transactions."""
+"""A broker's settings for transactions."""
 
 from __future__ import annotations
 

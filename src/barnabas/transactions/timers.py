@@ -9,7 +9,7 @@ from typing import NamedTuple
 class TimerKind(enum.Enum):
     ABORT_TIMED_OUT = "abort timed out"
     REMOVE_EXPIRED = "remove expired"
-    # What a single transaction needs to come to its end, if it did not at once.
+    # The timer that brings a single transaction to its end, if that did not happen at once.
     RETRY = "retry"
 
 

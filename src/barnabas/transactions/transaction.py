@@ -1,4 +1,4 @@
-"""The transaction of a transactional id: what is known of it, and how it goes from one state to the next.
+"""The transaction of a transactional id: its state, and its transitions.
 
                       ┌────────────────── InitProducerId ──────────────────┐
                       v                                                    │
@@ -7,12 +7,12 @@
                                 │                                          │
                                 └──────────── the next transaction ────────┘
 
-A `Transaction` never changes: each step makes another, which counts once its record is committed. Two versions of
-the protocol are spoken at the same time. In version 2 (KIP-890) each end of a transaction also gives the producer its
-next epoch, so that nothing that was sent before can take part in what comes after; an abort is possible where
-nothing was added, and takes the way over PrepareAbort too.
+A `Transaction` never changes: each step creates another, which takes effect when its record is committed. Two versions
+of the protocol are in use at the same time. In version 2 (KIP-890) each end of a transaction also gives the producer
+its next epoch, so that no earlier batch can take part in a later transaction; an abort is possible for an empty
+transaction, and goes through PrepareAbort too.
 
-Epochs end below the largest int16. The last one is only ever used to end the last transaction of a producer id, which
+Epochs end below the largest int16. The last one is only used to end the last transaction of a producer id; the producer
 then gets epoch 0 of another id.
 """
 
@@ -39,14 +39,14 @@ PRODUCER_EPOCH_MAX: Final = ProducerEpoch(2**15 - 1)
 LAST_PRODUCER_EPOCH: Final = ProducerEpoch(PRODUCER_EPOCH_MAX - 1)
 FIRST_PRODUCER_EPOCH: Final = ProducerEpoch(0)
 
-# What Kafka gives to transactions of two-phase commit, which end only when their producer says so.
+# Kafka's time-out for transactions with two-phase commit, which end only when their producer says so.
 NO_TIMEOUT_MS: Final = 2**31 - 1
 
 _NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class TransactionState(enum.Enum):
-    """Each with the number that stands for it in records."""
+    """The states, with their numbers in records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -178,14 +178,14 @@ class Transaction:
     def prepare(
         self, *, is_commit: bool, version: int, next_producer_id: ProducerId, now_ms: int
     ) -> Transaction:
-        """What happens to the transaction is decided with this step; no error can undo it."""
+        """This step decides the end of the transaction; no error can undo it."""
         assert self.state is TransactionState.ONGOING or (
             not is_commit and version >= TRANSACTION_VERSION_2 and self.state in AT_REST
         )
         producer_epoch, last_producer_epoch = self.producer_epoch, self.last_producer_epoch
         if version >= TRANSACTION_VERSION_2:
             last_producer_epoch = producer_epoch
-            # Aborting must be possible even from an epoch that nobody should have come to.
+            # Aborting must be possible even from an epoch that should not occur.
             producer_epoch = ProducerEpoch(min(producer_epoch + 1, PRODUCER_EPOCH_MAX))
         return replace(
             self,

@@ -74,7 +74,7 @@ def test_a_batch_that_is_in_is_skipped() -> None:
         (None, 8, "", "has no marker, and the checkpoint is at batch 8"),
         (Marker(number=8, query_id="other", batch_id=41, plan=""), 0, "", "query other at batch 41.*deleted"),
         (Marker(number=8, query_id="other", batch_id=7, plan=""), 8, "", "this is query own at batch 8"),
-        (OWN, 7, "another", "batch 7 of query own is in.*planned anew"),
+        (OWN, 7, "another", "batch 7 of query own is committed.*planned again"),
         (OWN, 9, "", "marker of group 'g' is at batch 7 and the checkpoint at batch 9"),
         (OWN, 3, "", "at batch 7 and the checkpoint at batch 3"),
     ],

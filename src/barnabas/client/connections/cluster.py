@@ -268,7 +268,9 @@ class Cluster:
         )
         answer: MetadataResponse = await self._brokers.request(None, request, timeout_ms=timeout_ms)
         if answer.error_code != NONE:
-            raise error_for_code(answer.error_code, "the broker asks to begin anew with bootstrap.servers")
+            raise error_for_code(
+                answer.error_code, "the broker asks the client to start again with bootstrap.servers"
+            )
         self._take(answer, is_complete=topics is None)
         async with self._answered:
             self._answered.notify_all()

@@ -280,7 +280,7 @@ class Consumer(ConsumerFront):
                 self._finish(rebalance)
                 raise
             except BaseException:
-                # Whoever is interrupted has not done it: the next poll does.
+                # An interrupted poll has not done it: the next poll does.
                 handover.rebalances.appendleft(rebalance)
                 raise
             self._finish(rebalance)

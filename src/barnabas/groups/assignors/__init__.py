@@ -1,7 +1,7 @@
-"""Server-side assignors: who of a group's members is to own which partitions.
+"""Server-side assignors: they decide which partitions each member of a group owns.
 
-An assignor gets what each member subscribes to and what it was to own before, and returns what it is to own now. It
-keeps no state, and does not change what it was given.
+An assignor gets the subscription and the previous target of each member, and returns the new target. It keeps no state,
+and does not change its input.
 """
 
 from __future__ import annotations

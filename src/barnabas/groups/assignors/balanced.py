@@ -100,7 +100,7 @@ class _Balance:
         for partition, owner in enumerate(owners):
             held.setdefault(owner, []).append(partition)
         least = [(sizes[number], number) for number in subscribers]
-        # Only those who hold partitions of this topic can give any.
+        # Only members with partitions of this topic can give any.
         most = [(-sizes[number], -number) for number in subscribers if number in held]
         heapify(least)
         heapify(most)

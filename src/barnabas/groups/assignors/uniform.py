@@ -1,7 +1,7 @@
-"""Uniform: every member owns as many partitions as any other, give or take one, and keeps what it has if it can.
+"""Uniform: every member owns as many partitions as any other, plus or minus one, and keeps its partitions if possible.
 
-Where all members subscribe to the same topics this is simple: whoever owns more than its share gives the rest up, and
-whoever owns less gets from what is free. Otherwise see `balanced`.
+If all members subscribe to the same topics this is simple: a member with more than its share gives the rest up, and a
+member with less gets free partitions. Otherwise see `balanced`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _assign_alike(spec: GroupSpec) -> GroupAssignment:
     sizes: dict[str, int] = {}
     free = {topic_id: set(range(spec.partition_counts[topic_id])) for topic_id in topic_ids}
     given_up: list[tuple[TopicId, int]] = []
-    # Those who own more keep the odd partitions, so that none of them moves.
+    # Members that own more keep the odd partitions, so that none of them moves.
     by_size = sorted(spec.members, key=lambda member_id: -_kept_count(spec, member_id, free))
     for member_id in by_size:
         room = quota + (1 if extra > 0 else 0)

@@ -259,7 +259,7 @@ class DatabaseSink:
             (table, create_statement(table, schema, self._keys, database.kind)),
         )
         with connected(database, lock_timeout_s=self._lock_timeout_s) as connection:
-            # Whoever may only insert is not even allowed to create what exists.
+            # A role that may only insert is not even allowed to create what exists.
             statements = [
                 statement for name, statement in wanted if not table_columns(connection, database, name)
             ]

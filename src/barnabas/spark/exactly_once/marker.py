@@ -92,8 +92,8 @@ def is_batch_in(
     With `take_over` the query continues from any marker, except for a batch of its own that is committed.
     """
     remedy = (
-        f"to begin anew, delete the checkpoint and the group (`barnabas pipeline reset`): what was written stays; to go"
-        f" on from the offsets of group {group!r}, begin with a new checkpoint there and take_over=True"
+        f"to start from the beginning, delete the checkpoint and the group (`barnabas pipeline reset`): written records"
+        f" stay; to continue from the offsets of group {group!r}, start with a new checkpoint there and take_over=True"
     )
     is_own = last is not None and last.query_id == query_id
     if last is not None and is_own and last.batch_id == batch_id and last.plan == plan:
@@ -105,19 +105,19 @@ def is_batch_in(
             return False
         raise MarkerMismatch(
             f"group {group!r} has no marker, and the checkpoint is at batch {batch_id}: it has expired"
-            f" (offsets.retention.minutes), its topic was deleted, or others commit offsets to the group, so nobody"
-            f" knows whether the batch before is in; {remedy}"
+            f" (offsets.retention.minutes), its topic was deleted, or others commit offsets to the group, so it is"
+            f" unknown whether the previous batch is committed; {remedy}"
         )
     if not is_own:
         raise MarkerMismatch(
             f"group {group!r} has the marker of query {last.query_id} at batch {last.batch_id}, and this is query"
-            f" {query_id} at batch {batch_id}: the checkpoint was deleted, or another query uses the group, so what is"
-            f" in would be written again; {remedy}"
+            f" {query_id} at batch {batch_id}: the checkpoint was deleted, or another query uses the group, so"
+            f" committed records would be written again; {remedy}"
         )
     if last.batch_id == batch_id:
         raise MarkerMismatch(
-            f"batch {batch_id} of query {query_id} is in, by the marker of group {group!r}, but was planned anew since:"
-            f" the checkpoint was changed or restored from a copy; {remedy}"
+            f"batch {batch_id} of query {query_id} is committed by the marker of group {group!r}, but was planned again"
+            f" since: the checkpoint was changed or restored from a copy; {remedy}"
         )
     if last.batch_id != batch_id - 1:
         raise MarkerMismatch(

@@ -159,7 +159,7 @@ class TransactionalTopicSink:
                     raise TransactionAbortable(
                         f"batch {batch_id} was begun {ATTEMPTS_MAX} times and could not be written: {error}"
                     ) from error
-                log.warning("batch %d is aborted and begun anew: %s", batch_id, error)
+                log.warning("batch %d is aborted and starts again: %s", batch_id, error)
             else:
                 self._take_over = False
                 return

@@ -1,6 +1,6 @@
 """A pipeline's consumer group: it has no members, and shows how far the pipeline has read to every tool that shows lag.
 
-Whoever resets a pipeline leaves the offsets to begin at in its group, with the metadata RESET, where the first run with
+A reset of a pipeline leaves the starting offsets in its group, with the metadata RESET, where the first run with
 a new checkpoint finds them.
 """
 

@@ -49,7 +49,7 @@ _BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
 
 # Settings of a consumer that have no meaning here, and what to do instead.
 FORBIDDEN: Final[Mapping[str, str]] = {
-    "auto.offset.reset": "where a query begins is told by startingOffsets, and afterwards by its checkpoint",
+    "auto.offset.reset": "a query starts at startingOffsets, and afterwards at its checkpoint",
     "enable.auto.commit": "progress is kept in the checkpoint, and committed to kafka.group.id if that is given",
     "interceptor.classes": "an interceptor could change what is read",
     "key.deserializer": "keys are bytes; decode the column key by functions of Spark",
