@@ -1,20 +1,20 @@
 """The small text files beside the segments, in Kafka's formats.
 
 An offset checkpoint (recovery-point-, log-start-, replication- and cleaner-offset-checkpoint) of a log directory, and
-the leader-epoch-checkpoint of a partition, are a version, a count and so many lines:
+the leader-epoch-checkpoint of a partition, have a version, a count and this many lines:
 
     0                          0
     2                          2
     topic 0 4711               0 0         epoch, start offset
     topic 1 42                 3 1017
 
-`partition.metadata` names the topic's id; `meta.properties` says whose a log directory is; `.kafka_cleanshutdown` is
-there if the broker that used the directory was stopped in order. All are replaced as a whole, so that a crash leaves
-the old or the new one (those of a log of which nothing was flushed yet are not synced: local_log.py). Content that is
-none of this raises BadCheckpoint, with the file and the line.
+`partition.metadata` contains the topic's id; `meta.properties` names the owner of a log directory;
+`.kafka_cleanshutdown` exists if the last broker was shut down cleanly. All are replaced as a whole, so that a crash
+leaves the old or the new one (those of a log of which nothing was flushed yet are not synced: local_log.py). Other
+content raises BadCheckpoint, with the file and the line.
 
-Kafka's formats have no checksums. An offset checkpoint of ours has one as its last entry, under a name that no topic
-can have, and partition.metadata as its third line; Kafka reads over both. What Kafka has written is read without.
+Kafka's formats have no checksums. An offset checkpoint of Barnabas has one as its last entry, under a name that no
+topic can have, and partition.metadata has one as its third line; Kafka ignores both. Files of Kafka are read without.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CheckedOffsets(NamedTuple):
 
 
 class CleanStop(NamedTuple):
-    """What a broker has left that stopped in order; others than ours leave no lists of side files."""
+    """The clean-shutdown file of a broker; only Barnabas also leaves lists of side files."""
 
     broker_epoch: int
     lists_side_files: bool
@@ -160,9 +160,9 @@ def parse_epochs(data: bytes, path: str) -> list[tuple[LeaderEpoch, Offset]]:
 
 
 def read_topic_id(fs: FileSystem, path: str) -> bytes | None:
-    """The topic's id, 16 bytes, from a partition.metadata; None where there is no file, or a damaged one.
+    """The topic's id, 16 bytes, from a partition.metadata; None if there is no file, or a damaged one.
 
-    One that was not synced may be anything after a crash, and whoever knows the topic knows its id.
+    A file that was not synced may have any content after a crash. Code that knows the topic knows its id.
     """
     data = _read(fs, path)
     if data is None:
@@ -207,7 +207,7 @@ def parse_topic_id(data: bytes, path: str) -> bytes:
 
 
 def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
-    """None where there is no file: the directory is new, or belongs to nobody."""
+    """None if there is no file: the directory is new, or has no owner."""
     data = _read(fs, path)
     return None if data is None else parse_meta_properties(data, path)
 
@@ -253,9 +253,9 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def read_clean_shutdown(fs: FileSystem, path: str) -> CleanStop | None:
-    """What the broker left that stopped in order; None if none did, or if that cannot be relied upon.
+    """The clean-shutdown file; None if there is none, or if it is not reliable.
 
-    What older releases of Kafka leave is empty. Anything that no broker writes is damage.
+    Older releases of Kafka leave an empty file. Any content that no broker writes is damage.
     """
     data = _read(fs, path)
     if data is None:

@@ -1,17 +1,17 @@
-"""A log directory: one of the `log.dirs` of a broker, with the partitions that live in it.
+"""A log directory: one of the `log.dirs` of a broker, with its partitions.
 
     .lock                               locked as long as a broker uses the directory
-    meta.properties                     whose the directory is
-    .kafka_cleanshutdown                there between a stop in order and the next start
-    recovery-point-offset-checkpoint    up to where each partition is known to be on the disk
-    log-start-offset-checkpoint         where each partition starts, where that is not its first segment
+    meta.properties                     the owner of the directory
+    .kafka_cleanshutdown                exists between a clean shutdown and the next start
+    recovery-point-offset-checkpoint    the offset up to which each partition is on the disk
+    log-start-offset-checkpoint         the start offset of each partition, if it is not its first segment
     replication-offset-checkpoint       high watermarks
-    cleaner-offset-checkpoint           up to where each partition has been compacted
-    log-start-…, cleaner-….copy         the same once more: nothing else could tell
-    barnabas-partitions                 which partitions have a log here (register.py)
+    cleaner-offset-checkpoint           the offset up to which each partition has been compacted
+    log-start-…, cleaner-….copy         the same once more: they cannot be restored from anything else
+    barnabas-partitions                 the partitions that have a log here (register.py)
     topic-partition/                    a partition's log
 
-A directory whose disk has failed is offline from then on, and takes only its own partitions along.
+A directory whose disk has failed is offline from then on, and affects only its own partitions.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class LogDirectory:
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
 
     def open(self, *, locks: bool = True) -> None:
-        """Makes the directory if it is not there, locks it, and reads whose it is."""
+        """Creates the directory if it does not exist, locks it, and reads its owner."""
         self.fs.make_dirs(self.path)
         if locks:
             self._lock = DirectoryLock(self.fs, self.path)
@@ -128,7 +128,7 @@ class LogDirectory:
         return os.path.join(self.path, name)
 
     def claim(self, cluster_id: str, broker_id: int, directories: Sequence[str]) -> None:
-        """Has the directory say whose it is, and beside which others it is used."""
+        """Writes the owner of the directory, and the other directories in use."""
         meta = MetaProperties() if self.meta is None else self.meta
         meta = replace(
             meta,
@@ -141,7 +141,7 @@ class LogDirectory:
             self.meta = meta
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """Offsets by partition. What is damaged counts for nothing: it can be found again, or has a copy."""
+        """Offsets by partition. Damaged entries are ignored: they can be found again, or have a copy."""
         found = self._read_offsets(name)
         if found is None and name in COPIED:
             found = self._read_offsets(name + names.COPY_SUFFIX)
@@ -162,7 +162,7 @@ class LogDirectory:
         return found.offsets
 
     def _has_copies(self) -> bool:
-        """Whether a broker of ours has written the checkpoints."""
+        """Whether a Barnabas broker has written the checkpoints."""
         return self.fs.exists(self.file(names.LOG_START_OFFSET_CHECKPOINT + names.COPY_SUFFIX))
 
     def note_foreign(self) -> None:
@@ -172,7 +172,7 @@ class LogDirectory:
             self.fs.remove(self.file(name + names.COPY_SUFFIX), missing_ok=True)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """What stands there already is not written again. The mapping must not change afterwards."""
+        """Does not write unchanged content again. The mapping must not change afterwards."""
         if self._checkpoints.get(name) == offsets:
             return
         if name in COPIED:
@@ -190,7 +190,7 @@ class LogDirectory:
             self.fail(failure)
 
     def fail(self, failure: KafkaStorageError) -> None:
-        """Takes the directory offline, once, whoever finds out first."""
+        """Takes the directory offline, once."""
         with self._failure_guard:
             if self.is_offline:
                 return

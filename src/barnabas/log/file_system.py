@@ -1,11 +1,11 @@
-"""The seam between the log and the disk.
+"""The interface between the log and the disk.
 
-All of the log reads and writes through these two protocols, so that tests can put a disk in their place that fails,
-fills up, or crashes and loses what was not synced. Paths are strings: there are hundreds of thousands of them.
+The log reads and writes only through these two protocols, so that tests can substitute a disk that fails, fills up, or
+crashes and loses unsynced data. Paths are strings: there are hundreds of thousands of them.
 
-A file's descriptor is closed when the last reference to the file is gone; see primitives/file_slice.py. What the
-operating system refuses comes out as StorageFailure, which tells the operation, the path and the errno: the owner
-of the directory takes it offline.
+A file's descriptor is closed when the last reference to the file is dropped; see primitives/file_slice.py. An error of
+the operating system becomes a StorageFailure, with the operation, the path and the errno: the owner of the directory
+takes it offline.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class StorageFailure(KafkaStorageError):
-    """The disk would not do what was asked of it."""
+    """The disk did not carry out an operation."""
 
     def __init__(self, operation: str, path: str, error_number: int) -> None:
         super().__init__(f"cannot {operation} {path}: {os.strerror(error_number)}")
@@ -65,7 +65,7 @@ class File(Protocol):
         """The bytes at the position, fewer only where the file ends before."""
 
     def pwrite(self, data: Data, position: int) -> None:
-        """Writes all of the data; after a failure any part of it may have been written."""
+        """Writes all data; after a failure any part of it may have been written."""
 
     def pwritev(self, parts: Sequence[Data], position: int) -> None:
         """The same for data in parts."""
@@ -107,10 +107,10 @@ class FileSystem(Protocol):
     def remove(self, path: str, *, missing_ok: bool = False) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory with all that is in it; one that is not there is as good as removed."""
+        """Removes a directory with all its content; a missing directory is no error."""
 
     def sync_dir(self, path: str) -> None:
-        """Returns once the directory's entries (what was made, renamed, removed in it) are on the disk."""
+        """Returns when the directory's entries (creations, renames, removals) are on the disk."""
 
     def read_file(self, path: str) -> bytes: ...
 
@@ -277,7 +277,7 @@ class DiskFileSystem:
                 shutil.rmtree(path)
                 return
             except FileNotFoundError:
-                # Nothing is there, or somebody has just removed a file of those in it.
+                # There is nothing, or another thread has just removed one of the files.
                 if not os.path.isdir(path):
                     return
             except OSError as error:

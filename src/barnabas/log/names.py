@@ -61,7 +61,7 @@ _PARTITION_MAX: Final = (1 << 31) - 1
 
 
 class BadDirectoryName(KafkaStorageError):
-    """A directory beside the partitions' that is not named as one."""
+    """A directory beside the partitions' directories without a partition's name."""
 
 
 class SegmentFileName(NamedTuple):
@@ -84,7 +84,7 @@ def segment_file(base_offset: int, kind: str, state: str = "") -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
-    """None for the name of any other file: what it is, and whether it is foreign, others decide."""
+    """None for the name of any other file; callers decide whether it is foreign."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None

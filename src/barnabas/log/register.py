@@ -1,13 +1,14 @@
-"""Which partitions have a log in a log directory, so that one that vanishes is missed.
+"""The register of the partitions that have a log in a log directory, so that a missing one is noticed.
 
-A text file beside the partitions' directories. Each line says that a log was made or removed, and ends with a checksum:
+The register is a text file beside the partitions' directories. Each line says that a log was created or removed, and
+ends with a checksum:
 
     made orders 0 1c291ca3
     removed orders 0 5a3b0c11
 
-A line is written after the log's files, and is not waited for, as they are not: what a power cut takes of a new log it
-takes of this file first. The file is a hint. Lines that are damaged count for nothing, and then the checkpoint of
-recovery points, which names the partitions too, fills in.
+A line is written after the log's files, and is not waited for, as they are not: a power failure that loses a new log
+loses its line first. The file is a hint. Damaged lines are ignored, and then the checkpoint of recovery points, which
+names the partitions too, fills in.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MADE: Final = "made"
 REMOVED: Final = "removed"
-# The file is written anew when it has so many lines that say nothing any more.
+# The file is rewritten when it has this many obsolete lines.
 STALE_LINES_MAX: Final = 1_000
 
 
@@ -39,7 +40,7 @@ class PartitionRegister:
         self._partitions: set[TopicPartition] = set()
 
     def load(self, otherwise: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions that have a log here; where the file cannot tell of all of them, those of `otherwise` too."""
+        """The partitions that have a log here; if the file is incomplete, those of `otherwise` too."""
         try:
             data = self._fs.read_file(self._path)
         except NoSuchFile:

@@ -1,4 +1,4 @@
-"""Where the log hands work to that must not keep its caller waiting: syncing files, deleting them after a while."""
+"""The executor of work that must not delay the log's caller: syncing files, deleting them after a delay."""
 
 from __future__ import annotations
 

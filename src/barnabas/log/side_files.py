@@ -37,9 +37,9 @@ _EPOCH: Final = "epoch"
 
 
 class FileDigest(NamedTuple):
-    """What a file holds. The last entry is that of an offset index or a time index, and 0 for any other file.
+    """The digest of a file. The last entry is that of an offset index or a time index, and 0 for any other file.
 
-    What `is_current` was true when the log was last closed. Of the rest only checksums may be compared.
+    Entries with `is_current` were true when the log was last closed. For the others only checksums may be compared.
     """
 
     size_bytes: int
@@ -75,9 +75,9 @@ class LastStop(NamedTuple):
 
 
 def read_last_stop(fs: FileSystem, path: str, *, is_clean: bool, lists_side_files: bool) -> LastStop:
-    """A clean stop of ours `lists_side_files`: a log without a list is taken for one that a crash has left.
+    """A clean shutdown of Barnabas `lists_side_files`: a log without a list counts as one after a crash.
 
-    So is a log with a list where another broker has stopped since, and then the list is void.
+    The same holds for a log with a list if another broker has used it since, and then the list is void.
     """
     listed = read_side_files(fs, path)
     if is_clean and (listed is not None) != lists_side_files:

@@ -20,7 +20,7 @@ ImageListener: TypeAlias = Callable[[MetadataImage, MetadataImage], None]
 
 
 class Stage(IntEnum):
-    """What a subscriber does with a new image. A stage may rely on what those before it have done."""
+    """The stages of subscribers. A stage may rely on the work of the stages before it."""
 
     REPLICAS = auto()
     """Partitions of this broker appear, change and go."""

@@ -1,4 +1,4 @@
-"""What is different between two images of the metadata."""
+"""The differences between two images of the metadata."""
 
 from __future__ import annotations
 

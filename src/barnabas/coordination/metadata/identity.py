@@ -84,14 +84,14 @@ async def generate_broker_id(store: Store, *, reserved_broker_max_id: int) -> Br
             )
         except MultiFailed as failed:
             if isinstance(failed.error, BadVersion):
-                # Another broker took the id meanwhile; each round one of them succeeds.
+                # Another broker took the id in the meantime; in each round one of them succeeds.
                 continue
             raise
         return broker_id
 
 
 async def remembered_broker_id(store: Store) -> BrokerId | None:
-    """Whose the store is, as far as one broker has used it. Version 0.1 did not write it down, but its topics tell."""
+    """The owner of the store, if one broker has used it. Version 0.1 did not store it, but its topics show it."""
     try:
         known = {int(name) for name in (await store.children(tree.KNOWN_BROKERS))[0]}
     except NoNode:
@@ -127,6 +127,6 @@ async def allocate_producer_ids(
                 tree.PRODUCER_ID_BLOCK, tree.encode_producer_id_block(block), version=stat.version
             )
         except BadVersion:
-            # Another broker took a block meanwhile; each round one of them succeeds.
+            # Another broker took a block in the meantime; in each round one of them succeeds.
             continue
         return block

@@ -1,7 +1,7 @@
-"""What the cluster looks like at one moment: brokers, topics, partitions, settings.
+"""The state of the cluster at one moment: brokers, topics, partitions, settings.
 
-An image never changes. The controller makes the next one and publishes it; whoever answers a request takes the current
-one once and sees a consistent world. Making an image costs a copy of the map that changed and nothing else.
+An image never changes. A change of the cluster creates the next image and publishes it; the handler of a request takes
+the current one once and sees a consistent state. A new image costs a copy of the map that changed and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.model import BrokerId, LeaderEpoch
 Uuid = bytes
 K = TypeVar("K")
 V = TypeVar("V")
-# User, client id and address, as far as a quota is for them; `<default>` stands for all that have none of their own.
+# User, client id and address, as far as a quota has them; `<default>` means all that have none of their own.
 QuotaEntity = tuple[str | None, str | None, str | None]
 
 NO_LEADER: Final = BrokerId(-1)
@@ -81,7 +81,7 @@ class MetadataImage:
 
     @property
     def partition_count(self) -> int:
-        """Of all topics; counted when somebody first wants to know."""
+        """Over all topics; counted at the first use."""
         if self._partition_count < 0:
             count = sum(len(topic.partitions) for topic in self.topics.values())
             object.__setattr__(self, "_partition_count", count)

@@ -1,4 +1,4 @@
-"""Reads the JSON object in a node, with everything that is asked of it checked."""
+"""Reads the JSON object in a node, and checks every field that is read."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def remove_topic(store: Store, name: str) -> list[Operation]:
 
 
 async def children_of(store: Store, path: str) -> list[str]:
-    """A node that is not there has none."""
+    """A missing node has none."""
     try:
         names, _ = await store.children(path)
     except NoNode:
@@ -152,7 +152,7 @@ def quota_path(entity: QuotaEntity) -> str:
 
 
 def quota_entity(path: str) -> QuotaEntity:
-    """What `quota_path` was made from."""
+    """The entity of a path of `quota_path`."""
     match path.split("/")[2:]:
         case ["ips", ip]:
             return None, None, desanitize(ip)
@@ -170,7 +170,7 @@ def quota_texts(limits: Mapping[str, float]) -> dict[str, str]:
 
 
 def quota_limits(path: str, properties: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among the settings: a user has its credentials beside them."""
+    """The quotas among the settings: the credentials of a user are beside them."""
     limits = {}
     for key in QUOTA_KEYS & properties.keys():
         try:

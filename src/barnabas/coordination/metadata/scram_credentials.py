@@ -1,7 +1,7 @@
 """Credentials of users for SCRAM (RFC 5802), as Apache Kafka keeps them in ZooKeeper below /config/users.
 
-A client sends a salted password, which alone would let anybody log in; what is kept of it can verify a log-in and not
-make one:
+A client sends a salted password, with which anybody could log in. The stored credential can verify a log-in, but cannot
+be used for one:
 
     client_key = HMAC(salted_password, "Client Key")
     stored_key = H(client_key)
@@ -64,7 +64,7 @@ def credential_texts(credentials: Mapping[str, ScramCredential]) -> dict[str, st
 
 
 def user_credentials(path: str, properties: Mapping[str, str]) -> dict[str, ScramCredential]:
-    """The credentials among the settings of a user: quotas stand beside them."""
+    """The credentials among the settings of a user: quotas are beside them."""
     return {
         mechanism: _parse(f"{path}: {mechanism}", properties[mechanism])
         for mechanism in MECHANISMS

@@ -1,4 +1,4 @@
-"""What a client is told when the store refuses a change."""
+"""The error for a client when the store rejects a change."""
 
 from __future__ import annotations
 

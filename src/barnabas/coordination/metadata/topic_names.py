@@ -12,7 +12,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raises InvalidTopicException with what is wrong, in Kafka's words. Names are file names too, hence the rules."""
+    """Raises InvalidTopicException with the fault, in Kafka's words. Names are file names too, hence the rules."""
     if not name:
         raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):

@@ -116,7 +116,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock:
-    """Producer ids that one broker may hand out; both ends belong to it."""
+    """Producer ids that one broker may assign; both ends are inclusive."""
 
     broker_id: BrokerId
     first: ProducerId

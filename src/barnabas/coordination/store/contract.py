@@ -1,10 +1,10 @@
 """The store contract: ZooKeeper's, as far as Kafka uses it.
 
 A store is a tree of nodes with a few bytes each. Every change gets a number, the zxid, and all clients see changes in
-that order. A client works in a session. A node made ephemeral goes when its session ends, and may not have children.
+that order. A client works in a session. An ephemeral node is removed when its session ends, and may not have children.
 A sequential node gets the count of its parent's children so far at the end of its name, in ten digits.
 
-A watch tells of a change. One that `exists`, `get` or `children` leaves fires once; one that `add_watch` leaves stays:
+A watch reports a change. A watch of `exists`, `get` or `children` fires once; one of `add_watch` stays:
 
     left by                 fires on
     exists                  NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED
@@ -13,8 +13,8 @@ A watch tells of a change. One that `exists`, `get` or `children` leaves fires o
     add_watch               NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED  NODE_CHILDREN_CHANGED
     add_watch, recursive    NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED, for the node and all below it
 
-A watcher is called on the event loop, before its session can see what came of the change, and once for one event
-however often it was left. When a session ends, its watches are gone without a call; its listeners are called.
+A watcher is called on the event loop, before its session can see the result of the change, and once per event however
+often it was set. When a session ends, its watches are dropped without a call; its listeners are called.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """What the store keeps of a node besides its data. `cversion` counts children made and children removed."""
+    """The store's data about a node besides its content. `cversion` counts created and removed children."""
 
     czxid: int
     mzxid: int
@@ -161,7 +161,7 @@ class Check:
 
 
 Operation: TypeAlias = Create | SetData | Delete | Check
-# The path of what was created, the stat of what was set, None for the others.
+# The path of a created node, the stat of a changed one, None for the others.
 OperationResult: TypeAlias = str | Stat | None
 Watcher: TypeAlias = Callable[[WatchEvent], None]
 SessionListener: TypeAlias = Callable[[SessionState], None]
@@ -198,7 +198,7 @@ class Store(Protocol):
         """Leaves a watch that stays, whether there is a node or not."""
 
     async def remove_watcher(self, path: str, watcher: Watcher) -> None:
-        """Takes back whatever watches of this watcher there are on the path."""
+        """Removes all watches of this watcher on the path."""
 
     def add_session_listener(self, listener: SessionListener) -> None: ...
 

@@ -1,12 +1,12 @@
 """The store inside a single node: the contract of `store` on a journal.
 
-The whole tree is in memory, twice: `head` has every change that was accepted, and new operations are judged by it;
-`committed` has what is on disk, and only that is read and watched. The two share their nodes, which never change.
+The whole tree is in memory, twice: `head` has every accepted change, and new operations are checked against it;
+`committed` has the state on disk, and only that is read and watched. The two share their nodes, which never change.
 Operations run on the event loop; a thread commits them in order. When a commit is on the disk, the loop makes its
-operations visible, then their watches fire, then their callers go on. Operations that arrive while a commit runs share
-the next one.
+operations visible, then their watches fire, then their callers continue. Operations that arrive while a commit runs
+share the next one.
 
-When a commit fails, `head` is ahead of the disk and nobody knows by how much: the store takes no further operation.
+When a commit fails, `head` is ahead of the disk by an unknown amount: the store accepts no further operation.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class EmbeddedStore:
         return session
 
     async def close(self) -> None:
-        """Ends every session, waits for what is under way, and closes the file."""
+        """Ends every session, waits for operations in progress, and closes the file."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -198,16 +198,16 @@ class EmbeddedStore:
         return results
 
     async def _catch_up(self) -> None:
-        """Waits until all that was accepted can be read.
+        """Waits until all accepted changes can be read.
 
-        Whoever was refused because of a change must find that change: to read the old version, try, and be refused
-        at once would go on forever, without the loop ever learning of the commit.
+        A caller that was rejected because of a change must see that change: otherwise it would read the old version,
+        try, and be rejected again for ever, and the loop would never see the commit.
         """
         if self._pending:
             await asyncio.shield(self._pending[-1].done)
 
     def _commit(self) -> None:
-        """Has the thread commit what waits."""
+        """Makes the thread commit the waiting operations."""
         batch = [pending.transaction for pending in islice(self._pending, BATCH_MAX)]
         self._committing = self._loop.run_in_executor(self._executor, self._journal.commit, batch)
         self._committing.add_done_callback(partial(self._on_committed, len(batch)))
@@ -216,7 +216,7 @@ class EmbeddedStore:
         self._committing = None
         error = committing.exception()
         if error is not None:
-            # Whatever it was, callers must hear of it: nothing will commit their operations.
+            # Callers must get any error: nothing will commit their operations.
             self._fail(self._journal.unavailable(error))
             return
         self._publish(count)
@@ -255,7 +255,8 @@ class EmbeddedStore:
                 self._children[path] = set()
                 self._children[parent_of(path)].add(name_of(path))
             self._committed[path] = node
-        # What one transaction both made and removed was never here; a parent may be removed before its children.
+        # A node that one transaction created and removed was never visible; a parent may be removed before its
+        # children.
         elif self._committed.pop(path, None) is not None:
             del self._children[path]
             siblings = self._children.get(parent_of(path))
@@ -280,7 +281,7 @@ class EmbeddedStore:
             done = self._pending.popleft().done
             if not done.done():
                 done.set_exception(failure)
-                # The caller may have been cancelled meanwhile; then nobody asks for the exception.
+                # The caller may have been cancelled in the meantime; then no task retrieves the exception.
                 done.exception()
         for session in list(self._sessions.values()):
             session.tell(SessionState.SUSPENDED)

@@ -1,15 +1,15 @@
 """The embedded store's disk: two copies of a journal, written by one thread.
 
-A commit is appended to both copies and is done when both are synced, so it is whole or absent after a crash, and there
-once it was reported. A copy whose disk fails is left behind, and written again at the next start.
+A commit is appended to both copies and is done when both are synced, so it is complete or absent after a crash, and
+present once it was reported. A copy whose disk fails is dropped, and written again at the next start.
 
-When the store is opened, every byte of both copies is checked, and the copy that goes further is taken. As long as one
-copy is intact, nothing that was reported is missing; the other is written again from it. If neither is, the store
-stays closed until a person decides: see `_best`.
+When the store is opened, every byte of both copies is checked, and the longer copy is used. As long as one copy is
+intact, no reported change is missing; the other is written again from it. If neither is intact, the store stays closed
+until the user decides: see `_best`.
 
-With several log directories the copies are in the first two, else both are in the same one. A journal that has
-grown is replaced by a snapshot. Transactions that wait while one commits share the next commit. The first directory is
-locked for as long as the store is open.
+With several log directories the copies are in the first two, else both are in the same one. A journal that has grown is
+replaced by a snapshot. Transactions that wait while one commits share the next commit. The first directory is locked as
+long as the store is open.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Journal:
         locks: bool = True,
         new_executor: NewExecutor = new_threads,
     ) -> None:
-        """`accepted_losses` has paths of damaged copies without which a person wants to go on."""
+        """`accepted_losses` has the paths of damaged copies that the user gives up."""
         assert directories
         self._directories = list(directories)
         self._fs = fs
@@ -79,7 +79,10 @@ class Journal:
         self.may_have_lost = False
 
     def open(self, *, now_ms: int) -> tuple[dict[str, Node], int]:
-        """The tree and the zxid to go on from. Ephemeral nodes of sessions past are gone. Raises StoreUnavailable."""
+        """The tree and the zxid to continue from, without the ephemeral nodes of old sessions.
+
+        Raises StoreUnavailable.
+        """
         try:
             self._lock_directory()
             nodes, last_zxid = self._load()
@@ -119,7 +122,7 @@ class Journal:
             self._replace(overgrown, snapshot(written.nodes(), zxid))
 
     def _in_all(self, action: Callable[[_OpenCopy], None]) -> None:
-        """Both at once: a disk takes hardly longer to sync two files than one. A copy whose disk fails is left behind.
+        """Syncs both at once: a disk takes hardly longer to sync two files than one. Drops a copy whose disk fails.
 
         Raises StorageFailure when no copy is left.
         """
@@ -150,7 +153,7 @@ class Journal:
             try:
                 copy.replace(data)
             except StorageFailure as failure:
-                # A full disk, most likely. What stands there is as good, and longer.
+                # A full disk, most likely. The existing journal is as good, and longer.
                 log.warning("the journal of the store goes on growing: %s", failure)
 
     def close(self) -> None:
@@ -206,10 +209,10 @@ class Journal:
             return None
 
     def _best(self, copies: list[Copy]) -> Copy | None:
-        """The copy to go on from; None if there is no store.
+        """The copy to continue from; None if there is no store.
 
-        A crash leaves a part of the last commit, at most, behind the same commit in both copies. Any other damage
-        to all copies may have taken changes that were reported: a person has to accept that.
+        A crash leaves at most a part of the last commit, after the same commit in both copies. Any other damage to all
+        copies may have lost reported changes: the user has to accept that.
         """
         if not copies:
             return None
@@ -262,7 +265,7 @@ class Journal:
         return read_copy("", snapshot({}, 0)).nodes(), 0
 
     def _clear_away(self, stale: Iterable[str]) -> None:
-        """Copies that stand in other places since directories were added or removed, and the store of version 0.1."""
+        """Copies in other places after directories were added or removed, and the store of version 0.1."""
         for path in stale:
             self._fs.remove(path)
         for directory in self._directories:

@@ -31,7 +31,7 @@ PREAMBLE: Final = MAGIC + b"%d\n" % FORMAT_VERSION
 CRC: Final = Struct(">I")
 HEADER: Final = Struct(">IIq")
 assert HEADER.size == 16
-# Frames of a snapshot are small, so that whoever writes or reads one lets the event loop have its turn.
+# Frames of a snapshot are small, so that a thread that writes or reads one lets the event loop run.
 NODES_A_FRAME: Final = 500
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -42,7 +42,7 @@ class StoreDamaged(StoreUnavailable):
 
 
 class Copy(NamedTuple):
-    """What one file holds. `end` is where its intact part ends; a problem says what is wrong with the rest, if any."""
+    """The content of one file. `end` is the end of its intact part; a problem describes the rest, if any."""
 
     path: str
     data: bytes

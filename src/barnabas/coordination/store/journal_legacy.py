@@ -1,4 +1,4 @@
-"""The store of version 0.1, an SQLite file. It is read once: then its content stands in a journal."""
+"""The store of version 0.1, an SQLite file. It is read once: then its content is in a journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_legacy(path: str) -> tuple[dict[str, Node], int]:
     try:
         database = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
-            # With the last connection that is closed, what stands in the write-ahead file moves to the database.
+            # When the last connection is closed, the content of the write-ahead file moves to the database.
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("BEGIN IMMEDIATE")
@@ -51,5 +51,5 @@ def read_legacy(path: str) -> tuple[dict[str, Node], int]:
 
 
 def moved_name(path: str) -> str:
-    """What the file is called afterwards: out of the way of an older release, which would go on from it."""
+    """The new name of the file: an older release must not continue from it."""
     return os.path.join(os.path.dirname(path), os.path.basename(path) + MOVED_SUFFIX)

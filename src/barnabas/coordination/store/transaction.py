@@ -1,7 +1,7 @@
-"""Operations on a tree of immutable nodes: what each needs, what it changes, and whom it concerns.
+"""Operations on a tree of immutable nodes: their conditions, their changes, and the affected sessions.
 
 A transaction reads the tree below it and keeps its own changes apart, so that several operations succeed together or
-leave no trace. ZooKeeper's rules and their order are followed to the letter, since clients tell them apart by error.
+leave no trace. It follows ZooKeeper's rules and their order exactly, because clients distinguish them by error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Node(NamedTuple):
             ctime_ms=self.ctime_ms,
             mtime_ms=self.mtime_ms,
             version=self.version,
-            # Of children created, those that are not there now were also removed.
+            # Created children that no longer exist were also removed.
             cversion=2 * self.children_created - self.num_children,
             aversion=0,
             ephemeral_owner=self.ephemeral_owner,
@@ -87,7 +87,7 @@ class Transaction:
         self._now_ms = now_ms
         self._owner = owner
         self.zxid = zxid
-        # What each path is afterwards, None for nothing; and what happened, in order.
+        # The new node of each path, None if it is removed; and the events, in order.
         self.changes: dict[str, Node | None] = {}
         self.events: list[tuple[EventType, str]] = []
 

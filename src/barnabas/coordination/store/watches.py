@@ -1,4 +1,4 @@
-"""The watches of one session: which are left where, and who is to be called for an event."""
+"""The watches of one session: where they are set, and the watchers to call for an event."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ONE_SHOT_KINDS: Final = {
 
 
 class WatchTable:
-    """Watchers by kind and path. A dictionary stands for a set that keeps the order of arrival."""
+    """Watchers by kind and path. A dictionary serves as a set that keeps the order of arrival."""
 
     __slots__ = ("_watchers",)
 
@@ -52,7 +52,7 @@ class WatchTable:
             by_path.clear()
 
     def take(self, event: EventType, path: str) -> list[Watcher]:
-        """Who is to be called, each once; one-shot watches are used up."""
+        """The watchers to call, each once; one-shot watches are used up."""
         called: dict[Watcher, None] = {}
         for kind in _ONE_SHOT_KINDS[event]:
             called.update(self._watchers[kind].pop(path, {}))

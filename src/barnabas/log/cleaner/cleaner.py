@@ -1,17 +1,18 @@
-"""Compaction: of each key only the last record stays, and offsets do not change.
+"""Compaction: only the last record of each key stays, and offsets do not change.
 
-Two passes. The first notes the last offset of each key of the dirty part, from the first dirty offset on, as far as the
-map has room. The second copies the segments from the start of the log up to there without the records that a later
-one has replaced, several small segments into one:
+Compaction has two passes. The first notes the last offset of each key of the dirty part, from the first dirty offset
+on, as far as the map has room. The second copies the segments from the start of the log up to there without the records
+that a later one has replaced, several small segments into one:
 
     00000000000000000000.log.cleaned    written, synced
     00000000000000000000.log.swap       renamed: from now on the cleaning counts, whatever happens
     00000000000000000000.log            renamed, once the segments that it replaces are out of the way
 
-A crash before the first rename leaves the log as it was, one after it is taken up when the log is opened.
+A crash before the first rename leaves the log unchanged. After a later crash, the next opening of the log completes the
+cleaning.
 
-Reading, decoding and writing are all done here, in the caller's thread; `on_bytes` is told of each batch, and may
-wait, let other threads run, or raise CleaningAborted.
+The caller's thread reads, decodes and writes. It calls `on_bytes` for each batch, which may wait, let other threads
+run, or raise CleaningAborted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from barnabas.records.layout import INT32_MAX
 
 logger = logging.getLogger(__name__)
 
-# What stays of several batches is written at once, but not so much that index entries become rare.
+# The rest of several batches is written at once, but not so much that index entries become rare.
 WRITE_BYTES: Final = 64 << 10
 
 
@@ -42,7 +43,7 @@ OnBytes = Callable[[int], None]
 
 
 class CleaningAborted(Exception):
-    """The cleaning of a log was told to stop: its partition moves, is truncated, or goes away."""
+    """The cleaning of a log was stopped: its partition moves, is truncated, or is deleted."""
 
 
 class MapTooSmall(Exception):
@@ -51,7 +52,7 @@ class MapTooSmall(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What a cleaning has done; the log is clean up to the end offset."""
+    """The result of a cleaning; the log is clean up to the end offset."""
 
     end_offset: int
     mapped_bytes: int
@@ -132,7 +133,7 @@ class Cleaner:
                 if not map_batch(offsets, transactions, start_offset, header, data, position):
                     return mapped_bytes
                 mapped_bytes += header.size_bytes
-            # The last offsets of a segment may be gone: what follows it tells how far it reached.
+            # The last offsets of a segment may be gone: the next segment shows how far it reached.
             next_offset = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
             offsets.latest_offset = next_offset - 1
         return mapped_bytes
@@ -145,7 +146,7 @@ def _legacy_delete_horizon_ms(log: PartitionLog, first_dirty_offset: int) -> int
 
 
 class _Rewriter:
-    """The second pass: group after group of segments is written anew and put in place of the old ones."""
+    """The second pass: rewrites group after group of segments and replaces the old ones."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class _Rewriter:
             target.flush()
             target.set_modified_ms(group[-1].modified_ms())
         except Exception:
-            # What is left of it after a failure of the disk goes when the log is opened.
+            # The opening of the log removes leftovers after a failure of the disk.
             with suppress(StorageFailure):
                 target.delete()
             raise

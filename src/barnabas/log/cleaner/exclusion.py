@@ -78,7 +78,7 @@ class CleaningExclusion:
         self._states[partition] = _IN_PROGRESS
 
     def check(self, partition: TopicPartition) -> None:
-        """Raises CleaningAborted if somebody wants to pause the log that is being cleaned."""
+        """Raises CleaningAborted if another thread wants to pause the log that is being cleaned."""
         if self._states.get(partition) == _ABORTED:
             raise CleaningAborted(str(partition))
 

@@ -1,10 +1,10 @@
-"""Which records of a compacted log stay: the part of the cleaner that looks at every record.
+"""The choice of the records of a compacted log that stay: the part of the cleaner that reads every record.
 
 A record stays if no later one has its key. A tombstone, a record without a value, stays until its batch's delete
-horizon, which the cleaner sets `delete.retention.ms` ahead when it first meets it; it stands in the batch where the
-base timestamp did. Markers of transactions follow the same horizon, once no record of their transaction is left. A
-batch that loses all its records stays as an empty one if it tells the last sequence of a producer that is still
-known, or the last offset of what is cleaned.
+horizon. The cleaner sets the horizon to `delete.retention.ms` ahead when it first meets the tombstone; the batch stores
+it in place of the base timestamp. Transaction markers have the same horizon, once no record of their transaction is
+left. A batch that loses all its records stays as an empty batch if it has the last sequence of a known producer, or the
+last offset of the cleaned part.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def map_batch(
 
 
 def _offer_lock(record_count: int) -> None:
-    """Lets the event loop go on, which waits for the interpreter's lock: compiled code never offers it by itself."""
+    """Lets the event loop run, which waits for the interpreter's lock: compiled code never releases it by itself."""
     if record_count == PART_RECORDS:
         time.sleep(0)
 
@@ -110,7 +110,7 @@ class RecordFilter:
         self.records_without_key = 0
 
     def filter(self, header: BatchHeader, data: bytes, position: int) -> bytes:
-        """What stays of a batch: its own bytes, a new batch, or none."""
+        """The rest of a batch: its own bytes, a new batch, or none."""
         verify_crc(data, position, header)
         sets_horizon = False
         retained: list[Record] = []

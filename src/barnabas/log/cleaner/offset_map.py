@@ -1,12 +1,12 @@
-"""Which offset is the last of each key: what the cleaner knows of the dirty part of a log.
+"""The last offset of each key in the dirty part of a log.
 
 Keys are not kept. An entry is 24 bytes: 128 bits of digest in two words, and the offset + 1, so that zero marks an
-empty slot. The digest is the interpreter's own, SipHash, taken twice with secret prefixes, which is faster than a
-call of any cryptographic hash. Two keys with one digest would lose a record: among a billion keys the chance is
-10⁻²¹, and nobody who does not know the prefixes can raise it.
+empty slot. The digest is the interpreter's own, SipHash, taken twice with secret prefixes, which is faster than a call
+of any cryptographic hash. Two keys with one digest would lose a record: among a billion keys the probability is 10⁻²¹,
+and nobody can raise it without the prefixes.
 
-Open addressing with linear probing in one flat vector: the three words of an entry mostly share a cache line. The
-vector starts small and doubles, up to the bound.
+The map uses open addressing with linear probing in one flat vector: the three words of an entry mostly share a cache
+line. The vector starts small and doubles, up to the bound.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Transactions as the cleaner meets them, and so which of their markers may go.
+"""Transactions as the cleaner meets them, and the markers that it may remove.
 
-Records of an aborted transaction are removed at once. A marker stays until the records of its transaction are gone:
-as long as the cleaner, on its way to the marker, meets a batch of it. Aborted transactions whose marker stays are
-written to the transaction index of the cleaned segment.
+The cleaner removes records of an aborted transaction at once. A marker stays until the records of its transaction are
+gone: as long as the cleaner, on its way to the marker, meets a batch of the transaction. It writes aborted transactions
+whose marker stays to the transaction index of the cleaned segment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _OngoingAbort:
 
 
 class CleanedTransactions:
-    """One walk over the log from its start: batches and markers must be told in the order of their offsets."""
+    """One walk over the log from its start: batches and markers must come in the order of their offsets."""
 
     def __init__(self) -> None:
         self._committed: set[int] = set()

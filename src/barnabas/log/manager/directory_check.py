@@ -1,7 +1,7 @@
-"""What a broker finds in its log directories before it opens them: whose they are, and whether they can be used.
+"""The state of a broker's log directories before it opens them: their owner, and whether they can be used.
 
-A directory that was in use before and is empty now is most likely a disk that is not mounted: it stays offline, as one
-whose disk has failed, until a person mounts it or accepts the loss. Its siblings tell that it was in use.
+A directory that was in use before and is empty now is most likely a disk that is not mounted: it stays offline, like
+one whose disk has failed, until the user mounts it or accepts the loss. The other directories show that it was in use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROBE_BYTES: Final = 4096
 
 @dataclass(slots=True, kw_only=True)
 class FoundDirectories:
-    """What all directories together tell."""
+    """The result for all directories together."""
 
     broker_id: int | None = None
     cluster_id: str | None = None
@@ -40,7 +40,7 @@ class FoundDirectories:
     is_clean: bool = True
     # Those that were in use before and are empty now.
     emptied: list[str] = field(default_factory=list)
-    # Others that were in use before, beside these.
+    # Other directories that were in use before, beside these.
     unnamed_directories: list[str] = field(default_factory=list)
 
 
@@ -56,7 +56,7 @@ def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirecto
             is_clean = read_clean_shutdown(fs, os.path.join(directory, names.CLEAN_SHUTDOWN)) is not None
         except StorageFailure as failure:
             logger.error("%s cannot be read: %s", directory, failure)
-            # What is said of it when it is opened is enough.
+            # The message at its opening is enough.
             in_use.add(directory)
             continue
         if meta is not None:

@@ -1,7 +1,7 @@
 """Opening all logs of one log directory.
 
-After a clean stop that is a matter of listing directories, and one thread is as fast as many. After a crash logs are
-recovered several at a time: reading files and computing checksums run beside each other, decoding does not.
+After a clean shutdown this is a matter of listing directories, and one thread is as fast as many. After a crash several
+logs are recovered at a time: reading files and computing checksums run in parallel, decoding does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# What a broker with tiered storage keeps beside the partitions.
+# Files of a broker with tiered storage beside the partitions.
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 
@@ -79,7 +79,10 @@ def load_directory(
     *,
     misses_logs: bool = True,
 ) -> LoadedDirectory:
-    """Opens every log. Raises StorageFailure if the disk fails; a log that is beyond help is named and left alone."""
+    """Opens every log.
+
+    Raises StorageFailure if the disk fails; logs the name of a log that cannot be opened and skips it.
+    """
     fs = directory.fs
     clean_shutdown_path = directory.file(names.CLEAN_SHUTDOWN)
     stop = read_clean_shutdown(fs, clean_shutdown_path)
@@ -111,7 +114,7 @@ def load_directory(
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """What is made while logs are opened stays: looking through it for garbage would cost a third of the time."""
+    """Objects created while logs are opened stay: a search through them for garbage would cost a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

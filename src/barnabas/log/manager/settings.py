@@ -28,7 +28,7 @@ class ManagerSettings:
     log_cleaner_io_max_bytes_per_second: float = float("inf")
     log_cleaner_backoff_ms: int = 15_000
     validate_fully: bool = False
-    # Whether a log that is not compacted has every offset, as those that we wrote have: what follows a gap is lost.
+    # Whether a log that is not compacted has every offset, as ours have: data after a gap is lost.
     expects_no_gaps: bool = True
     # Whether directories marked for deletion are removed: a tool that only looks after a directory leaves them alone.
     removes_deleted: bool = True

@@ -1,4 +1,4 @@
-"""What an append must look like before it may be written, and what came of it."""
+"""The conditions of an append, and its result."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class OffsetsOutOfOrder(UnknownServerError):
 
 
 class AppendInfo:
-    """An append that took place, or the earlier one that it repeats.
+    """A completed append, or the earlier one that it repeats.
 
-    `first_offset` is -1 where a follower took messages of v0 or v1, which tell only their last. `log_append_time` is -1
-    unless the topic asks for it, or the append is a duplicate.
+    `first_offset` is -1 if a follower took messages of v0 or v1, which contain only their last. `log_append_time` is -1
+    unless the topic sets it, or the append is a duplicate.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class AppendInfo:
 
 
 class ProducerChanges:
-    """What an append does to the producers of its batches, once it is written."""
+    """The changes of an append to the producers of its batches, which apply once it is written."""
 
     __slots__ = ("completed", "duplicate", "ended_verifications", "updates")
 
@@ -115,10 +115,10 @@ def prepare_producers(
     verification_guard: int,
     transaction_version: int,
 ) -> ProducerChanges | None:
-    """Checks the batches' producers against what is known of them; None where no batch has a producer id.
+    """Checks the batches' producers against their current state; None if no batch has a producer id.
 
-    Raises Kafka's error for a batch that must not be written. Of a client's batch that is in the log already, the
-    changes say so.
+    Raises Kafka's error for a batch that must not be written. The changes say whether a client's batch is in the log
+    already.
     """
     changes: ProducerChanges | None = None
     position = 0

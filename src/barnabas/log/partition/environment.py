@@ -1,4 +1,4 @@
-"""What a partition's log gets from outside when it is opened."""
+"""The parts and settings that a partition's log gets when it is opened."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The leader epochs of a partition and the offset at which each began, as `leader-epoch-checkpoint` keeps them.
+"""The leader epochs of a partition and the offset at which each began, as in `leader-epoch-checkpoint`.
 
 A replica that comes back asks the leader where its own last epoch ended, and truncates to there: the cache answers.
-Epochs and offsets rise together. A new epoch is on disk before its first record is; what a truncation removes is
-written later, since the loading of a log removes it again. As long as nothing of the log was ever flushed, the file is
-not synced: after a crash the records, all of which are looked at, tell the epochs. So they do where the file is damaged
-(epoch_recovery.py).
+Epochs and offsets increase together. A new epoch is on disk before its first record is. The removal of an epoch by a
+truncation is written later, because the loading of a log removes it again. As long as nothing of the log was ever
+flushed, the file is not synced: after a crash the epochs come from the records, which are all read. The same holds if
+the file is damaged (epoch_recovery.py).
 
-One thread at a time changes the cache, which the partition log's lock sees to; the file is written by any.
+One thread at a time changes the cache, under the partition log's lock; any thread writes the file.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class EpochCache:
             self.is_damaged = False
 
     def digest(self) -> FileDigest | None:
-        """What the file holds; None if there is none. What a truncation removed is written now, if it still waits.
+        """The content of the file; None if there is none. Writes a pending removal by a truncation now.
 
-        Epochs that were forgotten when the log was loaded stay in the file: the next loading forgets them again.
+        Epochs that were dropped when the log was loaded stay in the file: the next loading drops them again.
         """
         with self._lock:
             if self._on_disk is None or not self._is_behind:
@@ -156,7 +156,7 @@ class EpochCache:
         return None if index < 0 else LeaderEpoch(self._epochs[index])
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset | None:
-        """The end of the requested epoch; None where the cache cannot tell."""
+        """The end of the requested epoch; None if the cache does not know it."""
         if requested_epoch == NO_LEADER_EPOCH:
             return None
         if requested_epoch == self.latest_epoch:
@@ -205,7 +205,7 @@ class EpochCache:
                 self._store()
 
     def sync(self) -> None:
-        """Has the file on the disk, now and after every change from now on."""
+        """Syncs the file to the disk, now and after every change from now on."""
         with self._lock:
             self._is_synced = True
             self._store()

@@ -1,7 +1,7 @@
-"""The leader epochs of a log as its batches tell them, for a leader-epoch-checkpoint that is lost or damaged.
+"""The leader epochs of a log from its batches, for a leader-epoch-checkpoint that is lost or damaged.
 
-The list of side files has a copy of the epochs, which may be behind, and has those too whose records were compacted
-away. What came since then stands in the batches.
+The list of side files has a copy of the epochs, which may be older, but also has epochs whose records were compacted
+away. The batches contain the later ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def check_epochs(
     epochs: EpochCache, where: str, listed: Sequence[tuple[int, int]], loaded: LoadedLog
 ) -> None:
-    """Has the epochs of a log be those of its records. All headers are read only if they are not."""
+    """Makes the epochs of a log those of its records. Reads all headers only if they differ."""
     segments, start_offset, end_offset = loaded.segments, loaded.log_start_offset, loaded.log_end_offset
     known = _within(listed, start_offset, end_offset)
     current = epochs.entries()
@@ -49,9 +49,9 @@ def _within(epochs: Sequence[tuple[int, int]], start_offset: int, end_offset: in
 
 
 def epochs_of(segments: Segments, after: EpochEntry | None, log_start_offset: int) -> list[EpochEntry]:
-    """Each epoch with its first offset, as the batches tell; those after the given one, if one is.
+    """Each epoch with its first offset, from the batches; those after the given one, if there is one.
 
-    If the first records of a log were compacted away, the epoch of those that are left stands for theirs.
+    If the first records of a log were compacted away, the epoch of the remaining ones is used for them.
     """
     found: list[EpochEntry] = []
     has_old_formats = False

@@ -52,7 +52,7 @@ class Guard:
         self._lock.release()
 
     def fail(self, failure: StorageFailure) -> None:
-        """Bars the log: part of what was to be written may be on the disk."""
+        """Disables the log: part of the data may be on the disk."""
         if self.reason:
             return
         self.reason = str(failure)
@@ -64,7 +64,7 @@ class Guard:
         self.reason = self.reason or reason
 
     def schedule(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
-        """Has the action run later, unless the log is barred by then; a storage failure in it bars the log too."""
+        """Runs the action later, unless the log is disabled by then; a storage failure in it disables the log too."""
         self._scheduler.schedule(name, partial(self._run, action), delay_ms)
 
     def _run(self, action: Callable[[], None]) -> None:

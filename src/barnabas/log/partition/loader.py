@@ -165,7 +165,8 @@ class Loader:
             self._recover_unflushed()
         log_end_offset = self._settle_end()
         if self._has_removed:
-            # What the process before removed, or began to, must not come back beside what is about to be written.
+            # Files that the previous process removed, or started to remove, must not reappear beside newly written
+            # ones.
             self._fs.sync_dir(self._directory)
         segments = Segments(self._segments)
         log_start_offset = max(self._log_start_offset, segments.base_offsets[0])
@@ -218,7 +219,7 @@ class Loader:
             if parsed.base_offset >= first_cleaned:
                 self._remove(name)
         if cleaned:
-            # Without its cleaned file, what was begun to be swapped would count.
+            # Without its cleaned file, an unfinished swap would count.
             self._fs.sync_dir(self._directory)
         for name, _ in cleaned:
             self._remove(name)
@@ -241,7 +242,7 @@ class Loader:
                     self._remove(name)
             for segment in replacing:
                 segment.release()
-            # A removed segment must not come back beside the one that replaces it.
+            # A removed segment must not reappear beside the one that replaces it.
             self._fs.sync_dir(self._directory)
         for name, parsed in swaps:
             final_name = segment_file(parsed.base_offset, parsed.kind)
@@ -325,7 +326,7 @@ class Loader:
         unflushed = segments.holding(self._recovery_point, _OFFSET_MAX)
         for done, segment in enumerate(unflushed):
             is_cut = self._recover(segment, cut_on_overflow=True) > 0
-            # The process before may have cut the file: what it cut off must not come back behind what is appended.
+            # The previous process may have truncated the file: the removed data must not reappear behind new records.
             self._fs.open(segment.path, WRITE).sync()
             following = unflushed[done + 1 :]
             if following and self._prior.is_gapless and not is_cut:
@@ -347,9 +348,9 @@ class Loader:
         return True
 
     def _recover(self, segment: Segment, *, cut_on_overflow: bool = False) -> int:
-        """Checks the segment and rebuilds its indexes, with the producers' state as it was at its base offset.
+        """Checks the segment and rebuilds its indexes, with the producers' state at its base offset.
 
-        An offset beyond the reach of the indexes is taken for damage where that is likelier: in what was not flushed.
+        An offset beyond the range of the indexes counts as damage where that is more likely: in unflushed data.
         """
         producers = self._producer_state()
         segments = Segments(self._segments)
@@ -362,7 +363,7 @@ class Loader:
                 replay_recovered_batch(producers, segment, header, data, position)
 
         truncated_bytes = segment.recover(on_batch, cut_on_overflow=cut_on_overflow)
-        # The next segment's recovery begins with this one's end.
+        # The next segment's recovery starts with this one's end.
         producers.take_snapshot()
         self._is_changed = True
         return truncated_bytes
@@ -404,7 +405,7 @@ class Loader:
         return self._log_start_offset
 
     def _producer_state(self) -> ProducerState:
-        """A state of its own each time, on the snapshots that there are by now."""
+        """A separate state each time, on the current snapshots."""
         listed = None
         if not self._is_changed:
             listed = sorted(

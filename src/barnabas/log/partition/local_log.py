@@ -152,7 +152,7 @@ class LocalLog:
             # A segment before the recovery point is not looked at after a crash: its trimmed indexes must be there.
             if flushes_first or self.recovery_point >= self.end.offset:
                 self.flush()
-            # Recovery can tell that a segment has lost its end, but not that there was one.
+            # Recovery can detect that a segment has lost its end, but not that there was one.
             self.sync_directory()
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.adding(segment)
@@ -187,7 +187,7 @@ class LocalLog:
             self.sync_directory()
             self._list_sealed(segments)
             if is_sealing or seals != self._seals_begun:
-                # The last segment was sealed meanwhile: its indexes may have been trimmed after they were synced.
+                # The last segment was sealed in the meantime: its indexes may have been trimmed after they were synced.
                 flushed_offset = segments.active.base_offset
             self.recovery_point = max(self.recovery_point, flushed_offset)
             self.last_flush_ms = self._clock.now_ms()
@@ -195,7 +195,7 @@ class LocalLog:
                 self._on_flush(self._clock.monotonic_ns() - started_ns)
 
     def _list_sealed(self, segments: Segments) -> None:
-        """Has the list of side files vouch for the indexes of all sealed segments, which a crash does not rebuild."""
+        """Writes the list of side files with the indexes of all sealed segments; a crash does not rebuild these."""
         if segments is not self._listed_segments and len(segments) > 1:
             self._listed_segments = segments
             self._listed_checksum = NOT_LISTED
@@ -226,11 +226,11 @@ class LocalLog:
             self._directory_changes_synced = changes
 
     def note_new_file(self) -> None:
-        """Has the next flush make sure that a file which has just been made is found again."""
+        """Makes the next flush sync the directory entry of a newly created file."""
         self._directory_changes += 1
 
     def bound_of(self, offset: int) -> OffsetBound:
-        """Where an offset stands, for a reader who must not read beyond it. The last two asked for are remembered."""
+        """The position of an offset, for a reader that must not read beyond it. The last two results are cached."""
         end = self.end
         if offset >= end.offset:
             return end
@@ -263,7 +263,7 @@ class LocalLog:
     def truncate_fully_and_start_at(self, offset: int) -> list[Segment]:
         with self._flush_lock:
             self._forget_bounds()
-            # There is an active segment at any time: readers go on in the old ones until the new one is there.
+            # There is an active segment at any time: readers continue in the old ones until the new one exists.
             removed = [*self._leaving, *self.segments.all]
             self._leaving.clear()
             self._remove_from_end(removed)
@@ -276,7 +276,7 @@ class LocalLog:
 
     @property
     def first_offset_on_disk(self) -> int:
-        """Where a log begins that is opened after a crash, unless it is told otherwise."""
+        """The start of a log that is opened after a crash, unless a checkpoint has another."""
         # In this order: another thread may be detaching segments, or removing them.
         first = self.segments.all[0]
         leaving = list(self._leaving)
@@ -304,7 +304,7 @@ class LocalLog:
         return oldest
 
     def replace(self, new: Sequence[Segment], old: Sequence[Segment]) -> list[Segment]:
-        """Puts cleaned segments in the place of those they were made of; the old ones that had no namesake."""
+        """Replaces the cleaned segments' sources by them; returns the old ones without a namesake."""
         present = {id(segment) for segment in self.segments.all}
         new = sorted(new, key=_base_offset)
         old = sorted((segment for segment in old if id(segment) in present), key=_base_offset)

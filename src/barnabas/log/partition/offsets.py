@@ -46,7 +46,7 @@ class TimeCandidate(NamedTuple):
 def find_offset(
     segments: Segments, epochs: EpochCache, target: int, log_start_offset: int, log_end_offset: int
 ) -> TimestampAndOffset | None:
-    """The first record whose timestamp is not below the target, or what a special target stands for."""
+    """The first record whose timestamp is not below the target, or the result of a special target."""
     if target in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         # Records of old formats at the log's start have no epoch; the first known one may begin behind them.
         earliest = epochs.earliest()
@@ -103,7 +103,7 @@ def time_candidates(segments: Segments, target: int, log_start_offset: int) -> I
 def offsets_before(
     segments: Segments, target: int, max_count: int, log_start_offset: int, log_end_offset: int, now_ms: int
 ) -> list[int]:
-    """What ListOffsets v0 answers: base offsets of segments last written at or before the time, newest first."""
+    """The answer to ListOffsets v0: base offsets of segments last written at or before the time, newest first."""
     ends = [(max(segment.base_offset, log_start_offset), segment.modified_ms()) for segment in segments.all]
     if segments.active.size_bytes > 0:
         ends.append((log_end_offset, now_ms))

@@ -10,7 +10,7 @@ from barnabas.primitives.file_slice import FileSlice
 
 
 class Isolation(IntEnum):
-    """How far a reader may see: a replica all there is, a consumer what is replicated, or what is decided too."""
+    """The visible part of a log: everything for a replica, replicated records for a consumer, or only decided ones."""
 
     LOG_END = 0
     HIGH_WATERMARK = 1
@@ -111,7 +111,7 @@ def locate(segments: Segments, offset: int, log_end: OffsetBound) -> OffsetBound
 def aborted_transactions(
     segments: Segments, offset: int, result: LogReadResult, log_end_offset: int
 ) -> list[AbortedTransaction]:
-    """Those that have records in what was read. A marker may stand in any later segment."""
+    """The aborted transactions with records in the read range. A marker may be in any later segment."""
     assert result.records is not None
     index = segments.floor_index(result.segment_base_offset)
     end_offset: int | None = segments.all[index].offset_index.upper_bound(

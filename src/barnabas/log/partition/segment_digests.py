@@ -14,10 +14,10 @@ from barnabas.log.side_files import SideFiles
 
 
 def expect_listed(segment: Segment, listed: SideFiles, *, is_current: bool) -> None:
-    """Has the indexes compare themselves with the list at their first use, or in `sanity_check`.
+    """Makes the indexes compare themselves with the list at their first use, or in `sanity_check`.
 
-    Only a list that `is_current` may be relied upon before that. Raises CorruptIndex for a segment that the list does
-    not know, or whose transaction index has come or gone.
+    Only a list that `is_current` is reliable before that. Raises CorruptIndex for a segment that the list does not
+    know, or whose transaction index has appeared or disappeared.
     """
     offset_name = segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
     time_name = segment_file(segment.base_offset, TIME_INDEX_SUFFIX)
@@ -37,7 +37,7 @@ def expect_listed(segment: Segment, listed: SideFiles, *, is_current: bool) -> N
 
 
 def digests_of(segment: Segment) -> SideFiles:
-    """What the indexes hold, for the list."""
+    """The digests of the indexes, for the list."""
     found: SideFiles = {
         segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX): segment.offset_index.digest(),
         segment_file(segment.base_offset, TIME_INDEX_SUFFIX): segment.time_index.digest(),

@@ -1,1 +1,1 @@
-"""What a partition remembers of its producers: sequences, open transactions, snapshots."""
+"""A partition's state of its producers: sequences, open transactions, snapshots."""

@@ -1,9 +1,9 @@
-"""What a partition remembers of one producer, and the rules by which a batch changes it.
+"""A partition's state of one producer, and the rules by which a batch changes it.
 
-A producer's batches carry its id, its epoch and a sequence number a record. The entry keeps the last five batches of
-the current epoch, so that a batch that is sent again is recognised and one that leaves a gap is refused, and the
-first offset of the transaction that is open, if any. Changes are prepared in a `ProducerUpdate` and take effect when
-the records have been written: a refused append leaves no trace.
+A producer's batches have its id, its epoch and a sequence number per record. The entry keeps the last five batches of
+the current epoch, so that a repeated batch is recognised and a gap is rejected, and the first offset of the open
+transaction, if any. Changes are prepared in a `ProducerUpdate` and take effect when the records have been written: a
+rejected append leaves no trace.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BatchMetadata:
 
 
 class ProducerEntry:
-    """The state of one producer; `current_txn_first_offset` is -1 when no transaction of it is open."""
+    """The state of one producer; `current_txn_first_offset` is -1 if it has no open transaction."""
 
     __slots__ = (
         "batches",
@@ -101,7 +101,7 @@ class ProducerEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def is_in_transaction(self, producer_epoch: int) -> bool:
-        """Whether a batch of this epoch goes on with a transaction that is open here."""
+        """Whether a batch of this epoch continues an open transaction of this partition."""
         return self.current_txn_first_offset >= 0 and self.producer_epoch == producer_epoch
 
     def find_duplicate(
@@ -127,7 +127,7 @@ class ProducerEntry:
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer; an offset or sequence is -1 where there is none."""
+    """The description of a producer for DescribeProducers; a missing offset or sequence is -1."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -175,7 +175,7 @@ class VerificationState:
         self.timestamp = timestamp
         self.lowest_sequence = sequence
         self.producer_epoch = producer_epoch
-        # Whether each transaction of the producer has an epoch of its own (transaction version 2).
+        # Whether each transaction of the producer has its own epoch (transaction version 2).
         self.bumps_epochs = bumps_epochs
 
     def observe(self, sequence: int, producer_epoch: int) -> None:
@@ -187,10 +187,10 @@ class VerificationState:
 
 
 class ProducerUpdate:
-    """The changes that one append makes to one producer, checked against what is known of it.
+    """The changes that one append makes to one producer, checked against its current state.
 
-    `trusted` records come from a leader that has checked them, or from the disk: their faults are logged, not refused.
-    Sequences are checked for a client's own records alone.
+    `trusted` records come from a leader that has checked them, or from the disk: their faults are logged, not rejected.
+    Only a client's own records have their sequences checked.
     """
 
     __slots__ = (
@@ -269,7 +269,7 @@ class ProducerUpdate:
         timestamp: int,
         transaction_version: int = 0,
     ) -> CompletedTransaction | None:
-        """Ends the open transaction; None when no record of it is on this partition."""
+        """Ends the open transaction; None if no record of it is on this partition."""
         self._check_epoch(producer_epoch, offset)
         if transaction_version >= FIRST_VERSION_WITH_EPOCH_BUMP:
             self._check_bumped_epoch(producer_epoch, offset)
@@ -343,12 +343,12 @@ class ProducerUpdate:
             if first_sequence > verification.lowest_sequence:
                 raise self._out_of_order(offset, first_sequence, verification.lowest_sequence - 1)
             if verification.bumps_epochs and first_sequence != 0 and not self._current.batches:
-                # Each transaction has its own epoch and counts from 0, whatever has been forgotten.
+                # Each transaction has its own epoch and starts at 0, even if the producer's state was dropped.
                 raise self._out_of_order(offset, first_sequence, NO_SEQUENCE)
         updated = self.updated
         if producer_epoch != updated.producer_epoch:
-            # A new epoch starts its sequence anew. Of a producer that is unknown here (its records may have been
-            # deleted) any sequence is accepted.
+            # A new epoch restarts its sequence. Any sequence of an unknown producer is accepted: its records may have
+            # been deleted.
             if first_sequence != 0 and updated.producer_epoch != NO_PRODUCER_EPOCH:
                 raise self._out_of_order(offset, first_sequence, NO_SEQUENCE)
             return

@@ -1,7 +1,7 @@
-"""Finds batches of a producer again that were forgotten: a snapshot keeps the last one alone.
+"""Finds earlier batches of a producer again: a snapshot keeps only the last one.
 
-A client that was cut off by a restart sends again what has not been answered, up to five batches. Those before the last
-look out of order then. Only when that happens is the log looked at, and no further back than is worth the time.
+A client that was cut off by a restart sends unanswered batches again, up to five. Those before the last one then look
+out of order. Only then is the log read, and no further back than is worth the time.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ VERSION: Final = 1
 HEADER: Final = Struct(
     ">"
     "h"  # version
-    "I"  # checksum of what follows it
+    "I"  # checksum of the rest
     "i"  # number of entries
 )
 ENTRY: Final = Struct(
@@ -53,7 +53,7 @@ assert ENTRY.size == 46
 
 
 class CorruptSnapshot(KafkaStorageError):
-    """A snapshot file whose bytes are not what was once written."""
+    """A snapshot file whose bytes are not the written ones."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -75,7 +75,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, name: str) -> list[ProducerEntry]:
-    """The entries of a snapshot; `name` stands in the error for one that is damaged."""
+    """The entries of a snapshot; an error about a damaged one contains `name`."""
     if len(data) < HEADER.size:
         raise CorruptSnapshot(f"{name} has {len(data)} bytes, less than its header")
     version, checksum, count = HEADER.unpack_from(data)

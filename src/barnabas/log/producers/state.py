@@ -1,11 +1,11 @@
-"""The producers of a partition: who wrote last, which transactions are open, and the snapshots that keep it on disk.
+"""The producers of a partition: their last batches, the open transactions, and the snapshots on disk.
 
 The state at any offset is that of the newest snapshot below it plus the batches since. A snapshot is written when a
-segment is rolled, named for the new segment's base offset, and when the log is closed; one that a crash has damaged
-does not pass its checksum and is removed, and the next older one serves.
+segment is rolled, named after the new segment's base offset, and when the log is closed. A snapshot that a crash has
+damaged does not pass its checksum and is removed, and the next older one is used.
 
-A producer is forgotten when it has not written for `producer_id_expiration_ms`, unless a transaction of it is open.
-Everything here is called under the partition log's lock.
+A producer is dropped when it has not written for `producer_id_expiration_ms`, unless it has an open transaction. Every
+caller here holds the partition log's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_GUARD: Final = 0
 
 
 class ProducerSettings:
-    """What the producers of all partitions have in common. It may change while they are in use."""
+    """Shared settings of the producers of all partitions. They may change while they are in use."""
 
     __slots__ = ("producer_id_expiration_ms", "verifies_transactions")
 
@@ -246,7 +246,7 @@ class ProducerState:
     # Snapshots and truncation.
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Writes the state at map_end_offset if there is no snapshot of it; the path, to be synced later."""
+        """Writes the state at map_end_offset if there is no snapshot of it; returns the path, to be synced later."""
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
@@ -262,7 +262,7 @@ class ProducerState:
         return path
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Goes back to the newest snapshot that is not above the end; what comes after it must be replayed."""
+        """Goes back to the newest snapshot that is not above the end; later batches must be replayed."""
         for offset in self.snapshot_offsets:
             if offset > log_end_offset or offset <= log_start_offset:
                 self._remove_snapshot(offset)

@@ -1,8 +1,8 @@
-"""Finds out which records of a partition's files were committed, as a broker does when it starts.
+"""Determines which records of a partition's files were committed, as a broker does when it starts.
 
 The broker has synced everything up to the newest producer snapshot before the recovery point: the snapshot names the
-transactions that are open there, and the transaction indexes name those that were aborted before. From there on, the
-headers of batches and the markers tell.
+transactions that are open there, and the transaction indexes name those that were aborted before. The headers of later
+batches and the markers show the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A file of a segment: opened at first use, and closed again when too many others are open.
 
-A broker has four files a segment and many segments a partition, but uses few of them at a time. What is closed for
-want of room opens again at its next use; a writer's unsynced bytes stay in the page cache meanwhile, and any later
+A broker has four files per segment and many segments per partition, but uses few of them at a time. A file that was
+closed for lack of room opens again at its next use; a writer's unsynced bytes stay in the page cache, and any later
 descriptor syncs them.
 """
 
@@ -61,7 +61,7 @@ class SegmentFile(Resident):
         return self.reading().size_bytes() if self.is_open else self._fs.size_of(self.path)
 
     def close(self) -> None:
-        """Lets go of the file; slices of it that are still being sent keep it open."""
+        """Releases the file; slices that are still being sent keep it open."""
         if self.is_open:
             self.evict()
             self._fs.open_files.discard(self)

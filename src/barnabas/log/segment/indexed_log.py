@@ -1,4 +1,4 @@
-"""What an index is rebuilt from."""
+"""The source from which an index is rebuilt."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The offset index of a segment: where in the log file an offset is to be looked for.
+"""The offset index of a segment: the position in the log file at which to look for an offset.
 
     | relative offset int32 | position int32 |  …
 
-An entry tells that the batch whose last offset it has (relative to the segment's base offset) begins at the position.
+The batch that has the entry's offset (relative to the segment's base offset) as its last offset starts at the position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENTRY: Final = Struct(
 ENTRY_BYTES: Final = 8
 assert ENTRY.size == ENTRY_BYTES
 
-# What an int32 position can point into.
+# The range of an int32 position.
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 
 
@@ -92,9 +92,9 @@ class OffsetIndex(SparseIndex):
         return self.entry(slot) if slot >= 0 else OffsetPosition(Offset(self.base_offset), FilePosition(0))
 
     def upper_bound(self, position: int, size_bytes: int) -> Offset | None:
-        """The offset of an entry that lies wholly behind a read of that many bytes at the position, if there is one.
+        """The offset of an entry entirely behind a read of that many bytes at the position, if there is one.
 
-        There is none as well where the entries are not vouched for: a wrong one would hide what was aborted.
+        None also if the entries are not verified: a wrong one would hide aborted transactions.
         """
         slot = self._first_slot_by_value(position + size_bytes)
         if not self.is_vouched_for:

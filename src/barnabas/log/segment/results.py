@@ -1,4 +1,4 @@
-"""What a segment answers: made for every fetch, so plain and small."""
+"""Results of a segment: created for every fetch, so plain and small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barnabas.primitives.file_slice import FileSlice
 
 
 class EntryPosition:
-    """Where an entry stands in a log file."""
+    """The position of an entry in a log file."""
 
     __slots__ = ("position", "size_bytes")
 
@@ -19,7 +19,7 @@ class EntryPosition:
 
 
 class SegmentRead:
-    """What a segment has from an offset on: a part of its file that begins with the batch that has the offset."""
+    """The data of a segment from an offset: a part of its file that starts with the batch of the offset."""
 
     __slots__ = ("first_entry_is_cut", "position", "records")
 

@@ -5,11 +5,11 @@
     00000000000000000042.timeindex    time index: from a timestamp to an offset
     00000000000000000042.txnindex     transaction index: the aborted transactions that ended here, if there are any
 
-The log file is the truth: after a crash, `recover` cuts off what is not whole and rebuilds the indexes from it.
-Nothing is opened, and not even the log file's size looked at, before it is needed: reopening a broker with many
-thousand segments costs a directory listing each.
+The log file is authoritative: after a crash, `recover` truncates incomplete data and rebuilds the indexes from it.
+Nothing is opened, and not even the size of the log file is read, before it is needed: reopening a broker with many
+thousand segments costs one directory listing each.
 
-One thread at a time appends, truncates, renames or recovers. Any thread may read or flush meanwhile.
+One thread at a time appends, truncates, renames or recovers. Any thread may read or flush at the same time.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Segment:
         has_transaction_index: bool = True,
         state: str = "",
     ) -> None:
-        """A segment whose files are there: none is touched yet. `state` is what its files' names end with.
+        """A segment whose files exist: none is touched yet. `state` is the suffix of its files' names.
 
-        `has_transaction_index` may be false where a listing has shown that there is none.
+        `has_transaction_index` may be false if a listing has shown that there is none.
         """
         self._fs = fs
         self._clock = clock
@@ -212,7 +212,7 @@ class Segment:
         return self.offset_index.can_append_offset(offset)
 
     def append(self, data: Data, headers: Sequence[BatchHeader], head: bytes = b"") -> None:
-        """Appends batches, whose headers are given; an index entry is added wherever one is due.
+        """Appends batches, whose headers are given, and adds an index entry wherever one is due.
 
         A head is written in place of the first bytes of the data.
         """
@@ -329,7 +329,7 @@ class Segment:
     def whole_batches(
         self, start_position: int = 0, end_position: int | None = None
     ) -> Iterator[ScannedEntry]:
-        """Position and header of each batch, with bytes that hold all of it and where in them it begins."""
+        """Position and header of each batch, with bytes that contain all of it and its start in them."""
         return self._scan(start_position, end_position, whole=True)
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
@@ -391,13 +391,13 @@ class Segment:
         return truncated_bytes
 
     def recover(self, on_batch: OnBatch | None = None, *, cut_on_overflow: bool = False) -> int:
-        """Checks every batch, cuts the file before the first that is damaged or not whole, and rebuilds the indexes.
+        """Checks every batch, truncates the file before the first damaged or incomplete one, and rebuilds the indexes.
 
-        Each good batch is shown to `on_batch`, with bytes that hold all of it and where in them it begins; it may
-        append to the transaction index, and refuse the batch by CorruptRecord. Answers how many bytes were cut off.
+        Calls `on_batch` for each good batch, with bytes that contain all of it and its start in them; it may append to
+        the transaction index, and reject the batch by CorruptRecord. Returns the number of truncated bytes.
 
-        An offset beyond the indexes is damage as well, if `cut_on_overflow` says so: no broker has written one for
-        years. Otherwise SegmentOffsetOverflow is raised after the batches before it were indexed; nothing is cut.
+        An offset beyond the indexes is damage too, if `cut_on_overflow` is set: no broker has written one for years.
+        Otherwise SegmentOffsetOverflow is raised after the batches before it were indexed; nothing is truncated.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -439,7 +439,7 @@ class Segment:
         except (CorruptRecord, InvalidRecord) as error:
             logger.warning("segment %s is cut at position %d: %s", self.path, valid_bytes, error)
             overflow = None
-        # What a crash of the process alone has left may be in the page cache only.
+        # After a crash of only the process, data may be in the page cache only.
         self._unsynced = True
         self._bytes_since_index_entry = 0
         if overflow is not None:
@@ -452,9 +452,9 @@ class Segment:
         return truncated_bytes
 
     def sanity_check(self, *, has_offset_index: bool, has_time_index: bool) -> None:
-        """What is checked when a segment is opened; a listing tells which files there are.
+        """The checks when a segment is opened; a listing shows which files exist.
 
-        Raises CorruptIndex when the indexes must be rebuilt.
+        Raises CorruptIndex if the indexes must be rebuilt.
         """
         if not has_offset_index:
             raise CorruptIndex(f"index {self.offset_index.path} is missing")
@@ -480,7 +480,7 @@ class Segment:
         self.transaction_index.flush()
 
     def close(self, *, syncs: bool = True) -> None:
-        """Leaves the files as a clean stop does, on the disk if they matter. What was not changed is not touched."""
+        """Leaves the files as a clean shutdown does, on the disk if they matter. Does not touch unchanged files."""
         if self._timestamps_known:
             self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._trim_log()
@@ -502,8 +502,8 @@ class Segment:
         prefix = os.path.join(os.path.dirname(self.path), segment_file(self.base_offset, ""))
         self._log.rename(prefix + LOG_SUFFIX + state)
         if state == DELETED_SUFFIX and self.transaction_index.exists:
-            # A power cut may bring the log back. It must not come without its aborted transactions: nothing tells
-            # that they are missing, as it does for the other indexes.
+            # A power failure may bring the log back. It must not come back without its aborted transactions: in
+            # contrast to the other indexes, nothing shows that they are missing.
             self._fs.sync_dir(os.path.dirname(self.path))
         self.offset_index.rename(prefix + OFFSET_INDEX_SUFFIX + state)
         self.time_index.rename(prefix + TIME_INDEX_SUFFIX + state)

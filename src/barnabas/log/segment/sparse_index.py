@@ -1,23 +1,23 @@
-"""What the offset index and the time index of a segment have in common.
+"""Shared parts of the offset index and the time index of a segment.
 
-Both are files of big-endian entries, a key and a 4-byte value each, in which keys and values rise:
+Both are files of big-endian entries, a key and a 4-byte value each, in which keys and values increase:
 
     offset index     | relative offset int32 | position int32        |
     time index       | timestamp int64               | relative offset int32 |
 
-Only every few thousand bytes of log get an entry. Kafka maps these files into memory; here they are read and written
-with pread and pwrite, since a mapped page that a failing disk cannot bring in kills the whole process (SIGBUS),
-where a failed pread takes one directory offline. Searches run over two arrays, the columns of the file, which are
-loaded at the first search and kept as long as `FileSystem.index_memory` has room.
+Only every few thousand bytes of log get an entry. Kafka maps these files into memory. Barnabas reads and writes them
+with pread and pwrite, because a mapped page that a failing disk cannot read kills the whole process (SIGBUS), while a
+failed pread takes one directory offline. Searches run over two arrays, the columns of the file, which are loaded at the
+first search and kept as long as `FileSystem.index_memory` has room.
 
-The file of an active segment is extended to the largest size that the index may get, and cut to its entries when
-the segment is rolled or closed. New entries are gathered and written a few at a time.
+The file of an active segment is extended to the maximum size of the index, and truncated to its entries when the
+segment is rolled or closed. New entries are collected and written a few at a time.
 
-An index is a hint. The file has no checksum, but the log's list of side files has one of it (side_files.py), which is
-compared when the file is first read; without a list the entries must at least rise and lie within the log. A file that
-does not pass is rebuilt from the headers of the log's batches then and there.
+An index is a hint. The file has no checksum, but the log's list of side files has one for it (side_files.py), which is
+compared when the file is first read; without a list the entries must at least increase and be within the log. A file
+that does not pass is rebuilt at once from the headers of the log's batches.
 
-Entries are appended and removed by one thread at a time, after `verify`. Any thread may search or flush meanwhile.
+One thread at a time appends and removes entries, after `verify`. Any thread may search or flush at the same time.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _UNKNOWN: Final = -1
 
 
 class CorruptIndex(KafkaStorageError):
-    """An index file whose content cannot be what was written; it is to be rebuilt from the log."""
+    """An index file with impossible content; it must be rebuilt from the log."""
 
 
 class SparseIndex(Resident):
-    """Entries of a key of 4 or 8 bytes and a value; what they mean, the two kinds of index know."""
+    """Entries of a key of 4 or 8 bytes and a value; the two kinds of index define their meaning."""
 
     __slots__ = (
         "_checksum",
@@ -89,7 +89,7 @@ class SparseIndex(Resident):
         self._fs = fs
         self._file = SegmentFile(fs, path)
         self._log = log
-        # What the file must hold, as long as nobody has looked.
+        # The expected content of the file, until it is first read.
         self._expected: FileDigest | None = None
         # Of the bytes that are written; unknown until they have been read.
         self._checksum = _UNKNOWN
@@ -121,13 +121,13 @@ class SparseIndex(Resident):
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take, without what is preallocated after them."""
+        """The size of the entries, without the preallocated rest of the file."""
         return self.entry_count * self.entry_bytes
 
     def expect(self, digest: FileDigest, *, is_current: bool) -> None:
-        """What the list of side files says of the file, which is compared when the file is first read.
+        """The digest of the file in the list of side files, which is compared when the file is first read.
 
-        A list that is known to be of the last stop is good enough to tell how many entries there are, and the last one.
+        A list that is known to be from the last shutdown is reliable for the number of entries and the last one.
         """
         self._expected = digest
         self.is_vouched_for = True
@@ -139,7 +139,7 @@ class SparseIndex(Resident):
             self._last_value = digest.last_value
 
     def digest(self) -> FileDigest | None:
-        """What the file holds once it is trimmed; None if nobody has read it yet, and no list knows it."""
+        """The digest of the file once it is trimmed; None if it was not read yet, and no list knows it."""
         with self._lock:
             expected = self._expected
             if self._entry_count < 0:
@@ -161,12 +161,12 @@ class SparseIndex(Resident):
             self._loaded()
 
     def rebuild(self, reason: str) -> None:
-        """Replaces the entries by what the log says. Nothing may be appended meanwhile."""
+        """Replaces the entries by those of the log. Nothing may be appended at the same time."""
         with self._lock:
             self._rebuild(reason)
 
     def create(self) -> None:
-        """Makes the file anew, empty and as large as it may get."""
+        """Recreates the file, empty and at its maximum size."""
         self.reset()
         self._preallocate()
 
@@ -187,7 +187,7 @@ class SparseIndex(Resident):
             self._last_value = 0
 
     def trim(self) -> None:
-        """Writes what is pending and cuts the file to its entries."""
+        """Writes pending entries and truncates the file to its entries."""
         self._write_pending()
         with self._lock:
             if self._has_slack:
@@ -370,7 +370,7 @@ class SparseIndex(Resident):
         return columns
 
     def _entries_of(self, log: IndexedLog) -> Iterator[tuple[int, int]]:
-        """What the index of a log would hold."""
+        """The content of the index of a log."""
         raise NotImplementedError
 
     def _take(self, size_bytes: int, checksum: int, columns: Columns) -> None:

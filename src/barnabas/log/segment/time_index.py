@@ -1,10 +1,10 @@
-"""The time index of a segment: from which offset on a timestamp is to be looked for.
+"""The time index of a segment: the offset from which to look for a timestamp.
 
     | timestamp int64 | relative offset int32 |  …
 
-An entry tells that no record up to the offset (relative to the segment's base offset) has a later timestamp than
-this: a record with a later one comes after it. Timestamps rise from entry to entry. The last slot is kept for the
-segment's largest timestamp, which is added when the segment is rolled or closed, and by which it is retained.
+No record up to the entry's offset (relative to the segment's base offset) has a later timestamp than the entry: a
+record with a later one comes after it. Timestamps increase from entry to entry. The last slot is reserved for the
+segment's largest timestamp, which is added when the segment is rolled or closed, and which retention uses.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class TransactionIndex(Resident):
         self._exists = exists
         self._entries: list[AbortedTransaction] | None = None
         self._unsynced = False
-        # What the file must hold, as long as nobody has looked; and what it holds, if that is known.
+        # The expected content of the file, until it is first read; and its digest, if that is known.
         self._expected: FileDigest | None = None
         self._digest: FileDigest | None = None
         self.base_offset = base_offset
@@ -71,7 +71,7 @@ class TransactionIndex(Resident):
         self._expected = digest
 
     def digest(self) -> FileDigest:
-        """What the file holds, which is there."""
+        """The digest of the existing file."""
         if self._digest is None:
             self._digest = digest_of(b"".join([ENTRY.pack(VERSION, *entry) for entry in self.entries()]))
         return self._digest
@@ -107,7 +107,7 @@ class TransactionIndex(Resident):
             except NoSuchFile:
                 self._exists = False
             else:
-                # What a crash has left of a last entry is not one.
+                # An incomplete last entry after a crash is ignored.
                 data = file.pread(file.size_bytes(), 0)
                 self._check(data)
                 data = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
@@ -155,7 +155,7 @@ class TransactionIndex(Resident):
             del entries[kept:]
 
     def reset(self) -> None:
-        """Removes all entries; a file that is there stays, empty."""
+        """Removes all entries; an existing file stays, empty."""
         self._forget_entries()
         self._expected = None
         self._digest = None
@@ -206,7 +206,7 @@ class TransactionIndex(Resident):
         self._file.remove()
 
     def _check(self, data: bytes) -> None:
-        """Compares the file with what is expected of it, the first time that it is read."""
+        """Compares the file with its expected digest when it is first read."""
         if self._expected is not None:
             found = digest_of(data)
             if found != self._expected:

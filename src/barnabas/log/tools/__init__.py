@@ -1,1 +1,1 @@
-"""What reads a log directory without a broker: dump, verify, recover."""
+"""Tools that read a log directory without a broker: dump, verify, recover."""

@@ -1,10 +1,10 @@
-"""Settings of topics, read off their files where nobody is there to tell them.
+"""Settings of topics, derived from their files when no broker is available.
 
-A log directory does not hold the settings of its topics: they are in the metadata of the cluster. Opening a directory
-without a broker needs one of them all the same: an index that has to be rebuilt gets an entry each
-`index.interval.bytes`, and should get those that it had. Two entries are always more than the interval apart, and the
-batch before an entry lies within the interval, as long as the writer was not restarted in between. So what the indexes
-of a topic have in common bounds the interval from both sides, closely enough to rebuild the others alike.
+A log directory does not contain the settings of its topics: they are in the metadata of the cluster. Opening a
+directory without a broker still needs one of them: a rebuilt index gets an entry every `index.interval.bytes`, and
+should get the entries that it had. Two entries are always more than the interval apart, and the batch before an entry
+is within the interval, as long as the writer was not restarted in between. The indexes of a topic therefore bound the
+interval from both sides, closely enough to rebuild the others in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def infer_log_configs(
 ) -> dict[str, LogConfig]:
     """For each topic, given by its partition directories, the defaults with an interval that explains its indexes.
 
-    What one topic leaves open others may decide: as few different intervals are assumed as explain them all.
+    Other topics may decide what one topic leaves open: the fewest different intervals that explain all of them are
+    assumed.
     """
     configs = dict.fromkeys(topics, defaults)
     open_ranges = []

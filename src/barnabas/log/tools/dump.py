@@ -1,7 +1,7 @@
-"""What a file of a log directory says, a row an entry, for every kind of file that there is.
+"""The content of a file of a log directory, one row per entry, for every kind of file.
 
-A row is a dictionary: the command line prints it as text or as JSON. Files are read as they are, damaged or not; where
-a file ceases to make sense there is a row with the key "fault", and its position, and the dump of that file ends.
+A row is a dictionary: the command line prints it as text or as JSON. Files are read as they are, damaged or not. Where
+a file becomes invalid there is a row with the key "fault", and its position, and the dump of that file ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Log directories read without a broker: the records in them, and what a broker would answer about them.
+"""Log directories read without a broker: their records, and the answers that a broker would give about them.
 
-Each partition is opened on an overlay, so nothing is written, and a directory that a broker is using can be looked at
-too. Such a directory changes while it is read: a partition whose files went away under way is opened anew.
+Each partition is opened on an overlay, so nothing is written, and a directory that a broker is using can be read too.
+Such a directory changes during the read: a partition whose files disappear is opened again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Inspection:
     def records(
         self, partition: TopicPartition, isolation: Isolation
     ) -> Iterator[tuple[BatchHeader, Record]]:
-        """What a consumer gets from the start of the log to its end."""
+        """The records for a consumer from the start of the log to its end."""
         offset = 0
         for attempt in range(1, OPEN_ATTEMPTS + 1):
             log = self.open(partition)
@@ -123,7 +123,7 @@ class Inspection:
                     offset = record.offset + 1
                 return
             except NoSuchFile:
-                # A broker has deleted or replaced the segment; what it has now goes on from there.
+                # A broker has deleted or replaced the segment; its current segments continue from there.
                 if attempt == OPEN_ATTEMPTS:
                     raise
 
@@ -135,7 +135,7 @@ class Inspection:
 
 
 def read_from(log: PartitionLog, offset: int, isolation: Isolation) -> Iterator[tuple[BatchHeader, Record]]:
-    """What a consumer gets from the offset to the end: no control records, nothing that was aborted."""
+    """The records for a consumer from the offset to the end: no control records, no aborted records."""
     while True:
         result = log.read(offset, READ_BYTES, isolation, min_one_message=True)
         if result.records is None:
@@ -174,8 +174,8 @@ class AbortedFilter:
 
 
 def describe(log: PartitionLog, times: Sequence[int]) -> dict[str, Any]:
-    """What the partition's leader answers about it: offsets as [offset, timestamp, leader epoch]."""
-    # A leader always has an epoch. Records of old formats do not tell which: it may well be the first.
+    """The answers of the partition's leader: offsets as [offset, timestamp, leader epoch]."""
+    # A leader always has an epoch. Records of old formats do not contain it: it may well be the first.
     leader_epoch = 0 if log.latest_epoch is None else log.latest_epoch
     find_time = _unsupported if _writes_v0(log) else partial(_find_time, log)
     return {
@@ -201,7 +201,7 @@ def describe(log: PartitionLog, times: Sequence[int]) -> dict[str, Any]:
 
 
 def _writes_v0(log: PartitionLog) -> bool:
-    """Whether the topic's format is v0, which has no timestamps: its newest record tells."""
+    """Whether the topic's format is v0, which has no timestamps: its newest record shows this."""
     for segment in reversed(log.segments.all):
         if segment.size_bytes:
             position = segment.start_position(segment.offset_index.last_offset)

@@ -1,11 +1,11 @@
-"""A file system whose writes stay in memory: a log can be opened and recovered for reading alone.
+"""A file system whose writes stay in memory: a log can be opened and recovered for reading only.
 
-This is how a directory that a broker is using, or one that a crash has left, is looked at: the log engine recovers
-it as it always does, over an overlay that is then thrown away, and the disk does not change. A file's size is taken
-when it is opened, so that a log that grows meanwhile stays as it was found.
+The tools open a directory in this way while a broker uses it, or after a crash: the log engine recovers it as usual,
+over an overlay that is then dropped, and the disk does not change. A file's size is read when it is opened, so that a
+growing log stays as it was found.
 
-Recovery truncates log files, which costs nothing here, and writes indexes, which are small. Only what is written is
-kept: a preallocated index is a size, not bytes.
+Recovery truncates log files, which costs nothing here, and writes indexes, which are small. Only written data is kept:
+a preallocated index is a size, not bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.primitives.second_chance import SecondChance
 
 
 class OverlayFile:
-    """What the file held when it was opened, under what has been written since."""
+    """The content of the file when it was opened, under the data written since."""
 
     __slots__ = ("__weakref__", "_base", "_base_bytes", "_on_change", "_size_bytes", "_written")
 
@@ -30,7 +30,7 @@ class OverlayFile:
         self._on_change = on_change
         self._base_bytes = 0 if base is None else base.size_bytes()
         self._size_bytes = self._base_bytes
-        # Once anything is written it stands for the whole file; what lies beyond its end is zeros.
+        # Once anything is written it represents the whole file; bytes beyond its end are zeros.
         self._written: bytearray | None = None
 
     def pread(self, size_bytes: int, position: int) -> bytes:

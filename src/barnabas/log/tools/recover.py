@@ -38,7 +38,7 @@ def recover_directory(
         [directory],
         environment=LogEnvironment(fs=fs, clock=clock),
         config_of=configs.__getitem__,
-        # Who wrote the logs, and with which settings, is not known.
+        # The writer of the logs and its settings are unknown.
         settings=ManagerSettings(expects_no_gaps=False, removes_deleted=False, misses_logs=False),
     )
     manager.open(on_progress)

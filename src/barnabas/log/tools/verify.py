@@ -1,9 +1,9 @@
-"""Checks a log directory against itself, without changing it: every fault with its file and position.
+"""Checks a log directory for consistency, without changing it: every fault with its file and position.
 
-For each partition the segments are walked once, in order: every batch's length, magic, checksum, offsets and
-records. What the walk has seen is then held against the other files of the segment: an entry of the offset index
-must begin at a batch and lead to its offset, one of the time index must name the largest timestamp up to its offset,
-an aborted transaction must have its marker. Snapshots and checkpoints are read and checked as they are at a start.
+For each partition one walk visits the segments in order: every batch's length, magic, checksum, offsets and records.
+The results are then compared with the other files of the segment: an entry of the offset index must start at a batch
+and lead to its offset, one of the time index must name the largest timestamp up to its offset, an aborted transaction
+must have its marker. Snapshots and checkpoints are read and checked as at a start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OnBytes = Callable[[int], None]
 
 
 def verify_directory(fs: FileSystem, directory: str, on_bytes: OnBytes = lambda _: None) -> Iterator[Fault]:
-    """All faults of a log directory, or of one partition's directory; `on_bytes` is told of log bytes walked."""
+    """All faults of a log directory, or of one partition's directory; `on_bytes` gets the number of log bytes read."""
     partitions = partition_directories(fs, directory)
     if not partitions:
         yield from _PartitionCheck(fs, directory, on_bytes).faults()
@@ -84,7 +84,7 @@ def log_bytes(fs: FileSystem, directory: str) -> int:
 
 
 class _Walked:
-    """What the walk over one segment has seen: a column a property, a row a batch."""
+    """The result of the walk over one segment: one column per property, one row per batch."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -202,7 +202,7 @@ class _PartitionCheck:
                 walked.aborted[offset] = (producer_id, first_offset)
 
     def _read_index(self, path: str, entry_bytes: int, is_last: bool) -> Iterator[Fault | bytes]:
-        """The entries, with a fault before them if the file's size is none. A missing file is a fault of its own."""
+        """The entries, with a fault before them if the file has an invalid size. A missing file is a fault too."""
         try:
             data = self._fs.read_file(path)
         except NoSuchFile:
@@ -329,7 +329,7 @@ def _time_entry_fault(
         return f"offset {offset} is not in the segment"
     if largest[row] < timestamp:
         return f"no record up to offset {offset} has timestamp {timestamp}; the largest is {largest[row]}"
-    # A search for a later time begins at the entry: what lies before it must not be that late.
+    # A search for a later time starts at the entry: no record before it may be that late.
     before = bisect_right(walked.last_offsets, offset - 1)
     if before and largest[before - 1] > timestamp:
         return f"a record before offset {offset} has timestamp {largest[before - 1]}, after {timestamp}"

@@ -1,4 +1,4 @@
-"""The batches of a log file that may hold anything: what a person's tools read, without a segment around it."""
+"""The batches of a log file with any content, for tools, without a segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class FoundBatch(NamedTuple):
-    """A batch that is there whole. Its checksum and its records have not been looked at."""
+    """A complete batch. Its checksum and its records have not been checked."""
 
     position: int
     header: BatchHeader
