@@ -7,6 +7,7 @@ from typing import Any
 from barnabas.clock import ManualClock
 from barnabas.log.file_system import FileSystem
 from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.settings import SegmentSettings
 from barnabas.model import LeaderEpoch, Offset, TimestampMs
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.header import iterate_headers
@@ -39,43 +40,19 @@ def append(segment: Segment, *batches: bytes) -> None:
     segment.append(data, iterate_headers(data))
 
 
-def create_segment(
-    fs: FileSystem,
-    base_offset: int = 0,
-    *,
-    directory: str = DIRECTORY,
-    clock: ManualClock | None = None,
-    index_interval_bytes: int = 0,
-    max_index_bytes: int = 4_096,
-    **options: Any,
-) -> Segment:
-    return Segment.create(
-        fs,
-        clock or ManualClock(),
-        directory,
-        base_offset,
-        index_interval_bytes=index_interval_bytes,
-        max_index_bytes=max_index_bytes,
-        **options,
-    )
+def create_segment(fs: FileSystem, base_offset: int = 0, **options: Any) -> Segment:
+    return Segment.create(fs, *_placed(base_offset, options), **options)
 
 
-def open_segment(
-    fs: FileSystem,
-    base_offset: int = 0,
-    *,
-    directory: str = DIRECTORY,
-    clock: ManualClock | None = None,
-    index_interval_bytes: int = 0,
-    max_index_bytes: int = 4_096,
-    **options: Any,
-) -> Segment:
-    return Segment(
-        fs,
-        clock or ManualClock(),
-        directory,
+def open_segment(fs: FileSystem, base_offset: int = 0, **options: Any) -> Segment:
+    return Segment(fs, *_placed(base_offset, options), **options)
+
+
+def _placed(base_offset: int, options: dict[str, Any]) -> tuple[ManualClock, str, int, SegmentSettings]:
+    """Takes the positional arguments of a segment out of the options."""
+    return (
+        options.pop("clock", None) or ManualClock(),
+        options.pop("directory", DIRECTORY),
         base_offset,
-        index_interval_bytes=index_interval_bytes,
-        max_index_bytes=max_index_bytes,
-        **options,
+        SegmentSettings(options.pop("index_interval_bytes", 0), options.pop("max_index_bytes", 4_096)),
     )

@@ -28,10 +28,6 @@ from tests.log.simulated import SimulatedCrash
 SIZE_BYTES = len(batch())
 
 
-def base_offsets(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
-
-
 # Rolling.
 
 
@@ -40,7 +36,7 @@ def test_a_segment_is_rolled_when_it_is_full() -> None:
     log = disk.open()
     for _ in range(7):
         append(log)
-    assert base_offsets(log) == [0, 3, 6]
+    assert log.segments.base_offsets == [0, 3, 6]
     assert [segment.size_bytes for segment in log.segments.all] == [
         3 * SIZE_BYTES,
         3 * SIZE_BYTES,
@@ -54,9 +50,9 @@ def test_a_segment_is_rolled_when_its_first_record_is_old() -> None:
     log = Disk(segment_ms=1000).open()
     append(log, timestamp=NOW_MS)
     append(log, timestamp=NOW_MS + 1000)
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     append(log, timestamp=NOW_MS + 1001)
-    assert base_offsets(log) == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_without_timestamps_the_age_of_the_segment_counts() -> None:
@@ -65,17 +61,17 @@ def test_without_timestamps_the_age_of_the_segment_counts() -> None:
     append(log, magic=0)
     disk.clock.advance_ms(1000)
     append(log, magic=0)
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     disk.clock.advance_ms(1)
     append(log, magic=0)
-    assert base_offsets(log) == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_a_compacted_topic_is_rolled_in_time_for_its_compaction() -> None:
     log = Disk(segment_ms=10_000, max_compaction_lag_ms=1000, cleanup_policy=("compact",)).open()
     append(log, timestamp=NOW_MS)
     append(log, timestamp=NOW_MS + 1001)
-    assert base_offsets(log) == [0, 1]
+    assert log.segments.base_offsets == [0, 1]
 
 
 def test_jitter_rolls_earlier() -> None:
@@ -85,9 +81,9 @@ def test_jitter_rolls_earlier() -> None:
     assert 0 < jitter_ms < 500
     append(log, timestamp=NOW_MS)
     append(log, timestamp=NOW_MS + 1000 - jitter_ms)
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     append(log, timestamp=NOW_MS + 1001 - jitter_ms)
-    assert base_offsets(log) == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_a_full_index_rolls() -> None:
@@ -102,12 +98,12 @@ def test_offsets_too_far_from_the_base_roll() -> None:
     log = Disk().open()
     log.append_as_follower(batch(offset=0))
     log.append_as_follower(batch(offset=INT32_MAX))
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     log.append_as_follower(batch(offset=INT32_MAX + 1))
-    assert base_offsets(log) == [0, INT32_MAX + 1]
+    assert log.segments.base_offsets == [0, INT32_MAX + 1]
     far = 3 * INT32_MAX
     log.append_as_follower(batch(offset=far))
-    assert base_offsets(log) == [0, INT32_MAX + 1, far]
+    assert log.segments.base_offsets == [0, INT32_MAX + 1, far]
     assert all_offsets(log) == [0, INT32_MAX, INT32_MAX + 1, far]
 
 
@@ -115,7 +111,7 @@ def test_after_a_gap_a_segment_begins_where_the_last_one_ended() -> None:
     log = Disk(segment_bytes=2 * SIZE_BYTES).open()
     for offset in (0, 5, 20, 25):
         log.append_as_follower(batch(offset=offset))
-    assert base_offsets(log) == [0, 6]
+    assert log.segments.base_offsets == [0, 6]
     assert all_offsets(log) == [0, 5, 20, 25]
 
 
@@ -123,11 +119,11 @@ def test_an_empty_segment_is_not_rolled_but_made_anew() -> None:
     log = Disk().open()
     first = log.segments.active
     assert log.roll() is not first
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     append(log)
     log.roll()
     log.roll()
-    assert base_offsets(log) == [0, 1]
+    assert log.segments.base_offsets == [0, 1]
     append(log)
     assert all_offsets(log) == [0, 1]
 
@@ -198,9 +194,9 @@ def test_a_rolled_segment_is_flushed_later_only_if_recovery_could_tell() -> None
 def test_retention_by_size() -> None:
     disk = Disk(segment_bytes=2 * SIZE_BYTES, retention_bytes=5 * SIZE_BYTES)
     log = filled_plain(disk, 9)
-    assert base_offsets(log) == [0, 2, 4, 6, 8]
+    assert log.segments.base_offsets == [0, 2, 4, 6, 8]
     assert log.delete_old_segments() == 2
-    assert base_offsets(log) == [4, 6, 8]
+    assert log.segments.base_offsets == [4, 6, 8]
     assert log.log_start_offset == 4
     assert log.delete_old_segments() == 0
     with pytest.raises(OffsetOutOfRange):
@@ -222,10 +218,10 @@ def test_retention_by_time() -> None:
     assert log.delete_old_segments() == 0
     disk.clock.advance_ms(1)
     assert log.delete_old_segments() == 1
-    assert base_offsets(log) == [2, 4]
+    assert log.segments.base_offsets == [2, 4]
     disk.clock.advance_ms(10_000)
     assert log.delete_old_segments() == 2, "the active one too, if it holds anything"
-    assert base_offsets(log) == [6]
+    assert log.segments.base_offsets == [6]
     assert (log.log_start_offset, log.log_end_offset) == (6, 6)
     assert log.delete_old_segments() == 0
     append(log)
@@ -263,7 +259,7 @@ def test_a_compacted_topic_loses_only_what_is_before_its_start() -> None:
     assert log.delete_old_segments() == 0
     log.delete_records(3)
     assert log.delete_old_segments() == 1
-    assert base_offsets(log) == [2, 4]
+    assert log.segments.base_offsets == [2, 4]
     assert log.log_start_offset == 3
 
 
@@ -330,7 +326,7 @@ def test_segments_are_looked_through_once_however_many_go() -> None:
         clock.asked = 0
         assert log.delete_old_segments() == count
         asked.append(clock.asked)
-        assert base_offsets(log) == [2 * count]
+        assert log.segments.base_offsets == [2 * count]
         assert [name for name in disk.names() if name.endswith((".log", ".snapshot"))] == [
             segment_file(2 * count, ".log"),
             segment_file(2 * count, ".snapshot"),
@@ -344,7 +340,7 @@ def test_segments_that_have_left_the_log_and_not_yet_its_directory(how: str) -> 
     log = filled_plain(disk, 9)
     log.advance_log_start_offset(4)
     log._local.detach_oldest(2)
-    assert base_offsets(log) == [4, 6, 8]
+    assert log.segments.base_offsets == [4, 6, 8]
     if how == "begun anew":
         log.truncate_fully_and_start_at(2)
         append(log)
@@ -354,7 +350,7 @@ def test_segments_that_have_left_the_log_and_not_yet_its_directory(how: str) -> 
     elif how == "closed":
         log.close()
         log = disk.open(clean_shutdown=True, log_start_offset=4)
-        assert base_offsets(log) == [0, 2, 4, 6, 8]
+        assert log.segments.base_offsets == [0, 2, 4, 6, 8]
         assert log.delete_old_segments() == 2
     elif how == "deleted":
         log.delete()
@@ -374,12 +370,12 @@ def test_segments_that_have_left_the_log_and_not_yet_its_directory(how: str) -> 
 def test_settings_change_while_the_log_is_open() -> None:
     disk = Disk()
     log = filled_plain(disk, 4)
-    assert base_offsets(log) == [0]
+    assert log.segments.base_offsets == [0]
     log.update_config(
         Disk(segment_bytes=2 * SIZE_BYTES, retention_bytes=0, max_message_bytes=SIZE_BYTES).config
     )
     append(log)
-    assert base_offsets(log) == [0, 4]
+    assert log.segments.base_offsets == [0, 4]
     assert log.delete_old_segments() == 2
     with pytest.raises(Exception, match="exceeds"):
         append(log, b"x" * 100)
@@ -441,7 +437,7 @@ def test_replacing_segments() -> None:
     before = log.read(0, 1 << 20)
     kept = replacing(disk, log)
     assert kept == [1, 3, 5, 7]
-    assert base_offsets(log) == [0, 9]
+    assert log.segments.base_offsets == [0, 9]
     assert all_offsets(log) == [*kept, 9]
     assert offsets_in(before) == [0, 1, 2], "a reader finishes what it has begun"
     disk.scheduler.run()

@@ -31,10 +31,6 @@ from tests.log.simulated import SimulatedCrash
 SIZE_BYTES = len(batch())
 
 
-def base_offsets(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
-
-
 @pytest.mark.parametrize("offset", range(10))
 def test_truncating_to_an_offset(offset: int) -> None:
     disk = Disk(segment_bytes=3 * SIZE_BYTES, index_interval_bytes=0)
@@ -76,7 +72,7 @@ def test_truncating_before_the_first_segment_begins_anew() -> None:
     log = filled(disk)
     log.delete_records(7)
     log.delete_old_segments()
-    assert base_offsets(log) == [6, 9]
+    assert log.segments.base_offsets == [6, 9]
     log.truncate_to(2)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 2, 2)
     append(log)
@@ -144,7 +140,7 @@ def test_a_log_without_gaps_stays_without_gaps() -> None:
     log = disk.open(is_gapless=True)
     log.append_as_follower(batch(b"a", offset=0, epoch=0))
     log.append_as_follower(batch(b"b", offset=10, epoch=1))
-    assert base_offsets(log) == [0, 1]
+    assert log.segments.base_offsets == [0, 1]
     log.truncate_to(10)
     assert log.log_end_offset == 1
     log.append_as_follower(batch(b"c", offset=12, epoch=2))

@@ -19,11 +19,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 
-from barnabas.clock import Clock
 from barnabas.config.log_config import LogConfig
-from barnabas.log.file_system import TEMPORARY_SUFFIX, WRITE, FileSystem
+from barnabas.log.file_system import TEMPORARY_SUFFIX, WRITE
 from barnabas.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -47,6 +45,7 @@ from barnabas.log.partition.epoch_cache import EpochCache
 from barnabas.log.partition.segment_digests import expect_listed
 from barnabas.log.producers.replay import rebuild_producer_state, replay_recovered_batch
 from barnabas.log.producers.state import ProducerSettings, ProducerState
+from barnabas.log.segment.factory import SegmentFactory
 from barnabas.log.segment.replacement import split_overflowed, swap_in
 from barnabas.log.segment.segment import Segment, SegmentOffsetOverflow
 from barnabas.log.segment.segments import Segments
@@ -62,49 +61,6 @@ OnSegmentRecovered = Callable[[int], None]
 
 _OFFSET_MAX = (1 << 63) - 1
 _OTHER_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SIDE_FILES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFactory:
-    """Makes the segments of one log."""
-
-    fs: FileSystem
-    clock: Clock
-    rng: Random
-
-    def create(self, directory: str, base_offset: int, config: LogConfig, state: str = "") -> Segment:
-        return Segment.create(
-            self.fs,
-            self.clock,
-            directory,
-            base_offset,
-            index_interval_bytes=config.index_interval_bytes,
-            max_index_bytes=config.segment_index_bytes,
-            roll_jitter_ms=config.random_segment_jitter_ms(self.rng),
-            preallocated_bytes=config.initial_file_bytes,
-            state=state,
-        )
-
-    def existing(
-        self,
-        directory: str,
-        base_offset: int,
-        config: LogConfig,
-        *,
-        state: str = "",
-        has_transaction_index: bool = True,
-    ) -> Segment:
-        return Segment(
-            self.fs,
-            self.clock,
-            directory,
-            base_offset,
-            index_interval_bytes=config.index_interval_bytes,
-            max_index_bytes=config.segment_index_bytes,
-            roll_jitter_ms=config.random_segment_jitter_ms(self.rng),
-            has_transaction_index=has_transaction_index,
-            state=state,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,11 @@ from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile
 from barnabas.log.names import DELETED_SUFFIX, PARTITION_METADATA, SIDE_FILES
 from barnabas.log.partition.environment import OnFlush
 from barnabas.log.partition.epoch_cache import EpochCache
-from barnabas.log.partition.loader import LoadedLog, SegmentFactory
+from barnabas.log.partition.loader import LoadedLog
 from barnabas.log.partition.read import OffsetBound, locate
 from barnabas.log.partition.segment_digests import digests_of
 from barnabas.log.scheduler import Scheduler
+from barnabas.log.segment.factory import SegmentFactory
 from barnabas.log.segment.replacement import swap_in
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments

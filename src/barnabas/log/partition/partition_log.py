@@ -40,7 +40,7 @@ from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.epoch_cache import EpochCache, EpochEndOffset, EpochEntry
 from barnabas.log.partition.epoch_recovery import check_epochs
 from barnabas.log.partition.guard import Guard, OnStorageFailure
-from barnabas.log.partition.loader import LoadedLog, Loader, OnSegmentRecovered, SegmentFactory
+from barnabas.log.partition.loader import LoadedLog, Loader, OnSegmentRecovered
 from barnabas.log.partition.local_log import LocalLog
 from barnabas.log.partition.offsets import TimeCandidate, TimestampAndOffset
 from barnabas.log.partition.read import Isolation, LogReadResult
@@ -52,6 +52,7 @@ from barnabas.log.partition.upkeep import SegmentUpkeep
 from barnabas.log.partition.watermarks import Watermarks
 from barnabas.log.producers.entry import ActiveProducer
 from barnabas.log.producers.state import NO_GUARD
+from barnabas.log.segment.factory import SegmentFactory
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction

@@ -35,6 +35,7 @@ from barnabas.log.segment.indexed_log import IndexedLog
 from barnabas.log.segment.offset_index import SEGMENT_BYTES_MAX, OffsetIndex
 from barnabas.log.segment.results import EntryPosition, SegmentRead
 from barnabas.log.segment.scan import FIND_CHUNK_BYTES, ScannedEntry, find_offset, scan
+from barnabas.log.segment.settings import SegmentSettings
 from barnabas.log.segment.sparse_index import CorruptIndex
 from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
@@ -91,10 +92,8 @@ class Segment:
         clock: Clock,
         directory: str,
         base_offset: int,
+        settings: SegmentSettings,
         *,
-        index_interval_bytes: int,
-        max_index_bytes: int,
-        roll_jitter_ms: int = 0,
         has_transaction_index: bool = True,
         state: str = "",
     ) -> None:
@@ -106,7 +105,7 @@ class Segment:
         self._clock = clock
         self.base_offset: int = base_offset
         self.created_ms: int = clock.now_ms()
-        self.roll_jitter_ms = roll_jitter_ms
+        index_interval_bytes, max_index_bytes, self.roll_jitter_ms = settings
         self._index_interval_bytes = index_interval_bytes
         prefix = os.path.join(directory, segment_file(base_offset, ""))
         self._log = SegmentFile(fs, prefix + LOG_SUFFIX + state)
@@ -138,24 +137,13 @@ class Segment:
         clock: Clock,
         directory: str,
         base_offset: int,
+        settings: SegmentSettings,
         *,
-        index_interval_bytes: int,
-        max_index_bytes: int,
-        roll_jitter_ms: int = 0,
         preallocated_bytes: int = 0,
         state: str = "",
     ) -> Segment:
         """A new, empty segment; files that are in its way are emptied."""
-        segment = cls(
-            fs,
-            clock,
-            directory,
-            base_offset,
-            index_interval_bytes=index_interval_bytes,
-            max_index_bytes=max_index_bytes,
-            roll_jitter_ms=roll_jitter_ms,
-            state=state,
-        )
+        segment = cls(fs, clock, directory, base_offset, settings, state=state)
         file = segment._log.creating()
         file.truncate(0)
         if preallocated_bytes:
