@@ -1,1 +1,1 @@
-"""The broker: what each request means, and who waits for what."""
+"""The broker: the meaning of each request, and the requests that wait."""

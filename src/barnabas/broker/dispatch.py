@@ -32,7 +32,7 @@ PRODUCE_KEY: Final = 0
 
 
 class Endpoint:
-    """What dispatch keeps for each API: its versions, its metrics, and its handler once loaded."""
+    """Dispatch's data for each API: its versions, its metrics, and its handler once loaded."""
 
     __slots__ = ("first_version", "handle", "last_version", "module", "request_class", "served")
 

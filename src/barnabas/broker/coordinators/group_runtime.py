@@ -45,7 +45,9 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
         return self._live_settings.current.offsets_load_buffer_size
 
     def shell_of_named(self, group_id: str) -> GroupShell:
-        """The same for requests of members, whose group has a name; others may be about the group without one."""
+        """The same for requests of members, whose group must have a name; other requests may concern the group without
+        one.
+        """
         if not group_id:
             raise InvalidGroupId("a group with members has a name")
         return self.shell_of(group_id)

@@ -14,7 +14,7 @@ from barnabas.records.header import BatchHeader, iterate_headers
 from barnabas.records.reader import decode_parts
 from barnabas.records.record import Record
 
-# What is decoded and replayed without a pause: a few milliseconds' work.
+# The records that are decoded and replayed without a pause: a few milliseconds of work.
 RECORDS_AT_ONCE: Final = 500
 
 

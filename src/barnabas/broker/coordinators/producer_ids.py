@@ -30,7 +30,7 @@ class ProducerIds:
         self._block = range(0)
         self._next_block = range(0)
         self._low = 0
-        # Ids below have been given by somebody else.
+        # Other brokers have assigned the ids below.
         self._least = ProducerId(0)
         self._allocating = asyncio.Lock()
 
@@ -82,5 +82,5 @@ class ProducerIds:
             try:
                 self._next_block = self._next_block or self._unused(await self._blocks.allocate())
             except KafkaError:
-                # Whoever needs an id asks again, and is told if that fails too.
+                # A caller that needs an id asks again, and gets the error if that fails too.
                 return

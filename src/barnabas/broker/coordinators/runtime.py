@@ -1,8 +1,8 @@
 """The coordinators of this broker of one kind: one for each partition that it leads of the topic of that kind.
 
-A partition that appears is loaded, one after the other, while requests for its keys are told to come back; one that
-goes is unloaded. How many partitions there are is settled when the topic is first seen, as in Apache Kafka: a key does
-not move while the broker runs.
+A new partition is loaded, one after the other; requests for its keys get a retriable error until then. A partition that
+this broker loses is unloaded. The number of partitions is fixed when the topic is first seen, as in Apache Kafka: a key
+does not move while the broker runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ShellT = TypeVar("ShellT", bound=CoordinatorShell)
 
 
 class Surroundings(NamedTuple):
-    """What the coordinators of every kind need of the broker."""
+    """The parts of the broker that coordinators of every kind need."""
 
     cache: MetadataCache
     settings: LiveSettings
@@ -52,7 +52,7 @@ class _Load(NamedTuple):
 
 class CoordinatorRuntime(ABC, Generic[ShellT]):
     topic: ClassVar[str]
-    # What the topic is for.
+    # The purpose of the topic.
     purpose: ClassVar[str]
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -115,7 +115,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
             self._is_creating = False
 
     async def ensure_topic(self) -> None:
-        """Has the topic made if there is none. Raises CoordinatorNotAvailable if that cannot be."""
+        """Creates the topic if there is none. Raises CoordinatorNotAvailable if that is not possible."""
         if self.has_topic:
             return
         try:

@@ -39,7 +39,7 @@ from barnabas.records.record import Record
 log = logging.getLogger(__name__)
 
 _FIRST_SEQUENCE: Final = 0
-# A batch of records that stand for themselves ends when it is this near to the largest batch that the topic takes.
+# A batch of independent records ends when it is this close to the largest batch of the topic.
 _PART_SHARE: Final = 2
 
 

@@ -36,7 +36,7 @@ class TransactionMarkers:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
-        # For so long the replicas in sync have time to write a marker.
+        # The time for the in-sync replicas to write a marker.
         self._timeout_ms = timeout_ms
 
     def write_markers(

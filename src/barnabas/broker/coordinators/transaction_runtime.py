@@ -160,7 +160,7 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
         for key in markers.partitions:
             topic = image.topics.get(key.topic)
             if topic is None or key.partition >= len(topic.partitions):
-                # It has been deleted, and whatever the transaction wrote to it.
+                # It has been deleted, with all records of the transaction in it.
                 results[key] = None
             elif topic.partitions[key.partition].leader == self._replicas.broker_id:
                 local.append(key)

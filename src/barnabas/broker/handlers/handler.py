@@ -1,7 +1,7 @@
-"""What the module of each API declares: `HANDLER`, its request, its response and the function between them.
+"""The declaration of each API's module: `HANDLER`, with its request, its response and the function between them.
 
-The types belong together, so a function with another request, another response, or a way out without an answer does
-not pass the type checker. What every API has to declare is a required argument here: no API can be added without it.
+The types belong together, so a function with another request, another response, or a way out without an answer does not
+pass the type checker. Mandatory declarations are required arguments here: no API can be added without them.
 """
 
 from __future__ import annotations

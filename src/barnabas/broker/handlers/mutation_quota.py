@@ -1,9 +1,9 @@
-"""The quota on changes of the cluster: partitions that are made or deleted in a second, by user and client id.
+"""The quota on changes of the cluster: partitions that are created or deleted per second, by user and client id.
 
-Clients that know the error are refused what they ask for while they are in debt, topic by topic, and told when to come
-back; a change that begins without debt is made, however large it is. Older clients have their way and are then not read
-from until the debt is paid. A topic that is created because a client uses it counts for that client, and is not created
-while the client is in debt; the client is not delayed.
+A client that knows the error and exceeds its quota gets an error for each topic, with the time to wait; a change that
+starts within the quota is carried out, however large it is. Requests of older clients are carried out, and then the
+broker does not read from their connection until the quota allows it. A topic that is created automatically counts for
+its client, and is not created while the client exceeds its quota; the client is not delayed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.errors import ThrottlingQuotaExceeded
 class MutationQuota:
     """For one request. From version `strict_since` on its API knows THROTTLING_QUOTA_EXCEEDED.
 
-    None is for changes in the background: they are refused too, and nobody is delayed.
+    None is for changes in the background: they are rejected too, and no client is delayed.
     """
 
     __slots__ = ("_broker", "_delays", "_exchange", "_is_strict")

@@ -1,8 +1,8 @@
-"""Rates over a sliding window, measured as Apache Kafka measures them, and how long whoever exceeds one has to wait.
+"""Rates over a sliding window, measured as Apache Kafka does, and the time to wait after exceeding one.
 
-A rate is kept in samples of a window each (one second by default), the newest still filling. It is the sum of all
+A rate is kept in samples of one window each (one second by default); the newest is still filling. It is the sum of all
 samples over the time that they cover, and that time is never taken to be shorter than all full windows together: a
-burst at the very beginning is not mistaken for a high rate.
+burst at the very beginning does not count as a high rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Rate:
         self._current = 0
 
     def record(self, amount: float, now_ms: int) -> None:
-        """A negative amount takes back what has been recorded and then not done."""
+        """A negative amount reverts a recorded amount that was not used."""
         if now_ms - self._starts_ms[self._current] >= self._window_ms:
             self._current = (self._current + 1) % self._windows
             self._starts_ms[self._current] = now_ms

@@ -1,1 +1,1 @@
-"""The broker's replicas: partitions, and who owns them."""
+"""The broker's replicas: partitions and their roles."""

@@ -13,7 +13,7 @@ from barnabas.broker.waiting.purgatory import Purgatory
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.model import TopicPartition
 
-# What a fetch waits for that has too many partitions to be watched one by one: a change of any.
+# The key of a fetch with too many partitions to watch one by one: a change of any partition.
 ANY_PARTITION: Final = TopicPartition("", -1)
 
 _DELETIONS_PURGE_INTERVAL_MIN: Final = 100
@@ -43,7 +43,7 @@ class DelayedOperations:
         self._changed: set[TopicPartition] = set()
 
     def note_change(self, key: TopicPartition) -> None:
-        """Has the requests that wait for the partition look at it again, soon."""
+        """Makes the requests that wait for the partition check it again, soon."""
         if self.fetches.watches(ANY_PARTITION):
             self._schedule(ANY_PARTITION)
         if self.fetches.watches(key) or self.produces.watches(key) or self.deletions.watches(key):

@@ -1,9 +1,10 @@
 """Moves partitions between the log directories of this broker, while they are in use.
 
-A second log, the future one, is made in the other directory and copied to a slice at a time, in a thread. When it has
-everything, the partition is out of use for as long as the last records and two renames take: clients see a leader that
-is not there yet and try again. One partition is moved at a time; `replica.alter.log.dirs.io.max.bytes.per.second`, set
-at run time, bounds the speed. A move that was cut short by the end of the broker goes on at the next start.
+A thread creates a second log, the future one, in the other directory and copies to it one slice at a time. When the
+copy is complete, the partition is unavailable while the last records are copied and two directories are renamed:
+clients get NOT_LEADER_OR_FOLLOWER and retry. One partition moves at a time;
+`replica.alter.log.dirs.io.max.bytes.per.second`, set at run time, bounds the speed. A move that was interrupted by a
+shutdown continues at the next start.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class LogDirMover:
         self._is_running = False
 
     async def resume(self) -> None:
-        """Goes on with moves that the last run has left behind; to be called before anybody can append.
+        """Resumes moves of the last run; must be called before any append.
 
         After a crash a log may have lost records that its copy has: they were not acknowledged for good, and others
         would take their offsets.
@@ -79,7 +80,10 @@ class LogDirMover:
             self._begin(at)
 
     async def move(self, at: TopicPartition, directory: str) -> None:
-        """Begins a move, or ends one if the partition is where it is wanted. Raises what stands in the way."""
+        """Starts a move, or ends one if the partition is already in the directory.
+
+        Raises an error if a move is impossible.
+        """
         name = names.marked_partition_dir(at, "0" * _UNIQUE_ID_LENGTH, names.FUTURE_DIR_SUFFIX)
         if len(name) > names.NAME_LENGTH_MAX:
             raise InvalidTopicException("The topic name is too long.")
@@ -98,7 +102,7 @@ class LogDirMover:
                 await self._drop(at)
             if self._manager.directory_of(current) is target:
                 return
-            # A directory that cannot be read may have a copy of its own, and would come back with it.
+            # A directory that cannot be read may have its own copy, and would come back with it.
             if len(self._manager.live_directories()) < len(self._manager.directories):
                 raise KafkaStorageError("partitions are not moved while a log directory is offline")
             await self._in_thread(partial(self._manager.create_future, at, directory))
@@ -144,7 +148,7 @@ class LogDirMover:
             self._is_running = False
 
     async def _pace(self, copied_bytes: float) -> None:
-        """Waits as long as the bytes may take; the bound may change meanwhile."""
+        """Waits as long as the bytes may take; the bound may change in the meantime."""
         while copied_bytes > 0:
             rate = self._bytes_per_second()
             wait_s = min(copied_bytes / rate, PACE_INTERVAL_S) if rate > 0 else PACE_INTERVAL_S
@@ -176,7 +180,7 @@ class LogDirMover:
         return max(future.size_bytes - before_bytes, 0), has_all
 
     def _swap(self, at: TopicPartition, topic_id: bytes) -> PartitionLog:
-        """Nobody appends to the partition now. A log that cannot be replaced goes on."""
+        """Nothing appends to the partition now. A log that cannot be replaced stays in use."""
         current, future = self._manager.log(at), self._manager.log(at, is_future=True)
         if current is None or future is None:
             raise KafkaStorageError("a log directory has failed")
@@ -201,7 +205,7 @@ class LogDirMover:
 
 
 async def _to_its_end(running: asyncio.Future[T]) -> T:
-    """What has begun is waited for even when the broker stops: the logs are closed next."""
+    """Waits for work in progress even when the broker stops: the logs are closed next."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -1,6 +1,6 @@
 """Opens the logs of partitions off the event loop, and assigns the epoch starts of those that this broker leads.
 
-A partition whose log is not open yet exists all the same: it answers that it cannot serve yet.
+A partition whose log is not open yet exists, and answers that it cannot serve yet.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _open_logs(
 
 
 def _begin_use(partition: Partition, opened: PartitionLog) -> bool:
-    """False if the directory has failed since the log was opened, perhaps by what was opened after it."""
+    """False if the directory has failed since the log was opened, perhaps because of a log that was opened after it."""
     try:
         partition.open(opened)
     except KafkaError as error:

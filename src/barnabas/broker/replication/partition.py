@@ -40,7 +40,7 @@ _NO_LEADER: Final = BrokerId(-1)
 
 
 class PartitionContext:
-    """What all partitions of a broker share."""
+    """The parts that all partitions of a broker share."""
 
     __slots__ = ("_clock", "broker_id", "delayed", "lag_time_max_ms", "metadata")
 
@@ -106,7 +106,7 @@ class Partition:
         self.leader_epoch = LeaderEpoch(NO_LEADER_EPOCH)
         self._partition_epoch = -1
         self.replicas: tuple[BrokerId, ...] = ()
-        # What the controller has said; a leader's machine knows more.
+        # The controller's state; a leader's machine knows more.
         self._in_sync: tuple[BrokerId, ...] = ()
 
     @property
@@ -138,7 +138,7 @@ class Partition:
         self._in_sync = self.replicas if in_sync == self.replicas else in_sync
 
     def stop(self) -> None:
-        """Ends the role, whatever it is. The epoch stays: an older role is refused."""
+        """Ends the role, whichever it is. The epoch stays, so that an older role is rejected."""
         self.leader = _NO_LEADER
         self._end_leadership()
 
@@ -254,7 +254,7 @@ class Partition:
         verification_guard: int,
         size_bytes: int,
     ) -> AppendInfo | None:
-        """Appends records that took long to validate; None if they have to be validated again, by what holds now."""
+        """Appends records that took long to validate; None if the current settings require another validation."""
         log = self._log_for_append(acks)
         leadership = self.leadership
         assert leadership is not None

@@ -182,7 +182,7 @@ class ReplicaManager:
         elif BrokerId(state.leader) in self._context.live_brokers:
             partition.become_follower(state)
         else:
-            # There is nobody to follow. The epoch is not taken over: the same role may come again when its leader is
+            # There is no leader to follow. The epoch is not updated: the same role may come again when its leader is
             # known to be alive.
             partition.stop()
 
@@ -225,7 +225,7 @@ class ReplicaManager:
         return KafkaStorageError.code if partition.is_offline else _NONE
 
     def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
-        """Replaces the log of a partition, which nobody can use until the other log is open."""
+        """Replaces the log of a partition, which is unavailable until the other log is open."""
         partition.log = None
         return self._opening.begin_one(partition, open_log)
 

@@ -1,7 +1,7 @@
-"""What is counted for each topic: requests, records and bytes, in and out.
+"""The metrics of each topic: requests, records and bytes, in and out.
 
-Partitions of a topic share its metrics, so that counting is an integer added to an attribute. The broker's own metrics
-are the sum over all topics, those that have been deleted included: they only grow.
+Partitions of a topic share its metrics, so that counting adds an integer to an attribute. The broker's own metrics are
+the sum over all topics, including deleted ones: they only increase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.errors import (
     UnknownTopicOrPartition,
 )
 
-# Errors that are in the order of things; the others tell of a request that the broker should have been able to serve.
+# Expected errors; the others mean that the broker should have been able to serve the request.
 _EXPECTED_OF_PRODUCE: Final = (
     CorruptMessage,
     KafkaStorageError,
@@ -78,7 +78,7 @@ class TopicMetrics:
             self.failed_fetch_requests += 1
 
 
-# Kafka's names of the metrics, which Prometheus has in lower case, and what they tell.
+# Kafka's names of the metrics, which Prometheus has in lower case, and their descriptions.
 FIGURES: Final[Mapping[str, str]] = {
     "messages_in": "Records appended.",
     "bytes_in": "Bytes of records appended.",
@@ -98,7 +98,7 @@ class BrokerTopicMetrics:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, TopicMetrics] = {}
-        # What deleted topics have left to the broker's own metrics.
+        # The part of deleted topics in the broker's own metrics.
         self._deleted = TopicMetrics()
 
     def of(self, topic: str) -> TopicMetrics:

@@ -1,1 +1,1 @@
-"""What a handler is given: the exchange with a client, its deadline, sessions, routes."""
+"""The context of a handler: the exchange with a client, its deadline, sessions, routes."""

@@ -1,12 +1,12 @@
-"""Work on records that would hold the event loop up: decompression, conversion, a look into large batches.
+"""Work on records that would block the event loop: decompression, conversion, reading of large batches.
 
-A worker process does it, one job after the other (`records/worker.py`); requests wait meanwhile, the loop does not. The
-process is there only while there is something to do. Of the jobs that wait, that of the client that has used the worker
-least comes next, so one that sends nothing but such requests waits for the others, not the others for it.
+A worker process does it, one job after the other (`records/worker.py`); requests wait in the meantime, the loop does
+not. The process exists only while there is work. The next job is that of the client that has used the worker least, so
+a client that sends only such requests waits for the others, and not the others for it.
 
-What a request may cause has bounds. A batch that takes too long, or too much memory, is MESSAGE_TOO_LARGE: smaller
-batches may succeed. A job that has waited too long, a request that has used its share, and a queue that is full are
-REQUEST_TIMED_OUT: the client may try again.
+The work of a request is bounded. A batch that takes too long, or too much memory, is MESSAGE_TOO_LARGE: smaller batches
+may succeed. A job that has waited too long, a request that has used its share, and a full queue are REQUEST_TIMED_OUT:
+the client may retry.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from barnabas.net.worker_process import WorkerGone
 log = logging.getLogger(__name__)
 
 WORKER_MODULE: Final = "barnabas.records.worker"
-# A batch of 128 MiB is there two or three times while it is converted.
+# During a conversion, a batch of 128 MiB is in memory two or three times.
 WORKER_MEMORY_BYTES: Final = 1 << 30
 # Processor time of a job, and time in all, from its beginning to its end.
 JOB_CPU_S: Final = 10
 JOB_TIMEOUT_S: Final = 60.0
-# What all jobs of a request may take together; it is asked before each of them.
+# The total time of all jobs of a request; it is checked before each of them.
 REQUEST_SHARE_NS: Final = 10_000_000_000
 WAITING_MAX_NS: Final = 20_000_000_000
 WAITING_MAX_JOBS: Final = 500
 WAITING_MAX_BYTES: Final = 64 << 20
-# A process that has had nothing to do for so long is ended.
+# An idle process ends after this time.
 IDLE_MAX_S: Final = 30.0
 
 
 class Worker(Protocol):
-    """Runs one job at a time, usually in a process of its own (`net/worker_process.py`)."""
+    """Runs one job at a time, usually in a separate process (`net/worker_process.py`)."""
 
     async def run(self, job: bytes) -> bytes:
         """The job's result. Raises WorkerGone if there is none."""
@@ -61,7 +61,7 @@ class _Job:
 
 
 class RequestShare:
-    """What one request has the worker do, job after job."""
+    """The worker's jobs for one request, one after the other."""
 
     __slots__ = ("_conversions", "_session", "used_ns")
 

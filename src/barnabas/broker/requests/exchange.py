@@ -78,7 +78,7 @@ class Exchange(Generic[ResponseT]):
         self.busy_ns = 0
         self.is_answered = False
         self.waits_on_purpose = False
-        # The connection is not read from for this long after the response, which tells it to the client.
+        # The connection is not read from for this long after the response, which contains this time.
         self.throttle_ms = 0
 
     def answer(self, answer: Answer[ResponseT]) -> None:
@@ -90,10 +90,10 @@ class Exchange(Generic[ResponseT]):
             self.busy_ns = self.served.clock.monotonic_ns() - self.started_ns
 
     def park(self, *, on_purpose: bool = True) -> Parked[ResponseT]:
-        """Takes the request out of the handler's hands: what gets the result answers it.
+        """Parks the request: the code that gets the result answers it.
 
-        A request waits on purpose if there is nothing to do for it, as a fetch waits for records. One that something is
-        being done for meanwhile may be slow.
+        A request waits on purpose if there is nothing to do for it, as a fetch waits for records. If work is done for
+        it in the meantime, it may be slow.
         """
         assert not self.is_answered, "a request is answered once"
         if self.busy_ns == 0:
@@ -113,7 +113,7 @@ class Exchange(Generic[ResponseT]):
         work: Callable[[ItemT], ResultT],
         finish: Callable[[list[ResultT]], Answer[ResponseT]],
     ) -> Answer[ResponseT]:
-        """What `finish` makes of the results for all items: at once if they are few, else in turns.
+        """The result of `finish` for the results of all items: at once if there are few, else in turns.
 
         The cluster may change between one item and the next.
         """

@@ -42,7 +42,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchTarget:
-    """A partition that a client fetches, and what it was last told about it."""
+    """A partition that a client fetches, and the state that the client last got."""
 
     __slots__ = ("asked", "key", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
 
@@ -65,7 +65,7 @@ class FetchTarget:
         )
 
     def note(self, answer: PartitionData) -> None:
-        # After an error the client has to hear the high watermark again, whatever it was told before.
+        # After an error the client needs the high watermark again, whatever it got before.
         self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
         self.told_log_start_offset = answer.log_start_offset
 
@@ -131,7 +131,7 @@ class FetchContext:
                 if target.has_news(answer):
                     news.append((target, answer))
                     if answer.records and target.key in session.targets:
-                        # What had records goes to the end, so that no partition starves behind a busy one.
+                        # Partitions with records go to the end, so that no partition starves behind a busy one.
                         del session.targets[target.key]
                         session.targets[target.key] = target
                 target.note(answer)

@@ -1,4 +1,4 @@
-"""An API as this broker serves it: what all its requests share."""
+"""An API as this broker serves it: the data that all its requests share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FETCH_KEY: Final = 1
 
 
 class ApiMetrics:
-    """What is counted for each API."""
+    """The metrics of each API."""
 
     __slots__ = (
         "errors",

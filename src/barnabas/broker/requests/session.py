@@ -1,4 +1,4 @@
-"""What the broker knows of the client behind a connection."""
+"""The broker's state of the client behind a connection."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Resources that have settings beside topics and brokers: groups, loggers."""
+"""Resources with settings other than topics and brokers: groups, loggers."""

@@ -1,4 +1,4 @@
-"""Settings that a group can have of its own, in place of the broker's."""
+"""Settings of a single group, which override those of the broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_SETTINGS: Final = {
 
 
 def group_overrides(config: BrokerConfig, properties: Mapping[str, str]) -> GroupOverrides:
-    """Raises InvalidConfig for what is no setting of a group, and for values that the broker does not allow."""
+    """Raises InvalidConfig for an unknown group setting, and for values that the broker does not allow."""
     values: dict[str, int] = {}
     for name, text in properties.items():
         if name not in GROUP_SETTINGS:

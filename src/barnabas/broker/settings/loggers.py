@@ -1,6 +1,6 @@
-"""Levels of the broker's own loggers, by Kafka's names: a client may see and change them while the broker runs.
+"""Levels of the broker's own loggers, with Kafka's names: a client may read and change them while the broker runs.
 
-They are not stored. A logger without a level of its own has that of the nearest one above it.
+They are not stored. A logger without its own level has that of the nearest one above it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has settings that clients may see and change."""
+"""Resources whose settings clients may read and change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Metrics that clients push (KIP-714): who is to send what and how often, and the newest values of each client.
+"""Metrics that clients push (KIP-714): the subscriptions, and the newest values of each client.
 
-Apache Kafka hands what it receives to a plugin, and hides the two APIs without one. Here the broker itself is the
-receiver: the values stand among its own metrics. A client that no subscription matches is asked for nothing, and asks
-again after five minutes.
+Apache Kafka passes them to a plugin, and hides the two APIs without one. Here the broker itself receives them: the
+values are among its own metrics. A client that matches no subscription pushes nothing, and asks again after five
+minutes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INSTANCES_MAX: Final = 16_384
 _EXPIRY_MIN_MS: Final = 60_000
 _EXPIRY_INTERVALS: Final = 3
 _RESERVED_IDS: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
-# What one push may tell: reading it takes a few milliseconds of the event loop.
+# The bound on one push: reading it takes a few milliseconds of the event loop.
 SAMPLES_MAX: Final = 500
 _LABEL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_]")
 _NEVER_MS: Final = -(1 << 62)
@@ -77,7 +77,7 @@ class ClientInstance:
     def subscribe(
         self, version: int, metrics: frozenset[str], interval_ms: int, subscription_id: int
     ) -> None:
-        """Begins anew with what the subscriptions of a version ask for."""
+        """Starts again with the subscriptions of a version."""
         self.version = version
         self.metrics = metrics
         self.interval_ms = interval_ms
@@ -139,7 +139,7 @@ class ClientMetrics:
                 log.warning("The client metrics subscription %s is not used: %s", name, error)
 
     def subscription(self, instance_id: bytes, attributes: Mapping[str, str]) -> tuple[bytes, ClientInstance]:
-        """What a client is to push, and the id that it goes by; raises why it may not ask now."""
+        """The metrics that a client is to push, and its id; raises an error if it may not ask now."""
         if instance_id == bytes(16):
             instance_id = random_id(self._rng)
         instance = self._instance(instance_id, attributes)

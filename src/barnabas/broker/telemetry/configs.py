@@ -1,4 +1,4 @@
-"""Subscriptions to metrics of clients (KIP-714): what each asks for, how often, and of which clients."""
+"""Subscriptions to client metrics (KIP-714): the metrics, the interval, and the matching clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MATCH_KEYS: Final = frozenset(
 
 
 class Subscription(NamedTuple):
-    """Prefixes of metrics' names, `*` for all; and expressions that a client has to match, by what they are about."""
+    """Prefixes of metric names, `*` for all; and expressions that a client has to match, by label."""
 
     metrics: frozenset[str]
     interval_ms: int
@@ -70,7 +70,7 @@ def _pattern(text: str) -> tuple[str, Any]:
     key, expression = key.strip(), expression.strip()
     if not equals or "=" in expression or not expression or key not in MATCH_KEYS:
         raise InvalidConfig(f"Illegal client matching pattern: {text}")
-    # What belongs to groups is loaded when the first expression comes.
+    # The modules for groups are loaded when the first expression comes.
     from barnabas.groups.regex_resolution import compile_regex
 
     try:

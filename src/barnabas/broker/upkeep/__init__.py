@@ -1,1 +1,1 @@
-"""What runs beside requests: following the metadata image, maintenance, automatic topics."""
+"""Work beside requests: following the metadata image, maintenance, automatic topics."""

@@ -1,7 +1,7 @@
-"""Topics that are created because a client uses them, in the background.
+"""Topics that are created automatically, in the background, because a client uses them.
 
-A client that names a missing topic gets UNKNOWN_TOPIC_OR_PARTITION at once and asks again, as in Apache Kafka. A topic
-counts as missing until its partitions can be used, and is created once however many clients ask for it meanwhile.
+A client that names a missing topic gets UNKNOWN_TOPIC_OR_PARTITION at once and retries, as in Apache Kafka. A topic
+counts as missing until its partitions can be used, and is created once however many clients ask for it.
 """
 
 from __future__ import annotations

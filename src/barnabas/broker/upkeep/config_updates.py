@@ -1,6 +1,6 @@
-"""Has a running broker follow its settings: those of topics, and its own that may change at run time.
+"""Applies changed settings to a running broker: those of topics, and its own that may change at run time.
 
-All of it happens on the event loop, so that each log gets the settings of the latest image. A few topics are done at
+All of it happens on the event loop, so that each log gets the settings of the latest image. A few topics are updated at
 once, many in turns between requests.
 """
 
@@ -29,7 +29,7 @@ _AT_START_ONLY: Final = frozenset({"background.threads"})
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage, broker_id: BrokerId) -> BrokerConfig:
-    """The configuration with what was set at run time. What cannot be is left out, with a line about it."""
+    """The configuration including the settings at run time. Invalid settings are logged and ignored."""
     default = _usable(image.broker_config(""), per_broker=False)
     broker = _usable(image.broker_config(str(broker_id)), per_broker=True)
     if default == config.dynamic_default and broker == config.dynamic_broker:
@@ -53,7 +53,7 @@ def _usable(properties: Mapping[str, str], *, per_broker: bool) -> dict[str, str
 
 
 class ConfigUpdates:
-    """`on_config` hands a new configuration to whatever is neither a log nor reads the live settings."""
+    """`on_config` passes a new configuration to all parts that are neither logs nor read the live settings."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ConfigUpdates:
             self._update(list(after.topics))
         elif before.topic_configs is not after.topic_configs:
             old, new = before.topic_configs, after.topic_configs
-            # A topic that has lost all settings of its own is not in the new ones.
+            # A topic that has lost all its settings is not in the new ones.
             self._update([name for name in {**old, **new} if old.get(name) is not new.get(name)])
 
     def _follow_broker(self, image: MetadataImage) -> bool:

@@ -1,4 +1,4 @@
-"""Has partitions, logs, settings and quotas follow what the controller decides."""
+"""Applies the controller's decisions to partitions, logs, settings and quotas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.model import NO_LEADER_EPOCH, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
-# So many names are told in one line.
+# The maximum number of names in one line.
 NAMES_MAX: Final = 20
 ClientQuotas = Mapping[tuple[str | None, str | None, str | None], Mapping[str, float]]
 
@@ -76,7 +76,7 @@ class ImageFollower:
         unknown = [
             each
             for each in self._manager.logs()
-            # A copy that was to take the place of a log tells nothing if that is gone.
+            # A copy that was to replace a log gives no information if the log is gone.
             if each.topic_partition.topic not in known and each is self._manager.log(each.topic_partition)
         ]
         if not unknown:
@@ -108,7 +108,7 @@ class ImageFollower:
         self.next_producer_id = ProducerId(max(ids, default=-1) + 1)
 
     def _hold_strays(self, image: MetadataImage) -> None:
-        """Of directories that belong to no partition of the image nothing is deleted: nobody knows what they are."""
+        """Nothing is deleted from directories that belong to no partition of the image: their content is unknown."""
         for each in self._manager.logs():
             at = each.topic_partition
             topic = image.topics.get(at.topic)

@@ -27,7 +27,7 @@ def roles_at_start(image: MetadataImage, broker_id: BrokerId) -> LeaderAndIsrReq
 def new_roles(
     before: MetadataImage, after: MetadataImage, changed: Iterable[TopicImage], broker_id: BrokerId
 ) -> LeaderAndIsrRequest:
-    """The roles that are different now. A partition that was not there before is new: it has no log anywhere."""
+    """The roles that have changed. A partition that did not exist before is new: it has no log anywhere."""
     topics = []
     for topic in changed:
         state = _topic_state(topic, broker_id, _partitions_before(before, topic))

@@ -30,7 +30,7 @@ class Pace:
     def on_bytes(self, size_bytes: int) -> None:
         if self._stopping.is_set():
             raise CleaningAborted
-        # Compiled code holds the interpreter's lock: whoever waits for it gets it here.
+        # Compiled code holds the interpreter's lock: waiting threads get it here.
         time.sleep(0)
         self._bytes += size_bytes
         if time.monotonic() - self._since_s < PACE_INTERVAL_S:

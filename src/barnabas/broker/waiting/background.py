@@ -1,4 +1,4 @@
-"""Work that waits for disks, off the event loop: what the log hands over, and what is repeated."""
+"""Work that waits for disks, off the event loop: scheduled by the log, or repeated."""
 
 from __future__ import annotations
 

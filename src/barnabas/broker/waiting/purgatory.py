@@ -112,7 +112,7 @@ class Purgatory:
         self._timer.add(operation, operation.timeout_ms)
         if self._watched >= self._next_purge:
             self.purge()
-            # What is left waits for real: sweep again only when as much has come in addition.
+            # The remaining operations still wait: sweep again only after as many more have come.
             self._next_purge = self._watched + max(self._watched, self._purge_interval)
         return False
 

@@ -1,4 +1,4 @@
-"""How a broker runs work: at once, later, in turns, beside the requests, in threads."""
+"""The ways in which a broker runs work: at once, later, in turns, beside the requests, in threads."""
 
 from __future__ import annotations
 

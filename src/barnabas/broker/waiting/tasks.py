@@ -1,4 +1,4 @@
-"""Work that goes on beside the requests: kept until it is done, cancelled when the broker stops."""
+"""Work beside the requests: kept until it is done, cancelled when the broker stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tasks:
         task.add_done_callback(self._done)
 
     async def stop(self) -> None:
-        """Ends what goes on; nothing is started after it."""
+        """Ends all work; nothing is started after it."""
         self._is_stopped = True
         for task in self._running:
             task.cancel()

@@ -185,7 +185,7 @@ class Timer:
         bucket = wheel.buckets[due_ms // wheel.tick_ms % self._wheel_size]
         bucket.add(task)
         if bucket.due_ms != bucket_due_ms:
-            # A bucket is due again only a whole turn later: what it held before has been taken out by then.
+            # A bucket is due again only a whole turn later: its earlier content has been removed by then.
             bucket.due_ms = bucket_due_ms
             self._sequence += 1
             heapq.heappush(self._due, (bucket_due_ms, self._sequence, bucket))

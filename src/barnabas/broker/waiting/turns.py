@@ -69,7 +69,7 @@ class Turns:
         return turn
 
     async def map(self, items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], S]) -> S:
-        """What `finish` makes of the results for all items. Things may change between one item and the next."""
+        """The result of `finish` for the results of all items. State may change between one item and the next."""
         results: list[R] = []
         end_ns = self.end_ns()
         for item in items:

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs, versions 0 to 2: has partitions move to another log directory of this broker.
+"""AlterReplicaLogDirs, versions 0 to 2: moves partitions to another log directory of this broker.
 
-The answer tells that a move has begun; DescribeLogDirs shows how far it is. All versions mean the same.
+The response confirms that a move has started; DescribeLogDirs shows its progress. All versions mean the same.
 """
 
 from __future__ import annotations

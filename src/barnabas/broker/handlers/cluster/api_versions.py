@@ -1,8 +1,8 @@
-"""ApiVersions, versions 0 to 4: what this broker answers.
+"""ApiVersions, versions 0 to 4: the APIs that this broker serves.
 
-The name and version of the client's software (from version 3) are kept with the connection; names that are not of the
-form that Kafka allows are refused. The cluster's features are listed from version 3 on, too. A version above ours is
-answered in version 0 with UNSUPPORTED_VERSION and our range of this API alone, so that the client can ask again.
+The connection keeps the name and version of the client's software (from version 3); names that do not have the form
+that Kafka allows are rejected. The cluster's features are listed from version 3 on too. A version above ours is
+answered in version 0 with UNSUPPORTED_VERSION and only our range of this API, so that the client can ask again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DescribeLogDirs, versions 0 to 5: this broker's log directories, and size and lag of the partitions in them.
+"""DescribeLogDirs, versions 0 to 5: this broker's log directories, and size and lag of their partitions.
 
-- Null topics ask for all partitions. A directory that has failed answers KAFKA_STORAGE_ERROR, the others go on.
-- The lag of a log that is being moved here (`is_future_key`) is what it still has to copy.
-- Version 3 has an error for the request, 4 the size of each directory's disk and what is left of it, and 5 tells
-  whether new partitions keep out of a directory, which here they never do.
+- Null topics select all partitions. A failed directory answers KAFKA_STORAGE_ERROR; the others are described.
+- The lag of a log that is being moved here (`is_future_key`) is the part that it still has to copy.
+- Version 3 has an error for the request, 4 the total and the usable size of each directory's disk, and 5 whether new
+  partitions avoid a directory, which they never do here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def handle(
         if request.topics is None
         else {TopicPartition(each.topic, index) for each in request.topics for index in each.partitions}
     )
-    # A disk that is about to fail may take its time to tell how full it is.
+    # A disk that is about to fail may be slow to report its usage.
     results = await broker.background.run(partial(_describe, broker.log_manager, wanted))
     return DescribeLogDirsResponse(results=results)
 
@@ -73,7 +73,7 @@ def _directory(
         except KafkaStorageError:
             if any(each is log for each in manager.logs()):
                 return failed
-            continue  # It has been deleted meanwhile.
+            continue  # It has been deleted in the meantime.
         topics.setdefault(at.topic, DescribeLogDirsTopic(name=at.topic)).partitions.append(partition)
     return DescribeLogDirsResult(
         log_dir=directory.path,

@@ -23,7 +23,7 @@ FEATURES: Final = (
     Feature("metadata.version", 7, 30),
     # Level 1: groups whose members the broker assigns (KIP-848).
     Feature("group.version", 0, 1),
-    # Level 2: partitions are added by writing to them, and each transaction has an epoch of its own (KIP-890).
+    # Level 2: writing adds a partition to the transaction, and each transaction has its own epoch (KIP-890).
     Feature("transaction.version", 0, 2),
 )
 

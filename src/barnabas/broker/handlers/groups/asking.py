@@ -1,4 +1,4 @@
-"""How a handler asks the coordinator of a group."""
+"""Requests of handlers to the coordinator of a group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ask(
     request: RequestT,
     now_ms: int,
 ) -> Parked[ResponseT]:
-    """Parks a request until the coordinator answers it, by what `decide` of its machine decides."""
+    """Parks a request until the coordinator answers it, by the decision of its machine (`decide`)."""
     parked = exchange.park()
     shell.carry_out(decide(caller_of(exchange, parked.answer), request, now_ms))
     return parked

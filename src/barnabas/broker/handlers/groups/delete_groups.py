@@ -18,7 +18,7 @@ from barnabas.protocol.messages.delete_groups_response import DeletableGroupResu
 
 
 class _Gathered:
-    """The answers of the coordinators, sent as one when all are there, in the order of the request."""
+    """The answers of the coordinators, sent as one response when all have arrived, in the order of the request."""
 
     def __init__(self, parked: Parked[DeleteGroupsResponse], group_ids: list[str]) -> None:
         self._parked = parked

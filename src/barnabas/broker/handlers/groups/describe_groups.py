@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: states and members of classic groups.
 
-From version 3 on the operations that a client may do are told if it asks, from version 6 on a group that there is not
-is an error: before, it is dead.
+From version 3 on the response has the authorized operations on request. From version 6 on a missing group is an error;
+before, it is dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def handle(
     asks_operations = request.include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
     return exchange.answer_in_turns(
         broker.turns,
-        # What is asked for twice is told once: an answer is no larger than what there is to tell.
+        # A group that is named twice is described once: a response is no larger than the existing groups.
         list(dict.fromkeys(request.groups)),
         lambda group_id: _describe(broker, group_id, version, asks_operations=asks_operations),
         lambda groups: DescribeGroupsResponse(groups=groups),

@@ -1,11 +1,11 @@
-"""FindCoordinator, versions 0 to 6: which broker coordinates a group, a transactional id or a share partition.
+"""FindCoordinator, versions 0 to 6: the coordinator of a group, a transactional id or a share partition.
 
 - Version 0 asks about a group; from version 1 on the key has a type, and an error a message.
-- From version 4 on many keys are asked about at once, each with an error of its own.
+- From version 4 on a request has many keys, each with its own error.
 - There are no coordinators of share partitions.
 
-The topic of the coordinators is created in the background when the first client asks. Until it is there the answer is
-COORDINATOR_NOT_AVAILABLE, and clients ask again.
+The broker creates the topic of the coordinators in the background when the first client asks. Until the topic exists
+the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
 from __future__ import annotations

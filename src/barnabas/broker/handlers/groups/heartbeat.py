@@ -1,6 +1,6 @@
-"""Heartbeat, versions 0 to 4: a member is alive, and is told if its group changes.
+"""Heartbeat, versions 0 to 4: a member is alive, and learns that its group rebalances.
 
-While the group is being loaded nothing is known against the member, so all is well.
+While the group is being loaded the answer is success, because nothing is known against the member.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ RefusedT = TypeVar("RefusedT", bound=TopicWithPartitions)
 def take_known(
     image: MetadataImage, topics: list[AskedT], refuse: Callable[[AskedT, list[int]], RefusedT]
 ) -> tuple[list[AskedT], list[RefusedT]]:
-    """The topics with the partitions that exist, and what `refuse` answers for the other partitions of a topic."""
+    """The topics with the partitions that exist, and the answers of `refuse` for the other partitions of a topic."""
     known: list[AskedT] = []
     refused: list[RefusedT] = []
     for topic in topics:

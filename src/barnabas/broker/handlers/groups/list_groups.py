@@ -1,7 +1,7 @@
 """ListGroups, versions 0 to 5: the groups that this broker coordinates.
 
-From version 4 on in certain states, from version 5 on of certain types. As long as one partition is being loaded
-nobody knows all groups, and the client has to come back.
+From version 4 on the request filters by state, from version 5 on by type. While a partition is being loaded the list is
+not complete, and the client gets a retriable error.
 """
 
 from __future__ import annotations

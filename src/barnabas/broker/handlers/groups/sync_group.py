@@ -1,6 +1,6 @@
-"""SyncGroup, versions 0 to 5: the leader of a group hands in the assignment, and each member gets its part.
+"""SyncGroup, versions 0 to 5: the leader of a group sends the assignment, and each member gets its part.
 
-From version 5 on a member has to say which protocol it takes for the group's.
+From version 5 on a member has to name the protocol that it expects.
 """
 
 from __future__ import annotations

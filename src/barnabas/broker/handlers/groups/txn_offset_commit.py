@@ -1,9 +1,9 @@
-"""TxnOffsetCommit, versions 0 to 5: offsets of a group that take effect if and when a transaction is committed.
+"""TxnOffsetCommit, versions 0 to 5: offsets of a group that take effect when a transaction is committed.
 
-- From version 3 on the member tells who it is, and one that is not of the group's generation is refused.
-- From version 4 on the client knows TRANSACTION_ABORTABLE, from version 5 on the group's partition of
-  `__consumer_offsets` is added to the transaction here and not by AddOffsetsToTxn.
-- Unknown partitions are refused one by one, before the coordinator is asked.
+- From version 3 on the request identifies the member, and a member that is not of the group's generation is rejected.
+- From version 4 on the client knows TRANSACTION_ABORTABLE. From version 5 on this request adds the group's partition of
+  `__consumer_offsets` to the transaction, and not AddOffsetsToTxn.
+- Unknown partitions are rejected one by one, before the request goes to the coordinator.
 """
 
 from __future__ import annotations

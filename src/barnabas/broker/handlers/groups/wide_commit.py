@@ -1,6 +1,7 @@
-"""An OffsetCommit of many partitions, in pieces: each is a commit of its own, with others on the event loop in between.
+"""An OffsetCommit of many partitions, in pieces: each is a separate commit, and other requests run in between.
 
-The group may change meanwhile. The response has an error for each partition, so it says which pieces were committed.
+The group may change in the meantime. The response has an error for each partition, so it shows which pieces were
+committed.
 """
 
 from __future__ import annotations

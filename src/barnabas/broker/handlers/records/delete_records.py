@@ -1,7 +1,7 @@
-"""DeleteRecords, versions 0 to 2: deletes the records before an offset; -1 stands for the high watermark.
+"""DeleteRecords, versions 0 to 2: deletes the records before an offset; -1 means the high watermark.
 
 The response waits until all replicas have followed, or `timeout_ms` has passed. Records of topics whose cleanup policy
-does not include `delete`, and of internal topics, cannot be deleted. Many partitions are gone through in turns.
+does not include `delete`, and of internal topics, cannot be deleted. Many partitions are processed in turns.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ HANDLER: Final = Handler(DeleteRecordsRequest, DeleteRecordsResponse, handle)
 
 
 def _delete(broker: Broker, deletion: _Deletion) -> _Waiting | None:
-    """What is still to be waited for."""
+    """The partitions that are still waited for."""
     topic, asked, answer = deletion
     try:
         if topic in INTERNAL_TOPICS:

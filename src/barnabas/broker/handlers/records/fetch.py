@@ -1,11 +1,11 @@
-"""Fetch, versions 0 to 18: records of partitions, as slices of the files they lie in.
+"""Fetch, versions 0 to 18: records of partitions, as slices of their files.
 
-- The answer waits until `min_bytes` are there, an error is to be told, or `max_wait_ms` is over.
-- From version 3 `max_bytes` bounds the whole answer, but the first batch is always sent whole; before, a batch that
+- The response waits until there are `min_bytes`, there is an error, or `max_wait_ms` is over.
+- From version 3 `max_bytes` bounds the whole response, but the first batch is always sent whole; before, a batch that
   does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
 - Versions 0 to 3 get records in the formats of their time: v0 below version 2, v1 below 4.
 - read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
-- A fetch of many partitions is read, looked through and answered in turns.
+- A fetch of many partitions is read, checked and answered in turns.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Fetch:
         self.size_bytes = 0
         # Whose metrics count the bytes once they are sent.
         self._found: list[tuple[TopicMetrics, PartitionData]] = []
-        # What a client of an old version gets in another format than it lies here.
+        # Records that a client of an old version gets in another format than that of the log.
         self._unconverted: list[Unconverted] = []
         self._answered: Answered = []
         self._next = 0
@@ -114,7 +114,7 @@ class Fetch:
         self._available_bytes = 0
         # How long to wait if there is not enough: the first time only.
         self._wait_ms = request.max_wait_ms
-        # An error or a diverging epoch is told at once, however few bytes there are.
+        # An error or a diverging epoch is returned at once, however few bytes there are.
         self.is_urgent = False
         self._has_waited = False
         # The broker that fetches as a follower; negative for consumers.
@@ -128,11 +128,14 @@ class Fetch:
 
     @property
     def is_wide(self) -> bool:
-        """Whether there are so many partitions that they are gone through in turns."""
+        """Whether there are so many partitions that they are processed in turns."""
         return len(self._context.targets) > AT_ONCE
 
     def read(self) -> Answer[FetchResponse]:
-        """Reads what there is now, then waits or answers. Once there are records, the others fit into what is left."""
+        """Reads the available records, then waits or answers.
+
+        Once there are records, the others must fit into the rest.
+        """
         self.size_bytes = 0
         self._found = []
         self._unconverted = []
@@ -306,14 +309,16 @@ class Fetch:
         to_magic = MAGIC_V0 if version < 2 else MAGIC_V1
         converted = convert_small(result.records, to_magic, fetch_offset)
         if converted is None:
-            # The slice stands for what it becomes when everything has been read.
+            # The slice represents the converted records until everything has been read.
             self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, metrics))
             return result.records
         metrics.fetch_message_conversions += converted.converted_count
         return converted.data
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
-        """Whether the client has read what is no longer there: it is told up to where its log and ours agree."""
+        """Whether the client has read records that no longer exist: it gets the offset up to which its log and ours
+        agree.
+        """
         end = log.end_offset_for_epoch(asked.last_fetched_epoch)
         if end is None:
             raise OffsetOutOfRange(
@@ -356,7 +361,9 @@ class Fetch:
         return any(self._ends_waiting(target) for target in self._context.targets)
 
     def look_through(self, start: int, end_ns: int) -> tuple[bool, int]:
-        """The same for a turn, from a place among the partitions on: the answer, and where to go on if it is no."""
+        """The same for one turn, from a position among the partitions: the result, and where to continue if it is
+        False.
+        """
         if start == 0:
             self._available_bytes = 0
         targets = self._context.targets

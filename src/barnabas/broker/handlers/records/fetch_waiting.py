@@ -30,7 +30,7 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         fetch = self._fetch
         assert fetch is not None
-        # What is over may stay in lists of the purgatory for a while.
+        # A completed operation may stay in lists of the purgatory for a while.
         self._fetch = None
         fetch.read_again()
 

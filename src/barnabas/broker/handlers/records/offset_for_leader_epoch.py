@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch, versions 0 to 4: where a leader's epoch ends in the log, -1 if that is not known.
+"""OffsetForLeaderEpoch, versions 0 to 4: the end of a leader epoch in the log, -1 if that is unknown.
 
-From version 2 the client tells which epoch it takes for the current one, and is told if that is over or not yet known.
+From version 2 the request has the client's current leader epoch, and gets an error if that is over or unknown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Produce, versions 0 to 13: appends records to partitions.
 
-- acks 0 wants no answer: an error closes the connection, which is how such a client finds out. acks 1 is answered when
-  the leader has written, acks -1 when all replicas in sync have, or `timeout_ms` is over. Others are refused.
-- Versions 0 to 2 carry message sets of the old formats; from 3 on it is one batch of v2 a partition; zstd from 7.
-- Records of a transaction (version 3 on) are written when its coordinator has been asked about their partitions; from
-  version 11 on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions by itself.
+- acks 0 wants no response: an error closes the connection, which is how such a client finds out. acks 1 is answered
+  when the leader has written, acks -1 when all in-sync replicas have, or `timeout_ms` is over. Other values are
+  rejected.
+- Versions 0 to 2 have message sets of the old formats; from 3 on there is one v2 batch per partition; zstd from 7.
+- Transactional records (version 3 on) are written after the coordinator has verified their partitions. From version 11
+  on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions itself.
 - Only the broker, and clients with the id `__admin_client`, write to internal topics.
-- From version 8 the answer tells which records were at fault, from 10 who leads now, from 13 topics go by id.
+- From version 8 the response names the invalid records, from 10 the current leader; from 13 topics have ids.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Appending:
         return self._finish()
 
     def _append_next(self) -> bool:
-        """False if the records take long: the worker process checks them, and the request goes on afterwards."""
+        """False if the records take long: the worker process checks them, and the request continues afterwards."""
         name, data, answer = self._pieces[self._next]
         self._next += 1
         request = self._request
@@ -283,7 +284,7 @@ def _append_verified(
 
 
 def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:
-    """What the request as a whole says about records; what the topic says is up to the log."""
+    """Checks the records by the rules of the request; the log applies the rules of the topic."""
     records = data.records
     assert not isinstance(records, FileSlice)
     if not records:

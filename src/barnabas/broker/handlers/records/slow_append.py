@@ -1,4 +1,4 @@
-"""Appends records whose validation takes long: the worker process validates them, the log takes what comes back."""
+"""Appends records whose validation takes long: the worker process validates them, and the log takes the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from barnabas.records.jobs import validate_job, validated_records
 
 log = logging.getLogger(__name__)
 
-# Settings seldom change, and only compressed messages of v0 mind what is written between: see `append_validated`.
+# Settings seldom change, and only compressed messages of v0 depend on records written in between: see
+# `append_validated`.
 ATTEMPTS: Final = 5
 
 
@@ -58,7 +59,7 @@ async def _append(
         policy = log.append_policy
         result = await share.run(validate_job(records, policy, log.log_end_offset, broker.now_ms))
         validated = validated_records(result)
-        # The partition, its leader and its log may have changed meanwhile.
+        # The partition, its leader and its log may have changed in the meantime.
         partition = broker.replicas.partition(target.topic, target.partition)
         info = partition.append_later(validated, policy, acks, verification_guard, len(records))
         if info is not None:

@@ -1,6 +1,6 @@
-"""Looks for a record by its time, as ListOffsets asks for it, with others on the event loop in between.
+"""Searches a record by its timestamp for ListOffsets; other requests run in between.
 
-Headers tell which batches may have the record. Small ones are opened here, others by the worker process.
+Headers show which batches may have the record. Small batches are opened here, others by the worker process.
 """
 
 from __future__ import annotations

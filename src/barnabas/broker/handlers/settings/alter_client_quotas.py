@@ -49,7 +49,7 @@ CLIENT_KEYS: Final = {
 }
 IP_KEYS: Final = {CONNECTION_CREATION_RATE: "an INT"}
 _FRACTION: Final = 1e-6
-# The store has a node for each name: these stand for something else there.
+# The store has a node for each name: these names have another meaning there.
 _UNUSABLE_NAMES: Final = frozenset({DEFAULT, ".", ".."})
 
 # An entity as it was sent, to answer with.

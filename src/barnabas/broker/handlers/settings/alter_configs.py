@@ -1,6 +1,6 @@
-"""AlterConfigs, versions 0 to 2: puts settings in the place of all that a topic or broker has of its own.
+"""AlterConfigs, versions 0 to 2: replaces all settings of a topic or broker.
 
-All versions mean the same. IncrementalAlterConfigs is what clients use since it exists.
+All versions mean the same. Newer clients use IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

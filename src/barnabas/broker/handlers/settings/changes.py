@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """`replaces` tells that settings which the changes do not name are taken away."""
+    """`replaces`: settings that the changes do not name are removed."""
 
     resource_type: int
     name: str
@@ -72,7 +72,7 @@ class ResourceChange(NamedTuple):
 async def alter_resources(
     broker: Broker, resources: Sequence[ResourceChange], *, validate_only: bool
 ) -> list[KafkaError | None]:
-    """What went wrong with each, in their order."""
+    """The error of each, in their order."""
     counts = Counter((each.resource_type, each.name) for each in resources)
     topics: dict[str, Edit[str]] = {}
     brokers: dict[str, Edit[str]] = {}
