@@ -1,4 +1,4 @@
-"""The parts of a running broker, grouped by what they are for. `server` builds each group."""
+"""The parts of a running broker, grouped by their purpose. `server` builds each group."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CoordinatorParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientParts:
-    """What the broker keeps for its clients between requests."""
+    """The broker's state of its clients between requests."""
 
     quotas: Quotas
     fetch_sessions: FetchSessions

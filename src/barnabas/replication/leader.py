@@ -140,10 +140,10 @@ class PartitionLeader:
     def propose_expansion(
         self, joining: RemoteReplica, *, high_watermark: int, live: Container[BrokerId]
     ) -> IsrChange | None:
-        """Proposes that a replica joins the ISR if it has fetched far enough. To be asked after each of its fetches.
+        """Proposes that a replica joins the ISR if it has fetched far enough. Must be called after each of its fetches.
 
-        It must have reached the current epoch: records that are committed may lie between the high watermark and the
-        epoch's start, and a replica without them must not become leader.
+        It must have reached the current epoch: committed records may be between the high watermark and the epoch's
+        start, and a replica without them must not become leader.
         """
         if (
             self.pending is not None

@@ -1,4 +1,4 @@
-"""What the leader of a partition knows about a replica on another broker: all of it comes from the replica's fetches.
+"""The leader's state of a replica on another broker: all of it comes from the replica's fetches.
 
 A replica's last caught-up time is the largest time at which its last fetch offset was not below the leader's log end.
 Times are those of a clock that never goes back: the ISR does not depend on jumps of the wall clock.
@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.model import NO_OFFSET, BrokerId
 
-# Before any time that a clock tells.
+# Before any time of a clock.
 NEVER_MS: Final = -(1 << 60)
 
 
@@ -58,8 +58,8 @@ class RemoteReplica:
     ) -> None:
         """The replica fetches, so it has all records before the offset.
 
-        A replica that always fetches a little below the leader's end is caught up all the same: its offset has passed
-        where the leader ended at the fetch before.
+        A replica that always fetches a little below the leader's end is caught up too: its offset has passed the
+        leader's end at the fetch before.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)

@@ -1,4 +1,4 @@
-"""What a broker takes from outside: time, randomness, disks, network, threads, the worker process, the store.
+"""The external dependencies of a broker: time, randomness, disks, network, threads, the worker process, the store.
 
 The defaults are the real ones. A simulation passes its own, and then the whole broker runs in one thread, without
 sockets and files, the same way for the same seed.

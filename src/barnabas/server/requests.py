@@ -1,4 +1,4 @@
-"""What requests need between them: quotas, fetch sessions, the worker process, client metrics."""
+"""The state of requests: quotas, fetch sessions, the worker process, client metrics."""
 
 from __future__ import annotations
 

@@ -68,10 +68,10 @@ class Server:
         self._directories = [os.path.abspath(directory) for directory in config.log_dirs]
         self._environment = environment or Environment()
         self._metrics = Registry()
-        # What has been opened, and is closed in the opposite order.
+        # The opened parts, which are closed in the opposite order.
         self._open = contextlib.AsyncExitStack()
         self._stopping = asyncio.Event()
-        # Why the broker cannot go on, if it cannot.
+        # Why the broker cannot continue, if it cannot.
         self._failure = ""
         self.ports: dict[str, int] = {}
         self.metrics_port = 0

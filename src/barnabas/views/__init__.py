@@ -1,1 +1,1 @@
-"""What the command line and other front ends show about a cluster: values from the admin client, nothing is printed."""
+"""Data about a cluster for the command line and other front ends: values from the admin client, without printing."""

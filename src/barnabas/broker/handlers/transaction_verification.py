@@ -1,11 +1,11 @@
-"""Before the first batch of a transaction is written to a partition, its coordinator is asked about it (KIP-890).
+"""Verifies with the coordinator the partition of a transaction's first batch, before the batch is written (KIP-890).
 
-A batch that comes late, when its transaction is over, would otherwise open a transaction that nobody ever ends. From
-version 12 on of Produce, and 5 of TxnOffsetCommit, the question also adds the partition to the transaction, which the
-client then does not do by itself. A guard of the partition's log ties the answer to the append: if the transaction has
-ended in between, the log refuses the batch.
+A late batch of an ended transaction would otherwise open a transaction that never ends. From version 12 on of Produce,
+and 5 of TxnOffsetCommit, the verification also adds the partition to the transaction, and the client does not. A guard
+of the partition's log connects the answer to the append: if the transaction has ended in between, the log rejects the
+batch.
 
-While the coordinator is asked the request is parked, and with it all that its connection has sent behind it.
+During the verification the request is parked, and with it all later requests of its connection.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ assert BATCH_PRODUCER.size == 14
 
 
 class Dialect(enum.Enum):
-    """What a client understands, by the version of its request."""
+    """The errors that a client understands, by the version of its request."""
 
     OLD = enum.auto()
     # It knows TRANSACTION_ABORTABLE.
@@ -78,13 +78,13 @@ class Producer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What came of it, for each partition: a guard, or an error, or neither where the transaction is open already."""
+    """The result for each partition: a guard, or an error, or neither if the transaction is open already."""
 
     guards: Mapping[TopicPartition, int]
     errors: Mapping[TopicPartition, KafkaError]
 
     def guard(self, partition: TopicPartition) -> int:
-        """What to append with; raises the partition's error."""
+        """The guard for the append; raises the partition's error."""
         error = self.errors.get(partition)
         if error is not None:
             raise error
@@ -160,7 +160,7 @@ def _answered(
         if error is None:
             continue
         if isinstance(error, ProducerFenced):
-            # A producer that is fenced while it writes may still abort, and goes on from there.
+            # A producer that is fenced while it writes may still abort, and continues from there.
             error = InvalidProducerEpoch(str(error))
         elif isinstance(error, TransactionAbortable) and dialect is Dialect.OLD:
             error = InvalidTxnState(str(error))
@@ -203,7 +203,7 @@ class _TransactionalBatch(NamedTuple):
 def _transactional_batches(
     broker: Broker, version: int, request: ProduceRequest
 ) -> dict[TopicPartition, _TransactionalBatch]:
-    """What is not even a batch is left for the log to refuse."""
+    """The log rejects bytes that are not a batch."""
     topic_names = broker.image.topic_names
     found: dict[TopicPartition, _TransactionalBatch] = {}
     for topic in request.topic_data:

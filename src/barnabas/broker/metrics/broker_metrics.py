@@ -1,4 +1,4 @@
-"""What a running broker tells of itself, under the names that Kafka's metrics have in Prometheus."""
+"""The metrics of a running broker, under the names that Kafka's metrics have in Prometheus."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _of_each_log(
     broker: Broker, read: Callable[[PartitionLog], int]
 ) -> Iterator[tuple[dict[str, str], float]]:
     manager = broker.log_manager
-    # Logs may come and go while somebody reads.
+    # Logs may be opened and closed during a scrape.
     for log in list(manager.logs()):
         at = log.topic_partition
         labels = {"topic": at.topic, "partition": str(at.partition)}

@@ -1,4 +1,4 @@
-"""What the coordinators of a broker tell of themselves, under the names that Kafka's metrics have in Prometheus."""
+"""The metrics of a broker's coordinators, under the names that Kafka's metrics have in Prometheus."""
 
 from __future__ import annotations
 

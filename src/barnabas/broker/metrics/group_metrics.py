@@ -1,4 +1,4 @@
-"""What a running broker tells of its groups, under the names that Kafka's metrics have in Prometheus."""
+"""The metrics of a broker's groups, under the names that Kafka's metrics have in Prometheus."""
 
 from __future__ import annotations
 

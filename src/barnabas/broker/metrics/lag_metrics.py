@@ -1,7 +1,7 @@
-"""How far consumer groups are behind, under the names that kafka_exporter has for it.
+"""The lag of consumer groups, under the names of kafka_exporter.
 
-The lag is what lies between the offset that a group has committed and the high watermark, for partitions that this
-broker leads. It is worked out when somebody asks, group by group, so that other work can be done in between.
+The lag is the distance between the committed offset of a group and the high watermark, for partitions that this broker
+leads. It is computed at each scrape, group by group, so that other work can run in between.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _by_group(groups: GroupRuntime, replicas: ReplicaManager) -> Iterator[Labell
 def _lags(
     groups: GroupRuntime, replicas: ReplicaManager
 ) -> Iterator[tuple[str, list[tuple[TopicPartition, int]]]]:
-    # Groups and offsets may come and go while somebody reads: what is gone through is a copy.
+    # Groups and offsets may change during a scrape, so the loop runs over a copy.
     for shell in list(groups):
         for group_id in shell.coordinator.groups_with_offsets():
             found = []

@@ -1,8 +1,8 @@
 """A token bucket, for quotas on work that comes in bursts.
 
-It is refilled all the time, at the rate of the quota, and holds what comes in over all windows of a rate. Whoever takes
-more than there is has to wait until the debt is paid, and no longer: a rate would remember the burst for all its
-windows.
+It is refilled continuously, at the rate of the quota, and holds the tokens of all windows of a rate. A client that
+takes more than there is has to wait until the deficit is refilled, and no longer: a rate would remember the burst for
+all its windows.
 """
 
 from __future__ import annotations

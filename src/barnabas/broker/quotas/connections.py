@@ -1,9 +1,9 @@
-"""How fast connections may be made: to the broker in all, to each listener, and from each address.
+"""The rate of new connections: to the broker in total, to each listener, and from each address.
 
-`max.connection.creation.rate` bounds the first two, of which the second can have a value of its own
-(`listener.name.….max.connection.creation.rate`), the quota `connection_creation_rate` of an address the third. Rates
-are measured over the same windows as those of clients, and nobody has to wait for longer than one window at a time.
-The listener of the brokers among themselves, where clients have others, is not slowed down by those.
+`max.connection.creation.rate` bounds the first two, and each listener can override it
+(`listener.name.….max.connection.creation.rate`); the quota `connection_creation_rate` of an address bounds the third.
+Rates are measured over the same windows as those of clients, and no connection has to wait for longer than one window
+at a time. If clients have separate listeners, they do not slow down the inter-broker listener.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SETTING: Final = "max.connection.creation.rate"
 
 
 class ConnectionQuota:
-    """What listeners ask about each new connection. The configuration is asked for each time: it may change."""
+    """The listeners' check of each new connection. The configuration is read each time: it may change."""
 
     def __init__(self, quotas: Quotas, clock: Clock, config: Callable[[], BrokerConfig]) -> None:
         self._quotas = quotas
@@ -52,7 +52,7 @@ class ConnectionQuota:
         rate.record(1, now_ms)
         wait_ms = _wait_ms(rate, limit, now_ms)
         if wait_ms > 0:
-            # What is refused counts nowhere.
+            # A rejected connection counts nowhere.
             rate.record(-1, now_ms)
             if listener in self._rates_by_listener:
                 self._rates_by_listener[listener].record(-1, now_ms)

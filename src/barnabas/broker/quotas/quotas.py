@@ -1,8 +1,8 @@
-"""Client quotas: bytes produced, bytes fetched and time on the event loop, by user and client id.
+"""Client quotas: produced bytes, fetched bytes and time on the event loop, by user and client id.
 
 A quota is set for an entity: a user, a client id, both, or the default of either. The most specific entity with a quota
-of the kind wins, in Kafka's order. Each user and client id that a default covers has a rate of its own; who exceeds it
-is answered at once and then not read from until the rate is down again.
+of the kind applies, in Kafka's order. Each user and client id that a default covers has its own rate. A client that
+exceeds its rate is answered at once, and then the broker does not read from it until the rate is low enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.broker.quotas.rates import WINDOW_MS, WINDOWS, Rate
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-# Stands in an entity for "every user (or client id) that has no quota of its own".
+# In an entity: every user (or client id) that has no quota of its own.
 DEFAULT: Final = "<default>"
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -58,7 +58,7 @@ def _candidates(user: str, client_id: str) -> tuple[QuotaEntity, ...]:
 
 
 class Quotas:
-    """The quotas that are set, and the rates of those who are subject to them."""
+    """The quotas, and the rates of the clients that are subject to them."""
 
     def __init__(self) -> None:
         self._limits: dict[QuotaEntity, dict[str, float]] = {}
@@ -74,7 +74,7 @@ class Quotas:
         return iter(self._limits.items())
 
     def set_limits(self, entity: QuotaEntity, limits: Mapping[str, float]) -> None:
-        """What the entity has from now on; nothing takes it out of the books."""
+        """Sets the quotas of the entity; an empty set removes it."""
         if entity.ip is not None and (address := address_of(entity.ip)) is not None:
             entity = entity._replace(ip=address)
         counts = self._counts
@@ -102,7 +102,7 @@ class Quotas:
         return None if found is None else found[1]
 
     def max_in_window(self, kind: str, user: str, client_id: str) -> float:
-        """What a client may use at once without having to be quiet, if it has used nothing before."""
+        """The amount that a client may use at once without a throttle, if it has used nothing before."""
         found = self.limit(kind, user, client_id)
         return math.inf if found is None else found[1] * (WINDOWS - 1) * WINDOW_MS / 1_000
 
@@ -133,13 +133,13 @@ class Quotas:
         return rate.throttle_ms(limit, now_ms)
 
     def take_back(self, kind: str, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """Forgets what was recorded for an answer that then was not given."""
+        """Reverts the record of a response that was not sent."""
         found = self.limit(kind, user, client_id)
         if found is not None:
             self._rate(kind, found[0], user, client_id, now_ms).record(-amount, now_ms)
 
     def bucket(self, kind: str, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
-        """Of a quota that goes by tokens: the client's bucket and how many of them it gets a second."""
+        """For a quota by tokens: the client's bucket and its tokens per second."""
         found = self.limit(kind, user, client_id)
         if found is None:
             return None
@@ -163,7 +163,7 @@ def address_of(text: str) -> str | None:
 
 
 def _key(kind: str, entity: QuotaEntity, user: str, client_id: str) -> tuple[str, str | None, str | None]:
-    """What those who share a rate have in common."""
+    """The key that clients with a common rate share."""
     return kind, user if entity.user else None, client_id if entity.client_id else None
 
 

@@ -1,1 +1,1 @@
-"""The controller: what only the elected broker does."""
+"""The controller: the work that only the elected broker does."""

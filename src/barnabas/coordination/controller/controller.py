@@ -1,10 +1,10 @@
-"""The controller: the one who changes the cluster.
+"""The controller: the only writer of topics and partitions.
 
-Changes are made one after the other: read the image, compute what is to change, write it to the store, publish the
-next image. Nobody sees a change before it is stored. Every write also checks that the controller's epoch is still its
-own, so that a controller that was replaced without noticing it cannot change anything.
+Changes run one after the other: read the image, compute the change, write it to the store, publish the next image. No
+reader sees a change before it is stored. Every write also checks that the controller's epoch is still its own, so that
+a controller that was replaced without noticing cannot change anything.
 
-A change goes on to its end when whoever asked for it is cancelled, since store and image must not part.
+A change runs to its end even if its requester is cancelled, because store and image must agree.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
 
 
 async def _no_logs(topics: Sequence[TopicImage]) -> None:
-    """There is nobody yet who keeps logs."""
+    """No log manager is connected yet."""
 
 
 class Controller:
@@ -138,7 +138,7 @@ class Controller:
         cluster_id: str | None = None,
         clean_stop: bool = True,
     ) -> Controller:
-        """Takes over the cluster. `clean_stop` tells whether this broker's logs are known to be whole.
+        """Takes over the cluster. `clean_stop` says whether this broker's logs are known to be complete.
 
         Raises InconsistentClusterId, DuplicateBrokerRegistration, NotController or StoreError.
         """
@@ -169,7 +169,7 @@ class Controller:
     async def auto_create_topics(
         self, names: Iterable[str], charge: Charge = free_of_charge
     ) -> dict[str, KafkaError]:
-        """Creates topics that somebody uses; returns why some could not be."""
+        """Creates topics that a client uses; returns the errors of those that could not be created."""
         return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names)), charge))
 
     async def delete_topics(
@@ -179,9 +179,9 @@ class Controller:
         return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), ids, charge))
 
     async def resume_deletions(self) -> None:
-        """Finishes deletions that were begun before; to be called once logs can be deleted.
+        """Finishes deletions that were started before; must be called once logs can be deleted.
 
-        What cannot be deleted now, as it may be in a log directory that is offline, is left to the next start.
+        A deletion that is not possible now, perhaps because a log directory is offline, is left to the next start.
         """
 
         async def finish_all() -> None:
@@ -247,7 +247,7 @@ class Controller:
                 await self._store.multi([Check(CONTROLLER_EPOCH, self._claim.epoch_version), *batch])
             except StoreError as error:
                 log.error("a change of the cluster could not be stored: %s", error)
-                # Nodes that have not come about are made by whoever needs them next.
+                # The next user of missing nodes creates them.
                 unmade = [each.path for each in chain(batch, remaining) if isinstance(each, Create)]
                 self._config_paths.difference_update(unmade)
                 if isinstance(error, MultiFailed) and error.index == 0:

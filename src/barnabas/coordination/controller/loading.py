@@ -1,7 +1,7 @@
-"""How a controller takes over: it claims the cluster, reads all of it, and finds what has to be put right.
+"""The start of a controller: it claims the cluster, reads all of it, and finds what has to be repaired.
 
-What a crash can leave behind: partitions without a state (they are made), topics that are marked for deletion (they
-are kept apart), leaders that are gone (another replica in sync takes over, or nobody).
+A crash can leave behind: partitions without a state (they are created), topics that are marked for deletion (they are
+kept apart), leaders that are gone (another in-sync replica takes over, or none).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ async def claim_cluster(
 
 
 async def _refuse(store: Store, broker_id: BrokerId) -> None:
-    """Says who was here first."""
+    """Names the owner of the store."""
     data = await _get(store, broker_path(broker_id))
     if data is not None:
         where = ", ".join(map(str, decode_broker(broker_id, data).endpoints))
@@ -165,7 +165,7 @@ async def _refuse(store: Store, broker_id: BrokerId) -> None:
 
 
 async def _missing(store: Store, paths: Iterable[str]) -> list[str]:
-    """Those of the nodes, and of the nodes above them, that are not there; parents first."""
+    """The missing nodes among these and the nodes above them; parents first."""
     missing: dict[str, None] = {}
     for path in paths:
         chain = []
@@ -198,7 +198,7 @@ class ClusterLoader:
         self._live: frozenset[BrokerId] = frozenset()
         self._repairs: list[Operation] = []
         self._config_paths: set[str] = set()
-        # Found with the quotas, beside which they stand.
+        # Found with the quotas, which are beside them.
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
 
     async def load(self) -> Loaded:

@@ -1,1 +1,1 @@
-"""What a change of the cluster will look like, and whether it may be. Nothing is stored here."""
+"""Plans of changes of the cluster, and their checks. Nothing is stored here."""

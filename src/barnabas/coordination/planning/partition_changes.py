@@ -1,4 +1,4 @@
-"""Who leads a partition and who holds it, after an election or a reassignment. Nothing is stored here."""
+"""The leader and the replicas of a partition after an election or a reassignment. Nothing is stored here."""
 
 from __future__ import annotations
 

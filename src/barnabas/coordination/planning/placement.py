@@ -1,17 +1,17 @@
-"""Which brokers hold which partitions of a new topic.
+"""The assignment of a new topic's partitions to brokers.
 
-As Apache Kafka places replicas outside of KRaft: the first replicas go round the brokers from a random one, each next
-replica lies a shift further, and the shift grows by one whenever the round is complete. Four brokers, three replicas,
-and a draw of zero:
+The rule is that of Apache Kafka outside of KRaft: the first replicas go round the brokers from a random one, each next
+replica is a shift further, and the shift grows by one whenever the round is complete. Four brokers, three replicas, and
+a draw of zero:
 
     broker             0       1       2       3
     first replicas     p0 p4   p1 p5   p2 p6   p3 p7
     second             p3 p6   p0 p7   p1 p4   p2 p5
     third              p2 p5   p3 p6   p0 p7   p1 p4
 
-Where every broker has a rack, brokers are first put in an order that takes one from each rack in turn, and a replica
-goes to a rack that has none yet as long as there is one. A broker without a rack is a rack of its own: then the same
-steps give the plain rule above.
+If every broker has a rack, brokers are first ordered so that they alternate between racks, and a replica goes to a rack
+that has none yet as long as there is one. A broker without a rack is a rack of its own: then the same steps give the
+plain rule above.
 """
 
 from __future__ import annotations

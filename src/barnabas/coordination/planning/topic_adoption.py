@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class FoundPartition(NamedTuple):
-    """What the directory of a partition tells: the topic's id, if it was written, and the log's last leader epoch."""
+    """The data in the directory of a partition: the topic's id, if it was written, and the log's last leader epoch."""
 
     topic_id: Uuid | None
     leader_epoch: LeaderEpoch
@@ -37,10 +37,10 @@ def plan_adoption(
     found: Mapping[TopicPartition, FoundPartition],
     rng: Random,
 ) -> list[PlannedTopic]:
-    """Topics for those directories that no topic of the image claims; directories that contradict are left alone.
+    """Topics for directories that no topic of the image claims; skips contradictory directories.
 
-    The settings are lost, except those that a topic of the broker's own has to have: nothing is deleted from such a
-    topic until somebody has confirmed them (barnabas.deletion.hold). Leader epochs go on from where the logs are.
+    The settings are lost, except the mandatory ones of internal topics: nothing is deleted from such a topic until the
+    user has confirmed them (barnabas.deletion.hold). Leader epochs continue from those of the logs.
     """
     by_topic: dict[str, dict[int, FoundPartition]] = {}
     for at, partition in sorted(found.items()):

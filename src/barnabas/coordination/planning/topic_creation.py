@@ -1,6 +1,6 @@
-"""What a new topic, or new partitions of one, will look like, and whether it may be. Nothing is stored here.
+"""The plan of a new topic, or of new partitions, and its checks. Nothing is stored here.
 
-Clients show the messages to their users, who know them from Apache Kafka: they say the same.
+Clients show the messages to their users, who know them from Apache Kafka, so the messages are the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from barnabas.errors import (
 from barnabas.model import BrokerId, LeaderEpoch
 
 DEFAULT_COUNT: Final = -1
-# What one request may ask for.
+# The bound for one request.
 PARTITIONS_MAX: Final = 10_000
 # The log of KRaft's own metadata, in Apache Kafka.
 _RESERVED_NAME: Final = "__cluster_metadata"
@@ -106,7 +106,7 @@ class TopicPlanner:
         return planned
 
     def _partition_count(self, new: NewTopic) -> int:
-        """What a topic counts for: at least one, so that a request has a bound whatever it asks for."""
+        """The cost of a topic: at least one, so that every request is bounded."""
         if new.assignments:
             return len(new.assignments)
         return (
@@ -244,7 +244,7 @@ def check_topic_config(config: LogConfig) -> None:
 
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Refuses a list of replicas that a person has chosen, if there cannot be such replicas."""
+    """Rejects a list of replicas that a user has chosen, if such replicas are not possible."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     previous = None
@@ -284,7 +284,7 @@ def repeated_names(names: Iterable[str]) -> set[str]:
 
 
 def random_id(rng: Random) -> Uuid:
-    """A random UUID whose text does not begin with a dash, since people hand it to commands."""
+    """A random UUID whose text does not begin with a dash, because users pass it to commands."""
     while True:
         id_bytes = bytearray(rng.randbytes(16))
         id_bytes[6] = id_bytes[6] & 0x0F | 0x40
@@ -295,7 +295,7 @@ def random_id(rng: Random) -> Uuid:
 
 
 def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTopic:
-    """A topic that is created because somebody uses it. Topics of the broker's own have settings of their own."""
+    """A topic that is created automatically. Internal topics have their own settings."""
     values: Mapping[str, Any] = config.values
 
     def replication_factor(setting: str) -> int:

@@ -1,1 +1,1 @@
-"""What any broker may write to the store."""
+"""The writes to the store that any broker may do."""

@@ -1,8 +1,8 @@
-"""What any broker may write to the store in Kafka 3.9: settings, quotas and credentials.
+"""The writes to the store that any broker may do in Kafka 3.9: settings, quotas and credentials.
 
-The store decides between writers: a write holds only if the node has the version that was read. When it does not, the
-node is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction,
-where Kafka has one.
+The store decides between writers: a write succeeds only if the node has the version that was read. Otherwise the node
+is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction, if Kafka
+has one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ClusterWriter:
         return await self._alter(entities.TOPICS, edits, validate_only)
 
     async def hold_deletion(self, names: Iterable[str]) -> None:
-        """Keeps retention and compaction off topics until somebody has confirmed their settings."""
+        """Prevents retention and compaction of topics until the user has confirmed their settings."""
 
         def hold(config: Mapping[str, str]) -> Mapping[str, str]:
             return {**config, DELETION_HOLD: "true"}

@@ -1,4 +1,4 @@
-"""The kinds of entities that have settings: where each stands in the store, and what is its own of a node.
+"""The kinds of entities with settings: their nodes in the store, and their part of a node.
 
 Quotas and SCRAM credentials of a user are settings of one node, so a change of the ones keeps the others.
 """
@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 class EntityKind(NamedTuple, Generic[K, V]):
     path_of: Callable[[K], str]
-    # The values that a node's texts stand for, given its path; and the texts for values.
+    # The values of a node's texts, given its path; and the texts for values.
     read: Callable[[str, Mapping[str, str]], Mapping[str, V]]
     write: Callable[[Mapping[str, V]], Mapping[str, str]]
     with_changed: Callable[[MetadataImage, Mapping[K, Mapping[str, V]]], MetadataImage]

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class OneAtATime:
-    """A change goes on when its requester is cancelled, since store and metadata must agree."""
+    """A change continues when its requester is cancelled, because store and metadata must agree."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -26,7 +26,7 @@ class OneAtATime:
                         raise NotController("the broker is stopping")
                     return await change
             finally:
-                # Has no effect on a change that ran. One that never ran would warn that nobody awaited it.
+                # Has no effect on a change that ran. A coroutine that never ran would cause a warning.
                 change.close()
 
         return await asyncio.shield(asyncio.ensure_future(take_turn()))

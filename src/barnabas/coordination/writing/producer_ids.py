@@ -1,4 +1,4 @@
-"""Blocks of producer ids. The store decides who has which, so that no id is given twice."""
+"""Blocks of producer ids. The store assigns them to brokers, so that no id is used twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProducerIdBlocks:
         return await self._turns.run(self._allocate())
 
     def raise_to(self, next_id: ProducerId) -> None:
-        """Logs hold ids below this one already, whatever the store says."""
+        """Logs contain ids below this one already, whatever the store says."""
         self._least = max(self._least, next_id)
 
     async def close(self) -> None:

@@ -1,10 +1,10 @@
-"""DescribeConfigs, versions 0 to 4: settings with their values and where these come from.
+"""DescribeConfigs, versions 0 to 4: settings with their values and the sources of these.
 
-- Version 0 tells only whether a value is the default; version 1 tells its source, and all other values it could have
-  (synonyms) to whom asks; version 3 its type, and what the setting takes to whom asks for documentation.
-- Null or no keys ask for all settings of a resource. Names that it does not have are left out.
-- The broker with the empty name stands for what was set at run time for all brokers.
-- A resource of a type that nobody knows makes the request invalid as a whole.
+- Version 0 only says whether a value is the default. Version 1 has its source and, on request, all other possible
+  values (synonyms). Version 3 has its type and, on request, the documentation of the setting.
+- Null or no keys select all settings of a resource. Unknown names are omitted.
+- The broker with the empty name means the settings at run time for all brokers.
+- A resource of an unknown type makes the whole request invalid.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def handle(
                     for resource in request.resources
                 ]
             )
-    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    # A resource that is named twice is described once: a response is no larger than the existing settings.
     wanted = dict.fromkeys(
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
         for each in request.resources
@@ -84,7 +84,7 @@ HANDLER: Final = coroutine_handler(DescribeConfigsRequest, DescribeConfigsRespon
 
 
 class _Described:
-    """The settings of a resource; of the one that was asked for last they are kept."""
+    """The settings of a resource; those of the last one are cached."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -230,7 +230,7 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 
 def _documentation(name: str) -> str | None:
-    """What the setting takes."""
+    """The documentation of the setting."""
     row = broker_settings().get(GROUP_SETTINGS.get(name, name))
     setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
     return None if setting is None else setting.describe_allowed()

@@ -49,7 +49,7 @@ HANDLER: Final = Handler(GetTelemetrySubscriptionsRequest, GetTelemetrySubscript
 
 
 def client_attributes(exchange: AnyExchange) -> dict[str, str]:
-    """What a subscription may ask of a client."""
+    """The labels of a client that a subscription may match."""
     session = exchange.session
     return {
         "client_id": exchange.client_id,

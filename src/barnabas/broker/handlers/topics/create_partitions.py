@@ -44,7 +44,7 @@ async def handle(
     if not request.validate_only:
         grown = [each.name for each in results if isinstance(each, TopicImage)]
         await broker.replicas.opened(grown, OPENING_WAIT_S)
-    # A name that is there twice is answered once.
+    # A name that occurs twice is answered once.
     answers = {
         asked.name: CreatePartitionsTopicResult(
             name=asked.name, error_code=result.code, error_message=str(result)

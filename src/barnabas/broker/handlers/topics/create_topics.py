@@ -1,9 +1,9 @@
 """CreateTopics, versions 0 to 7.
 
-- Counts of -1 ask for the broker's defaults (clients do so from version 4); with assignments both have to be -1.
-- From version 1 topics may be checked only, and an error has a message.
-- From version 5 the answer has the counts and all settings of each topic, from version 7 its id.
-- From version 6 a client above its quota of changes is refused.
+- Counts of -1 mean the broker's defaults (clients use this from version 4); with assignments both have to be -1.
+- From version 1 a request may only validate, and an error has a message.
+- From version 5 the response has the counts and all settings of each topic, from version 7 its id.
+- From version 6 a client above its quota of changes gets an error.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsReq
     created = (
         [] if request.validate_only else [each.topic for each in results if isinstance(each, PlannedTopic)]
     )
-    # Whoever is told that a topic is there may use it at once.
+    # A client that gets the response may use the topic at once.
     await broker.replicas.opened([topic.name for topic in created], OPENING_WAIT_S)
     answers: dict[str, CreatableTopicResult] = {}
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for asked, result in zip(request.topics, results, strict=True):
         if isinstance(result, KafkaError):
-            # A name that is there twice is answered once.
+            # A name that occurs twice is answered once.
             answers[asked.name] = CreatableTopicResult(
                 name=asked.name, error_code=result.code, error_message=str(result)
             )

@@ -43,7 +43,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsReq
     try:
         names = [topic.name for topic in topics]
         by_id = {asked.topic_id for asked in request.topics if asked.name is None}
-        # Other changes come first, and one of them may make the topic anew.
+        # Other changes come first, and one of them may recreate the topic.
         ids = {topic.name: topic.id for topic in topics if topic.id in by_id}
         deletion = broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
         errors = await within(request.timeout_ms, deletion)
@@ -71,7 +71,7 @@ def _disabled(exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopi
 def _sort_out(
     image: MetadataImage, request: DeleteTopicsRequest
 ) -> tuple[list[DeletableTopicResult], list[TopicImage]]:
-    """What cannot be deleted, with the reason, and what can."""
+    """The topics that cannot be deleted, with the reason, and those that can."""
     refused = []
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()

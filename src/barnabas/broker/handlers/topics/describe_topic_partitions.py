@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions, version 0: topics in the order of their names, a bounded number of partitions an answer.
+"""DescribeTopicPartitions, version 0: topics in the order of their names, a bounded number of partitions per response.
 
-The cursor says where to go on: at a partition of a topic that is among those asked for.
+The cursor names the next partition: one of a requested topic.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersReq
         errors = await within(request.timeout_ms, election)
     except KafkaError as error:
         failure = error
-        # Who asked for all partitions is told once.
+        # A request for all partitions gets each of them once.
         wanted = [] if asked is None else wanted
         errors = dict.fromkeys(wanted, error)
     results: dict[str, ReplicaElectionResult] = {}

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn, versions 0 to 5: a producer is about to write to partitions in its transaction.
 
-- Up to version 3 a client asks, for one transaction. From version 4 on brokers do, for many at once, and some only to
-  see whether the partitions are there.
+- Up to version 3 a client sends it, for one transaction. From version 4 on brokers do, for many at once, and some only
+  verify the partitions.
 - All partitions of a transaction are added or none: if one cannot be, the others are OPERATION_NOT_ATTEMPTED.
-- Topics that are the broker's own are not for clients.
-- PRODUCER_FENCED is known from version 2 on; before, the same is called INVALID_PRODUCER_EPOCH.
+- Clients cannot add internal topics.
+- PRODUCER_FENCED is known from version 2 on; before, the error is INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Asked(NamedTuple):
 
 
 class _Gathered:
-    """The answers for all transactions of a request, sent when all are there."""
+    """The answers for all transactions of a request, sent when all have arrived."""
 
     def __init__(self, parked: Parked[AddPartitionsToTxnResponse], version: int, asked: list[_Asked]) -> None:
         self._parked = parked

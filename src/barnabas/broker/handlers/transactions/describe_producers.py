@@ -1,6 +1,7 @@
-"""DescribeProducers, version 0: who has written to partitions with a producer's id, and which transactions are open.
+"""DescribeProducers, version 0: the producers of partitions, and their open transactions.
 
-It is how a transaction that was left hanging is found: its first offset stands there, and its producer's last time.
+Administrators find hanging transactions with it: it has the first offset of a transaction and the last timestamp of its
+producer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from barnabas.protocol.messages.describe_producers_response import (
 def handle(
     broker: Broker, exchange: Exchange[DescribeProducersResponse], request: DescribeProducersRequest
 ) -> Answer[DescribeProducersResponse]:
-    # What is asked for twice is told once: an answer is no larger than what there is to tell.
+    # A partition that is named twice is described once: a response is no larger than the existing producers.
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,10 +1,11 @@
 """InitProducerId, versions 0 to 5: an id and an epoch for a producer.
 
-- Without a transactional id the producer is idempotent and gets an id that nobody has had.
-- With one it takes over that id: whoever had it is fenced, and what was open is aborted first, which the producer
-  learns by CONCURRENT_TRANSACTIONS and waits for.
-- From version 3 on a producer tells which id and epoch it has, and gets the next epoch if nobody came in between.
-- PRODUCER_FENCED is known from version 4 on; before, the same is called INVALID_PRODUCER_EPOCH.
+- Without a transactional id the producer is idempotent and gets an unused id.
+- With one it takes over that id: the previous producer is fenced, and its open transaction is aborted first; until then
+  the answer is CONCURRENT_TRANSACTIONS.
+- From version 3 on a producer sends its current id and epoch, and gets the next epoch if no other producer came in
+  between.
+- PRODUCER_FENCED is known from version 4 on; before, the error is INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

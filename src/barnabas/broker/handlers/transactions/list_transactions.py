@@ -1,8 +1,8 @@
 """ListTransactions, versions 0 to 2: the transactions that this broker coordinates.
 
-In certain states and of certain producers; from version 1 on only those that have been open for a while, from version
-2 on those whose whole transactional id matches a pattern. States that there are not are named in the answer. As long
-as one partition is being loaded nobody knows all transactions, and the client has to come back.
+The request filters by state and producer; from version 1 on by the time since their start, from version 2 on by a
+pattern for the whole transactional id. The response names unknown states. While a partition is being loaded the list is
+not complete, and the client gets a retriable error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers, versions 0 to 2: the coordinator of transactions has them end on partitions that are led here.
+"""WriteTxnMarkers, versions 0 to 2: a transaction coordinator ends transactions on partitions of this leader.
 
-An administrator uses it as well, to abort a transaction that was left hanging. From version 2 on a marker tells the
-version of its transaction.
+An administrator also uses it to abort a hanging transaction. From version 2 on a marker has the version of its
+transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.protocol.messages.write_txn_markers_response import (
 
 
 class _Answers:
-    """Gathers what came of each marker; the answer goes out with the last."""
+    """Collects the results of all markers; the response is sent with the last one."""
 
     def __init__(self, parked: Parked[WriteTxnMarkersResponse], expected: int) -> None:
         self._parked = parked
