@@ -15,8 +15,9 @@ from typing import Final
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.testing import free_port
 from bench import load
-from tests.clients.broker_process import BrokerProcess, free_port
+from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import V4, jars, run_tool
 
 # These bound a wait on a busy machine; they are not expected times.

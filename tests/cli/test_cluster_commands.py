@@ -40,7 +40,7 @@ def test_topics_from_the_first_to_the_last(
     assert [each["end_offset"] for each in described["partitions"]] == [0, 0, 0]
     told = ok("topics", "describe", "t-one")
     assert told.startswith("t-one: id ")
-    assert "settings of its own: retention.ms=1000" in told
+    assert "settings: retention.ms=1000" in told
     ok("topics", "alter", "t-one", "-p", "5", "-c", "cleanup.policy=compact", "-d", "retention.ms")
     (described,) = rows("topics", "describe", "t-one")
     assert len(described["partitions"]) == 5
@@ -186,7 +186,7 @@ def test_nobody_to_ask(run: Barnabas, ok: Callable[..., str], rows: Callable[...
 def test_offsets_of_a_group(run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any]) -> None:
     ok("topics", "create", "g-topic", "-p", "2")
     shown = run("groups", "reset-offsets", "g-readers", "--topic", "g-topic", "--to-earliest")
-    assert shown.stderr == "Nothing was changed. Use --execute to do it.\n"
+    assert shown.stderr == "Nothing was changed. Use --execute to make the changes.\n"
     assert rows("groups", "list") == []
     reset = rows("groups", "reset-offsets", "g-readers", "--topic", "g-topic:1", "--to-offset", "7", "--yes")
     # There are no records yet, so 0 is as far as it goes.
@@ -212,9 +212,9 @@ def test_offsets_of_a_group(run: Barnabas, ok: Callable[..., str], rows: Callabl
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--topic", "x"], "Say where to with one of"),
-        (["--topic", "x", "--to-latest", "--to-earliest"], "Say where to with one of"),
-        (["--to-latest"], "Say which partitions"),
+        (["--topic", "x"], "Use exactly one of"),
+        (["--topic", "x", "--to-latest", "--to-earliest"], "Use exactly one of"),
+        (["--to-latest"], "Specify partitions"),
         (["--topic", "x:one", "--to-latest"], "'x:one' is not TOPIC, TOPIC:0,1 or TOPIC:0-3."),
     ],
 )
@@ -332,7 +332,7 @@ def test_no_broker(barnabas: Barnabas) -> None:
         exit_code=3,
         stdout="",
         stderr=f"barnabas: no broker answers at 127.0.0.1:{port} (connection refused). Check that a broker runs there"
-        " (`barnabas start` runs one here), or name another with -b HOST:PORT\n",
+        " (`barnabas start` starts one), or name another with -b HOST:PORT\n",
     )
     for address in ("no port", "host:port", "host:0", ",", ""):
         result = barnabas("topics", "list", "--bootstrap", address)
@@ -349,8 +349,8 @@ def test_somebody_else_answers(barnabas: Barnabas) -> None:
         result = barnabas("topics", "list", "--bootstrap", address, "--timeout", "0.5")
     assert result.exit_code == 3
     assert result.stderr == (
-        f"barnabas: describing topics was not done within 500 ms. Check that {address} is a Kafka broker; --timeout"
-        " gives it more time\n"
+        f"barnabas: describing topics was not done within 500 ms. Check that {address} is a Kafka broker, or use"
+        " a larger --timeout\n"
     )
 
 
@@ -361,7 +361,7 @@ def test_a_broker_that_advertises_an_address_of_no_use(barnabas: Barnabas) -> No
         result = barnabas("topics", "create", "x", "-b", f"127.0.0.1:{broker.port}", "--timeout", "0.5")
     assert result.exit_code == 3
     assert result.stderr.endswith(
-        "cannot be reached at the address that it advertises, no-such-host.invalid:9092 (the name is not known): check"
+        "cannot be reached at the address that it advertises, no-such-host.invalid:9092 (unknown host): check"
         " its advertised.listeners\n"
     )
 

@@ -157,7 +157,7 @@ def test_recover(tmp_path: Path) -> None:
     assert run("verify", tmp_path).exit_code == 1
     assert [row["offset"] for row in lines(run("records", tmp_path))] == [0]
     result = run("recover", tmp_path, "--at-ms", NOW_MS)
-    assert (result.exit_code, result.stderr) == (0, "1 logs, cleanly stopped\n")
+    assert (result.exit_code, result.stderr) == (0, "1 logs recovered and cleanly shut down\n")
     assert file.read_bytes() == whole
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert run("verify", tmp_path).exit_code == 0

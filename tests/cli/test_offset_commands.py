@@ -24,7 +24,10 @@ def test_records_are_deleted_after_a_preview(
     run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any], numbered: str
 ) -> None:
     preview = run("topics", "delete-records", f"{numbered}:0", "--before", "4")
-    assert (preview.exit_code, preview.stderr) == (0, "Nothing was deleted. Use --execute to do it.\n")
+    assert (preview.exit_code, preview.stderr) == (
+        0,
+        "Nothing was deleted. Use --execute to delete the records.\n",
+    )
     assert lines(preview.stdout) == [
         ["topic", "partition", "first", "new", "first", "end", "deleted"],
         ["numbered", "0", "0", "4", "10", "4"],
@@ -49,7 +52,7 @@ def test_records_are_deleted_after_a_preview(
     ]
     assert ok("consume", f"{numbered}:0", "-n", "1") == "r-0-4\n"
     again = run("topics", "delete-records", f"{numbered}:0", "--before", "4", "--yes")
-    assert (again.exit_code, again.stderr) == (0, "no records are before it\n")
+    assert (again.exit_code, again.stderr) == (0, "no records to delete\n")
 
 
 @pytest.mark.parametrize(
@@ -95,11 +98,14 @@ def test_records_are_deleted_by_a_file_of_kafka(
         ("{", "this is not JSON"),
         ("[]", 'this is not {"partitions"'),
         ('{"partitions": []}', 'this is not {"partitions"'),
-        ('{"version": 2, "partitions": [{}]}', "its version is 2"),
+        ('{"version": 2, "partitions": [{}]}', "unknown version 2"),
         ('{"partitions": [{"topic": "numbered"}]}', "partition 1 of the list: this is not"),
         ('{"partitions": [{"topic": "numbered", "partition": "x", "offset": 1}]}', "must be whole numbers"),
         ('{"partitions": [{"topic": "nmbered", "partition": 0, "offset": 1}]}', "did you mean numbered?"),
-        ('{"partitions": [{"topic": "numbered", "partition": 7, "offset": 1}]}', "partitions 0 to 1, not 7"),
+        (
+            '{"partitions": [{"topic": "numbered", "partition": 7, "offset": 1}]}',
+            "has no partition 7",
+        ),
         ('{"partitions": [{"topic": "numbered", "partition": 0, "offset": 11}]}', "ends at offset 10"),
         ('{"partitions": [{"topic": "numbered", "partition": 0, "offset": -2}]}', "ends at offset 10"),
     ],
@@ -156,9 +162,9 @@ def test_offsets_go_to_a_file_and_back(
             "numbered,0,1\nnumbered,x,1\n",
             "line 2: the partition 'x' and the offset '1' must be whole numbers",
         ),
-        ("numbered,0,1\nnumbered,0,2\n", "line 2: numbered-0 is there twice"),
+        ("numbered,0,1\nnumbered,0,2\n", "line 2: numbered-0 is listed twice"),
         ("nmbered,0,1\n", "there is no topic nmbered; did you mean numbered?"),
-        ("numbered,9,1\n", "numbered has the partitions 0 to 1, not 9"),
+        ("numbered,9,1\n", "numbered has no partition 9; it has partitions 0 to 1"),
     ],
 )
 def test_files_that_reset_nothing(
@@ -175,9 +181,9 @@ def test_wrong_use_of_files(run: Barnabas, tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text("")
     for arguments, told in (
-        (("--from-file", file, "--topic", "x"), "--from-file says which partitions"),
-        (("--from-file", file, "--to-latest"), "Say where to with one of"),
-        (("--all-topics", "--to-current", "--export", "--json"), "--export prints CSV"),
+        (("--from-file", file, "--topic", "x"), "--from-file names the partitions"),
+        (("--from-file", file, "--to-latest"), "Use exactly one of"),
+        (("--all-topics", "--to-current", "--export", "--json"), "--export and --json"),
     ):
         result = run("groups", "reset-offsets", "saved", *arguments)
         assert result.exit_code == 2

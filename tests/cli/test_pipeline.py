@@ -206,7 +206,7 @@ def test_reset(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -
 
         dry = barnabas("pipeline", "reset", file, "--to-latest")
         assert dry.exit_code == 0
-        assert dry.stderr == "Nothing was changed. Use --execute to do it.\n"
+        assert dry.stderr == "Nothing was changed. Use --execute to make the changes.\n"
         assert ["reset-in", "0", "3", "5"] in [line.split() for line in dry.stdout.splitlines()]
         assert folder.exists()
         nobody = barnabas("pipeline", "reset", file, "--execute")

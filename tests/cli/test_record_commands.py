@@ -153,7 +153,7 @@ def test_a_topic_that_is_not_there(run: Barnabas, ok: Callable[..., str]) -> Non
     assert run("consume", "invoics").exit_code == 4
     assert run("copy", "invoics", "x").exit_code == 4
     result = run("consume", "invoices:3")
-    assert result.stderr == "barnabas: invoices has the partitions 0 to 0, not 3\n"
+    assert result.stderr == "barnabas: invoices has no partition 3; it has partitions 0 to 0\n"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_ranges_of_partitions(run: Barnabas, ok: Callable[..., str]) -> None:
     for text in ("wide:", "wide:1-", "wide:-1", "wide:1-2-3", "wide:x", "wide:1,,2", "wide:0-99999999"):
         result = run("consume", text)
         assert (result.exit_code == 2) == (text != "wide:"), text
-    assert "not 6" in run("consume", "wide:4-6").stderr
+    assert "no partition 6" in run("consume", "wide:4-6").stderr
 
 
 def test_as_a_member_of_a_group(
@@ -287,7 +287,7 @@ def test_transactions(ok: Callable[..., str], rows: Callable[..., Any], broker: 
 def test_copies(ok: Callable[..., str], rows: Callable[..., Any], numbered: str, run: Barnabas) -> None:
     result = run("copy", numbered, "n-copy")
     assert result.exit_code == 4
-    assert "--create makes it, with the 2 partitions of numbered" in result.stderr
+    assert "Use --create to create it with 2 partitions, as numbered has" in result.stderr
     result = run("copy", numbered, "n-copy", "--create", "--exact")
     assert (result.exit_code, result.stderr) == (0, "20 records copied from numbered to n-copy\n")
     original, copied = rows("consume", numbered), rows("consume", "n-copy")
@@ -302,7 +302,7 @@ def test_copies(ok: Callable[..., str], rows: Callable[..., Any], numbered: str,
         assert row["headers"] == []
         assert row["timestamp_ms"] > START_MS + 10_000
     result = run("copy", numbered, "n-plain", "--keep-partitions")
-    assert "n-plain has 1 partition, and numbered 2: give it more" in result.stderr
+    assert "n-plain has 1 partition, and numbered 2: add partitions" in result.stderr
     result = run("copy", numbered, numbered)
     assert result.stderr == "barnabas: numbered is the source itself: name another topic or another cluster\n"
     assert run("copy", numbered).exit_code == 2

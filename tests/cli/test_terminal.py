@@ -163,7 +163,7 @@ def test_lines_of_messages_end_between_words(bootstrap: dict[str, str]) -> None:
     assert terminal.screen.splitlines() == [
         "barnabas: no broker answers at 127.0.0.1:1 (connection",
         "refused). Check that a broker runs there (`barnabas start`",
-        "runs one here), or name another with -b HOST:PORT",
+        "starts one), or name another with -b HOST:PORT",
     ]
 
 

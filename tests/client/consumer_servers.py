@@ -15,8 +15,9 @@ import pytest
 import barnabas
 from barnabas.client.admin.results import NewTopic
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.testing import free_port
 from tests.broker.raw_client import RawClient
-from tests.clients.broker_process import START_TIMEOUT_S, BrokerProcess, free_port
+from tests.clients.broker_process import START_TIMEOUT_S, BrokerProcess
 from tests.peers.kafka_peer import V3, V4, PeerUnavailable, jars, run_tool
 from tests.waiting import Deadline, wait_until
 

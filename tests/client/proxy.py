@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from tests.clients.broker_process import free_port
+from barnabas.testing import free_port
 
 WAIT_S = 60
 CHUNK_BYTES = 64 * 1024

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from barnabas.testing import free_port
 from tests.broker.raw_client import RawClient
 from tests.waiting import Deadline
 
@@ -28,7 +27,6 @@ START_TIMEOUT_S: Final = 90
 STOP_TIMEOUT_S: Final = 90
 POLL_S: Final = 0.01
 
-PORTS: Final = range(15_000, 30_000)
 READY: Final = "ready after"
 
 
@@ -175,18 +173,3 @@ def restarting(broker: BrokerProcess, *, times: int) -> Iterator[threading.Event
         thread.join()
     if failures:
         raise failures[0]
-
-
-def free_port() -> int:
-    """A port that nobody listens on, chosen at random so that tests beside this one choose others."""
-    chooser = random.SystemRandom()
-    for _ in range(1_000):
-        port = chooser.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-    raise AssertionError(f"no free port in {PORTS}")

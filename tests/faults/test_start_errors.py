@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import KafkaStorageError
+from barnabas.testing import free_port
 from tests.broker.running import RunningBroker
-from tests.clients.broker_process import BrokerProcess, free_port
+from tests.clients.broker_process import BrokerProcess
 from tests.faults.test_disks import FailingDisk, may_mount
 
 pytestmark = pytest.mark.slow

@@ -18,6 +18,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from barnabas.testing import free_port
 from tests.waiting import Deadline
 
 V3: Final = "3.9.1"
@@ -115,13 +116,6 @@ def dump_log_segments(files: Sequence[Path], *options: str) -> str:
     return run_tool(V4, "org.apache.kafka.tools.DumpLogSegments", "--files", names, *options)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class _Process:
     """A Java program that is expected to stay up; its output goes to a file, for the message when it does not."""
 
@@ -195,7 +189,7 @@ def broker_on(
 ) -> Iterator[Broker]:
     """Kafka 3.9.1 with its own ZooKeeper, on a log directory that somebody else has written."""
     libraries = jars(V3)
-    zookeeper_port, port = _free_port(), _free_port()
+    zookeeper_port, port = free_port(), free_port()
     (folder / "zookeeper.properties").write_text(
         f"dataDir={folder / 'zookeeper'}\nclientPort={zookeeper_port}\nclientPortAddress=127.0.0.1\n"
         "admin.enableServer=false\nmaxClientCnxns=0\n"

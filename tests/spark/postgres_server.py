@@ -6,7 +6,6 @@ import glob
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from barnabas.testing import free_port
 
 PROGRAMS = "/usr/lib/postgresql/*/bin"
 PASSWORD = "s3cret-w0rd"
@@ -53,13 +54,6 @@ def other_user() -> str | None:
             continue
         return name
     pytest.skip("needs a PostgreSQL server: it does not run as root, and there is no user postgres or nobody")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def run(user: str | None, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,1 @@
-"""The command line. Each group of commands is a module that is loaded only when one of its commands is asked for."""
+"""The command line. Each group of commands is a module that is loaded when one of its commands is used."""

@@ -25,7 +25,7 @@ LEVEL_NAMES: Final = tuple(LEVELS)
 _NAMES: Final = {number: name for name, number in LEVELS.items()}
 # The standard fields of a logging record; all others are fields of the event.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Messages may quote what a client has sent: a line of the log stays one line.
+# Messages may quote what a client has sent; they must stay on one line.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 

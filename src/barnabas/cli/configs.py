@@ -45,8 +45,8 @@ Examples:
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", shell_complete=_complete)
-@click.option("--all", "everything", is_flag=True, help="Settings with their default value too.")
-@click.option("--doc", "with_documentation", is_flag=True, help="What each setting means.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings with their default value.")
+@click.option("--doc", "with_documentation", is_flag=True, help="Show what each setting means.")
 @cluster_command
 def describe(target: Target, kind: str, name: str, everything: bool, with_documentation: bool) -> None:
     """Show the settings of a topic, a broker or a group that differ from their defaults."""
@@ -92,7 +92,7 @@ Examples:
     metavar="NAME=VALUE",
     help="Remove from a list. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, but change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only check the change on the broker.")
 @cluster_command
 def alter(
     target: Target,
@@ -117,7 +117,7 @@ def alter(
     ):
         changes |= {key: ConfigChange(operation=operation, value=value) for key, value in parse_pairs(texts)}
     if not changes:
-        raise click.UsageError("Say what to change: NAME=VALUE, --delete, --append or --subtract.")
+        raise click.UsageError("Specify a change: NAME=VALUE, --delete, --append or --subtract.")
     with target.admin() as admin:
         resource = _resource(admin, kind, name)
         # A setting for all brokers is a setting of each broker.

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from barnabas.cli.shared.formats import formatter
 from barnabas.cli.shared.output import count_text, fail, note, printable
 from barnabas.cli.shared.progress import goes_to_a_file, progress_bar
 from barnabas.cli.shared.ranges import POLL_MS, WHERE_HELP, Range, parse_where
+from barnabas.cli.shared.record_options import follow_option, isolation_option, settings_option, until_option
 from barnabas.cli.shared.target import (
     Target,
     cluster_command,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.record import ConsumerRecord
     from barnabas.model import TopicPartition
-
-ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-ISOLATION_HELP: Final = "read_committed skips records of open and aborted transactions."
 
 
 @click.command(
@@ -52,7 +50,7 @@ Examples:
     "-r",
     "--regex",
     is_flag=True,
-    help="TOPIC is a regular expression for whole names. With --group and --follow, new topics are read too.",
+    help="TOPIC is a regular expression that matches whole names. --group with --follow also reads new topics.",
 )
 @click.option(
     "--from",
@@ -61,8 +59,8 @@ Examples:
     metavar="WHERE",
     help=f"Where to start: {WHERE_HELP}.  [default: beginning]",
 )
-@click.option("--until", metavar="WHERE", help="Where to stop.  [default: end, or never with --follow]")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more records, until Ctrl-C.")
+@until_option
+@follow_option
 @click.option(
     "-n", "--max", "max_records", type=click.IntRange(min=1), metavar="N", help="Stop after N records."
 )
@@ -88,21 +86,8 @@ Examples:
 @click.option(
     "--null", default="null", show_default=True, metavar="TEXT", help="Text for a null key or value."
 )
-@click.option(
-    "--isolation",
-    type=click.Choice(ISOLATIONS),
-    default=ISOLATIONS[0],
-    show_default=True,
-    help=ISOLATION_HELP,
-)
-@click.option(
-    "-X",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A consumer setting. May be repeated.",
-)
+@isolation_option("read_uncommitted")
+@settings_option("consumer")
 @cluster_command
 def consume(
     target: Target,
@@ -123,7 +108,7 @@ def consume(
     if group is not None and (until is not None or (not regex and any(":" in topic for topic in topics))):
         raise click.UsageError("A group assigns the partitions: --group excludes --until and TOPIC:P.")
     if follow and until is not None:
-        raise click.UsageError("--follow never ends, --until does.")
+        raise click.UsageError("--follow and --until do not go together.")
     show = formatter("json" if target.as_json else form, key_separator, null)
     begin = parse_where(start or "beginning", "--from")
     end = None if follow else parse_where(until or "end", "--until")
@@ -165,7 +150,7 @@ def consume(
 
 
 def _pattern(texts: tuple[str, ...]) -> re.Pattern[str]:
-    """One expression for whole names of topics."""
+    """One expression that matches whole names of topics."""
     for text in texts:
         try:
             re.compile(text)
@@ -212,7 +197,7 @@ def _print(
 
 
 def _for_a_terminal(show: Callable[[ConsumerRecord], bytes]) -> Callable[[ConsumerRecord], bytes]:
-    """Bytes that are no text, and those that could steer the terminal, are shown as \\xNN."""
+    """Shows bytes that are not text, and control characters, as \\xNN."""
     return lambda record: printable(show(record).decode(errors="backslashreplace")).encode(
         errors="backslashreplace"
     )
@@ -241,7 +226,7 @@ def _up_to_the_end(
         yield records
         if consumer.assignment() != assigned:
             assigned = consumer.assignment()
-            # Not by the consumer: its fetch that waits for records at the broker would make this wait with it.
+            # Not by the consumer: this request would wait behind its fetch, which waits for records at the broker.
             level = IsolationLevel[isolation.upper()]
             found = admin.list_offsets(assigned, isolation=level) if assigned else {}
             ends = {partition: each.offset or 0 for partition, each in found.items()}
@@ -249,6 +234,6 @@ def _up_to_the_end(
             return
         if not assigned and time.monotonic() > deadline_s:
             fail(
-                f"the group has assigned no partition within {target.timeout_ms / 1000:g} s: it may have more members"
-                " than partitions; --follow waits on"
+                f"the group assigned no partition within {target.timeout_ms / 1000:g} s: it may have more members"
+                " than partitions; --follow keeps waiting"
             )

@@ -1,4 +1,4 @@
-"""`barnabas copy`: records of a topic into another, on the same cluster or on another one."""
+"""`barnabas copy`: copies records to another topic, on the same cluster or on another one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.consume import ISOLATION_HELP, ISOLATIONS, open_consumer
-from barnabas.cli.produce import COMPRESSIONS, Sending, open_producer
+from barnabas.cli.consume import open_consumer
+from barnabas.cli.produce import Sending, open_producer
 from barnabas.cli.shared.client_settings import parse_client_settings
 from barnabas.cli.shared.exit_codes import NOT_FOUND
 from barnabas.cli.shared.formats import Outgoing
@@ -16,6 +16,13 @@ from barnabas.cli.shared.output import count_text, fail, nearest, note, show_jso
 from barnabas.cli.shared.profiles import complete_profiles
 from barnabas.cli.shared.progress import progress_bar
 from barnabas.cli.shared.ranges import WHERE_HELP, Range, parse_where
+from barnabas.cli.shared.record_options import (
+    compression_option,
+    follow_option,
+    isolation_option,
+    settings_option,
+    until_option,
+)
 from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topic, target_of
 
 if TYPE_CHECKING:
@@ -51,8 +58,8 @@ Examples:
     metavar="WHERE",
     help=f"Where to start: {WHERE_HELP}.",
 )
-@click.option("--until", metavar="WHERE", help="Where to stop.  [default: end, or never with --follow]")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more records, until Ctrl-C.")
+@until_option
+@follow_option
 @click.option(
     "--create",
     is_flag=True,
@@ -64,28 +71,9 @@ Examples:
 @click.option("--keep-timestamps", is_flag=True, help="Keep timestamps. Without it, the time of the copy.")
 @click.option("--keep-headers", is_flag=True, help="Keep headers. Without it, they are dropped.")
 @click.option("--exact", is_flag=True, help="Keep partitions, timestamps and headers.")
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="none",
-    show_default=True,
-    help="Compression of batches.",
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(ISOLATIONS),
-    default=ISOLATIONS[1],
-    show_default=True,
-    help=ISOLATION_HELP,
-)
-@click.option(
-    "-X",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A producer setting. May be repeated.",
-)
+@compression_option
+@isolation_option("read_committed")
+@settings_option("producer")
 @cluster_command
 def copy(
     target: Target,
@@ -117,7 +105,7 @@ def copy(
             )
         destination = source
     if follow and until is not None:
-        raise click.UsageError("--follow never ends, --until does.")
+        raise click.UsageError("--follow and --until do not go together.")
     begin = parse_where(start, "--from")
     end = None if follow else parse_where(until or "end", "--until")
     there = target
@@ -193,21 +181,21 @@ def _prepare(
     create: bool,
     keep_partitions: bool,
 ) -> None:
-    """Sees to it that the destination exists, is another topic and has the partitions that are needed."""
+    """Ensures that the destination exists, is another topic and has enough partitions."""
     from barnabas.errors import UnknownTopicOrPartition
 
     with there.admin() as admin:
         is_same = admin.describe_cluster().cluster_id == source_cluster
         if is_same and destination == source.name:
-            fail(f"{destination} is the source itself: name another topic or another cluster")
+            fail(f"{destination} is the source itself; name another topic or another cluster")
         try:
             found = admin.describe_topics([destination])[destination]
         except UnknownTopicOrPartition:
             if not create:
                 known = [topic.name for topic in admin.list_topics()]
                 fail(
-                    f"there is no topic {destination} to copy to{nearest(destination, known)}. --create makes it,"
-                    f" with the {count_text(len(source.partitions), 'partition')} of {source.name}",
+                    f"there is no topic {destination} to copy to{nearest(destination, known)}. Use --create to"
+                    f" create it with {count_text(len(source.partitions), 'partition')}, as {source.name} has",
                     NOT_FOUND,
                 )
             admin.create_topics({destination: len(source.partitions)})
@@ -215,6 +203,6 @@ def _prepare(
     if keep_partitions and len(found.partitions) < len(source.partitions):
         fail(
             f"{destination} has {count_text(len(found.partitions), 'partition')}, and {source.name}"
-            f" {len(source.partitions)}: give it more (barnabas topics alter {destination} -p"
+            f" {len(source.partitions)}: add partitions (barnabas topics alter {destination} -p"
             f" {len(source.partitions)}), or leave out --keep-partitions"
         )

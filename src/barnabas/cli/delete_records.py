@@ -26,7 +26,7 @@ DELETED: Final = (
     Column("end_offset", "end"),
     Column("deleted", "deleted"),
 )
-# As Kafka has it: up to the high watermark.
+# As in Kafka: up to the high watermark.
 ALL_RECORDS: Final = -1
 
 
@@ -40,7 +40,7 @@ Examples:
   barnabas topics delete-records --from-file offsets.json --execute""",
 )
 @click.argument("topics", nargs=-1, metavar="[TOPIC[:P,...]]...", shell_complete=complete_topics)
-@click.option("--before", metavar="WHERE", help=f"Delete all records before it: {WHERE_HELP}.")
+@click.option("--before", metavar="WHERE", help=f"Delete all records before this position: {WHERE_HELP}.")
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
@@ -96,12 +96,12 @@ def delete_records(
 
 def _tell(deleted: int, *, execute: bool) -> None:
     if not deleted:
-        note("no records are before it")
+        note("no records to delete")
     else:
         note(
             f"{count_text(deleted, 'record')} deleted"
             if execute
-            else "Nothing was deleted. Use --execute to do it."
+            else "Nothing was deleted. Use --execute to delete the records."
         )
 
 

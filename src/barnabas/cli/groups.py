@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.reset_offsets import reset_offsets
-from barnabas.cli.shared.arguments import confirm, partitions_of, yes_option
+from barnabas.cli.shared.arguments import confirm, partitions_of, topics_option, yes_option
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import (
     Column,
@@ -160,7 +160,7 @@ def describe(target: Target, names: tuple[str, ...], members: bool) -> None:
         if rows:
             left_out += show_table(rows, shown)
         else:
-            note("no members" if members else "no offsets are committed")
+            note("no members" if members else "no committed offsets")
     note_left_out(left_out)
 
 
@@ -244,8 +244,8 @@ def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:
         for group in described:
             if group.members:
                 fail(
-                    f"{group.group_id} has {count_text(len(group.members), 'member')}: stop them first, or take them"
-                    " out with barnabas groups remove-members"
+                    f"{group.group_id} has {count_text(len(group.members), 'member')}: stop them first, or remove"
+                    " them with barnabas groups remove-members"
                 )
         confirm(f"delete {count_text(len(names), 'group')} with all offsets ({', '.join(names)})", yes=yes)
         admin.delete_groups(names)
@@ -254,14 +254,7 @@ def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:
 
 @groups.command(name="delete-offsets")
 @click.argument("group", metavar="GROUP", shell_complete=complete_groups)
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    required=True,
-    metavar="TOPIC[:P,...]",
-    help="A topic, or some of its partitions. May be repeated.",
-)
+@topics_option(required=True)
 @yes_option
 @cluster_command
 def delete_offsets(target: Target, group: str, topics: tuple[str, ...], yes: bool) -> None:
@@ -281,7 +274,7 @@ def delete_offsets(target: Target, group: str, topics: tuple[str, ...], yes: boo
 )
 @click.option("--all", "everybody", is_flag=True, help="All members.")
 @click.option(
-    "--reason", default="removed by barnabas groups", show_default=True, help="For the broker's log."
+    "--reason", default="removed by barnabas groups", show_default=True, help="A reason for the broker's log."
 )
 @yes_option
 @cluster_command
@@ -290,7 +283,7 @@ def remove_members(
 ) -> None:
     """Remove members from a group. A member that still runs joins again."""
     if bool(instances) == everybody:
-        raise click.UsageError("Say which members: --instance ID, or --all.")
+        raise click.UsageError("Specify members: --instance ID, or --all.")
     with target.admin() as admin:
         described = _described(admin, [group])[0]
         whom = ", ".join(instances) or "all members"

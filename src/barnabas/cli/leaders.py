@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from barnabas.cli.shared.arguments import confirm, internal_option, partitions_of, yes_option
+from barnabas.cli.shared.arguments import confirm, internal_option, partitions_of, topics_option, yes_option
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import Column, fail, note, show, show_json
 from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topics
@@ -54,14 +54,7 @@ def list_leaders(target: Target, names: tuple[str, ...], not_preferred: bool, in
 
 
 @leaders.command()
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,...]",
-    help="A topic, or some of its partitions. May be repeated.",
-    shell_complete=complete_topics,
-)
+@topics_option()
 @click.option("--all", "everything", is_flag=True, help="All partitions.")
 @click.option(
     "--unclean",
@@ -77,7 +70,7 @@ def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bo
     from barnabas.errors import KafkaError
 
     if bool(topics) == everything:
-        raise click.UsageError("Say which partitions: --topic TOPIC[:P,...], or --all.")
+        raise click.UsageError("Specify partitions: --topic TOPIC[:P,...], or --all.")
     errors: dict[object, KafkaError] = {}
     with target.admin() as admin:
         chosen = None if everything else partitions_of(admin, topics)
@@ -95,6 +88,6 @@ def elect(target: Target, topics: tuple[str, ...], everything: bool, unclean: bo
         for name in changed_partitions:
             click.echo(f"{name}: elected")
         if not changed_partitions and not errors:
-            note("all of them had the right leader")
+            note("all partitions already have the right leader")
     if errors:
         fail("; ".join(f"{partition}: {error}" for partition, error in errors.items()))

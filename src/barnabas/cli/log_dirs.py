@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.shared.arguments import internal_option, partitions_of
+from barnabas.cli.shared.arguments import internal_option, partitions_of, topics_option
 from barnabas.cli.shared.exit_codes import NOT_FOUND
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import Column, bytes_text, fail, show, show_json
@@ -44,14 +44,7 @@ def log_dirs() -> None:
 @click.option(
     "--broker", "brokers", multiple=True, type=int, metavar="ID", help="Only this broker. May be repeated."
 )
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,...]",
-    help="Only replicas of this topic. May be repeated.",
-    shell_complete=complete_topics,
-)
+@topics_option("Only replicas of this topic. May be repeated.")
 @click.option("--replicas", "each_replica", is_flag=True, help="List each replica.")
 @internal_option
 @cluster_command
@@ -131,4 +124,4 @@ def move(target: Target, replicas: tuple[str, ...], broker: int, path: str) -> N
         show_json([{"partition": str(each), "broker": broker, "to": path} for each in partitions])
     else:
         for each in partitions:
-            click.echo(f"{each}: is being moved to {path} on broker {broker}")
+            click.echo(f"{each}: moving to {path} on broker {broker}")

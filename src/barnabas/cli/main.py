@@ -24,16 +24,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("barnabas.cli.groups", "Show consumer groups: members, lag and offsets."),
     "configs": ("barnabas.cli.configs", "Show and change settings of topics, brokers and groups."),
     "transactions": ("barnabas.cli.transactions", "Show and end transactions, and their producers."),
-    "log-dirs": ("barnabas.cli.log_dirs", "Log directories of brokers, and the replicas in them."),
+    "log-dirs": ("barnabas.cli.log_dirs", "Show log directories and replicas, and move replicas."),
     "leaders": ("barnabas.cli.leaders", "Show and elect the leaders of partitions."),
-    "quotas": ("barnabas.cli.quotas", "Quotas of users, clients and addresses."),
+    "quotas": ("barnabas.cli.quotas", "Show, set and delete quotas of users, clients and addresses."),
     "cluster": ("barnabas.cli.cluster", "Show the brokers of a cluster, and its features."),
     "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
     "pipeline": ("barnabas.cli.pipelines.pipeline", "Check and run data pipelines on Spark."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
     "log": ("barnabas.cli.offline.log", "Inspect, verify and recover log directories."),
     "wire": ("barnabas.cli.offline.wire", "Decode and check bytes of the Kafka protocol."),
-    "completion": ("barnabas.cli.completion", "Shell completion for bash, zsh and fish."),
+    "completion": ("barnabas.cli.completion", "Print a completion script for bash, zsh or fish."),
 }
 
 
@@ -56,12 +56,12 @@ class LazyGroup(ClusterGroup):
         if given and not connects(command) and not ctx.resilient_parsing:
             option = "--" + next(iter(given)).replace("_", "-")
             raise click.UsageError(
-                f"`barnabas {cmd_name}` connects to no cluster: it takes no {option}.", ctx
+                f"`barnabas {cmd_name}` does not connect to a cluster and has no option {option}.", ctx
             )
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # `barnabas help topics` is what many people try first.
+        # Many people try `barnabas help topics` first.
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def told(error: Exception) -> str:
 
 
 def exit_code_of(error: Exception) -> int:
-    """For scripts: whether something does not exist, or just failed."""
+    """The exit code for scripts: something does not exist, or failed."""
     is_missing = isinstance(error, UnknownTopicOrPartition | GroupIdNotFound | TransactionalIdNotFound)
     return NOT_FOUND if is_missing else FAILED
 
@@ -106,7 +106,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        # Without standalone mode click returns the code of `ctx.exit(code)`, and else what the command returned.
+        # Without standalone mode click returns the code of `ctx.exit(code)`, or what the command returned.
         exit_code = barnabas.main(prog_name="barnabas", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
@@ -134,7 +134,7 @@ def main() -> None:
         if DEBUG_VARIABLE in os.environ:
             raise
         complain(
-            f"this is a fault of barnabas: {type(error).__name__}: {error}. With {DEBUG_VARIABLE}=1 it shows where"
+            f"this is a bug in barnabas: {type(error).__name__}: {error}. Set {DEBUG_VARIABLE}=1 to see where"
         )
         sys.exit(FAULT)
     sys.exit(exit_code if isinstance(exit_code, int) else 0)

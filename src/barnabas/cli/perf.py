@@ -1,29 +1,36 @@
-"""`barnabas perf`: how fast a cluster is, as seen by our own clients."""
+"""`barnabas perf`: measures the speed of a cluster with Barnabas' clients."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from barnabas.cli.consume import open_consumer
-from barnabas.cli.produce import COMPRESSIONS, open_producer
+from barnabas.cli.produce import open_producer
 from barnabas.cli.shared.arguments import partitions_of
 from barnabas.cli.shared.client_settings import parse_client_settings
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import Column, fail, show, show_json
 from barnabas.cli.shared.progress import progress_bar
 from barnabas.cli.shared.ranges import Range, Where
+from barnabas.cli.shared.record_options import (
+    acks_option,
+    compression_option,
+    records_option,
+    settings_option,
+    size_option,
+)
 from barnabas.cli.shared.target import Target, cluster_command, complete_topics, described_topic
 
 if TYPE_CHECKING:
     from barnabas.errors import KafkaError
 
-# Values that differ, so that compression has something to do and nothing is too easy.
+# Different values, so that compression is not trivial.
 DISTINCT_VALUES: Final = 1_000
 RECORDS_A_CALL: Final = 500
 POLL_MS: Final = 1_000.0
@@ -52,59 +59,20 @@ def perf() -> None:
     """Measure how fast a cluster is."""
 
 
-def settings_option(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        "-X",
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help=f"A {kind} setting. May be repeated.",
-    )
-
-
 @perf.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option(
-    "-n",
-    "--records",
-    type=click.IntRange(min=1),
-    default=1_000_000,
-    show_default=True,
-    metavar="N",
-    help="Number of records.",
-)
-@click.option(
-    "-s",
-    "--size",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    metavar="BYTES",
-    help="Size of a value.",
-)
+@records_option(1_000_000)
+@size_option(0)
 @click.option(
     "--rate", type=click.FloatRange(min=0.001), metavar="N", help="Records per second.  [default: unlimited]"
 )
 @click.option(
     "--each",
     is_flag=True,
-    help="Call send() for each record, and measure its latency. Without it, send_many().",
+    help="Call send() for each record and measure its latency, instead of send_many().",
 )
-@click.option(
-    "--acks",
-    type=click.Choice(["all", "1", "0"]),
-    default="all",
-    show_default=True,
-    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
-)
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="none",
-    show_default=True,
-    help="Compression of batches.",
-)
+@acks_option
+@compression_option
 @settings_option("producer")
 @cluster_command
 def produce(
@@ -202,7 +170,7 @@ def consume(
 
 
 def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
-    """How many records came, and their bytes."""
+    """The number of records that arrived, and their bytes."""
     if form == "arrow":
         batch = consumer.poll_arrow(POLL_MS)
         return batch.num_rows, batch.nbytes
@@ -212,24 +180,8 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
 
 @perf.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option(
-    "-n",
-    "--records",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Number of records.",
-)
-@click.option(
-    "-s",
-    "--size",
-    type=click.IntRange(min=8),
-    default=100,
-    show_default=True,
-    metavar="BYTES",
-    help="Size of a value.",
-)
+@records_option(1_000)
+@size_option(8)
 @click.option(
     "--rate",
     type=click.FloatRange(min=0.001),
@@ -238,13 +190,7 @@ def _poll_many(consumer: Any, form: str) -> tuple[int, int]:
     metavar="N",
     help="Records per second.",
 )
-@click.option(
-    "--acks",
-    type=click.Choice(["all", "1", "0"]),
-    default="all",
-    show_default=True,
-    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
-)
+@acks_option
 @settings_option("producer")
 @cluster_command
 def latency(
@@ -263,7 +209,7 @@ def latency(
         open_producer(target, chosen) as producer,
     ):
         Range(consumer, partitions, Where("end"), None)
-        # The first record pays for connections and the first fetch.
+        # The first record includes the time to connect and the first fetch.
         producer.send(topic, b"\0" * size, partition=partitions[0].partition).result(target.timeout_ms / 1000)
         _wait_for_first(consumer, target)
         with progress_bar("measuring", records, unit="records") as advance:
@@ -284,7 +230,7 @@ def latency(
                         received += 1
                         advance(1)
                 if time.perf_counter() > deadline_s:
-                    fail(f"{records - received} of {records} records have not come back in time")
+                    fail(f"{records - received} of {records} records did not arrive in time")
     _tell(target, {"records": records, **latencies.row()}, (RATES[0], *LATENCIES))
 
 
@@ -292,7 +238,7 @@ def _wait_for_first(consumer: Any, target: Target) -> None:
     deadline_s = time.perf_counter() + target.timeout_ms / 1000
     while not consumer.poll(POLL_MS):
         if time.perf_counter() > deadline_s:
-            fail("the first record has not come back in time")
+            fail("the first record did not arrive in time")
 
 
 class Pace:
@@ -314,7 +260,7 @@ class Pace:
 
 
 class Latencies:
-    """Times in milliseconds, and what went wrong."""
+    """Latencies in milliseconds, and failures."""
 
     def __init__(self) -> None:
         self._all_ms: list[float] = []

@@ -16,6 +16,7 @@ from barnabas.cli.shared.client_settings import parse_client_settings
 from barnabas.cli.shared.formats import LineReader, Outgoing
 from barnabas.cli.shared.output import count_text, fail, note, show_json_line
 from barnabas.cli.shared.progress import progress_bar
+from barnabas.cli.shared.record_options import acks_option, compression_option, settings_option
 from barnabas.cli.shared.target import Target, cluster_command, complete_topics, missing_topics
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer import Producer
 
 READ_BYTES: Final = 1 << 20
-# More than any broker takes: a line that does not end is not collected for ever.
+# More than any broker accepts; bounds the memory for a line without an end.
 RECORD_BYTES_MAX: Final = 64 << 20
 UNANSWERED_MAX: Final = 256
 LOOK_AROUND_S: Final = 0.02
-COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command(
@@ -71,29 +71,10 @@ Examples:
     help="Timestamp for all records, in ms since 1970.",
 )
 @click.option("--null", metavar="TEXT", help="Text for a null key or value.")
-@click.option(
-    "--acks",
-    type=click.Choice(["all", "1", "0"]),
-    default="all",
-    show_default=True,
-    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
-)
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="none",
-    show_default=True,
-    help="Compression of batches.",
-)
+@acks_option
+@compression_option
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
-@click.option(
-    "-X",
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A producer setting. May be repeated.",
-)
+@settings_option("producer")
 @cluster_command
 def produce(
     target: Target,
@@ -118,7 +99,7 @@ def produce(
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator do not go together.")
     if form == "json" and key_separator is not None:
-        raise click.UsageError("JSON has its keys: --key-separator is for --format lines.")
+        raise click.UsageError("JSON contains the keys: use --key-separator only with --format lines.")
     if key_separator == "":
         raise click.UsageError("--key-separator takes at least one character.")
     common = Outgoing()
@@ -150,7 +131,7 @@ def produce(
                 with _open(file) as source:
                     data = source.read(RECORD_BYTES_MAX + 1)
                 if len(data) > RECORD_BYTES_MAX:
-                    fail(f"{file}: more than {RECORD_BYTES_MAX} bytes are too much for one record")
+                    fail(f"{file}: more than {RECORD_BYTES_MAX} bytes, too large for one record")
                 sending.send([Outgoing(**common, value=data)])
                 advance(len(data))
         else:
@@ -170,7 +151,7 @@ def open_producer(target: Target, settings: dict[str, Any]) -> Producer:
 
 
 def _ensure_topic(target: Target, topic: str, *, create: bool) -> None:
-    """A mistyped name would make a topic on most clusters: here that has to be asked for."""
+    """Fails if the topic does not exist. Most clusters would create a topic for a mistyped name."""
     from barnabas.client.admin.errors import AdminErrors
     from barnabas.errors import TopicAlreadyExists, UnknownTopicOrPartition
 
@@ -250,16 +231,16 @@ class Sending:
                 break
             show_json_line(metadata._asdict())
         if self._as_json:
-            # A script may wait for the answer before it writes the next line.
+            # A script may wait for the result before it writes the next line.
             sys.stdout.flush()
 
 
 def complete_lines(
     source: BinaryIO, name: str, while_waiting: Callable[[], bool]
 ) -> Iterator[tuple[list[bytes], int]]:
-    """The lines as they come, without their ends, and how many bytes they were: a slow writer is not waited for.
+    """The lines as they arrive, without their ends, and their sizes in bytes. Does not wait for a slow writer.
 
-    `while_waiting` is called now and then as long as it is true and nothing comes.
+    While no line arrives, calls `while_waiting` from time to time, as long as it returns true.
     """
     kept: list[bytes] = []
     kept_bytes = 0
@@ -273,9 +254,7 @@ def complete_lines(
             kept.append(data)
             kept_bytes += len(data)
             if kept_bytes > RECORD_BYTES_MAX:
-                fail(
-                    f"{name}: a line has more than {RECORD_BYTES_MAX} bytes: that is too much for one record"
-                )
+                fail(f"{name}: a line has more than {RECORD_BYTES_MAX} bytes, too large for one record")
             continue
         whole, _, rest = b"".join([*kept, data]).rpartition(b"\n")
         kept, kept_bytes = ([rest], len(rest)) if rest else ([], 0)

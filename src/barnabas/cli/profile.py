@@ -35,8 +35,8 @@ HIDDEN: Final = "(hidden)"
 def profile() -> None:
     """Save clusters with their settings, and switch between them.
 
-    Commands use the profile of --profile, else of BARNABAS_PROFILE, else the one in use. The one in use does not count
-    if a command has an address: by -b, by --client-config or by BARNABAS_BOOTSTRAP.
+    Commands use the profile of --profile, else of BARNABAS_PROFILE, else the profile in use. A command ignores the
+    profile in use if it has an address from -b, --client-config or BARNABAS_BOOTSTRAP.
     """
 
 
@@ -54,7 +54,7 @@ Examples:
     "file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Take the settings of a properties file, as Kafka's tools take it.",
+    help="Read settings from a properties file, as Kafka's tools do.",
 )
 @click.option(
     "-X",
@@ -64,8 +64,8 @@ Examples:
     metavar="NAME=VALUE",
     help="A client setting. May be repeated.",
 )
-@click.option("--use", "is_used", is_flag=True, help="Use it from now on.")
-@click.option("--replace", "is_replaced", is_flag=True, help="Replace the profile if there is one.")
+@click.option("--use", "is_used", is_flag=True, help="Use this profile from now on.")
+@click.option("--replace", "is_replaced", is_flag=True, help="Replace the profile if it exists.")
 @json_option
 def create(
     name: str,
@@ -78,7 +78,9 @@ def create(
 ) -> None:
     """Save a cluster with its settings."""
     if not NAME.fullmatch(name):
-        raise click.BadParameter("a profile's name has letters, digits, '.', '_' and '-'", param_hint="NAME")
+        raise click.BadParameter(
+            "a profile name may contain letters, digits, '.', '_' and '-'", param_hint="NAME"
+        )
     settings = {} if file is None else load_client_config(file)
     assigned = dict(parse_pairs(assignments))
     check_client_settings(assigned, "--set")
@@ -90,7 +92,7 @@ def create(
     settings["bootstrap.servers"] = parse_bootstrap(settings["bootstrap.servers"])
     profiles = load_profiles()
     if name in profiles.settings and not is_replaced:
-        fail(f"there is a profile {name} already; --replace replaces it")
+        fail(f"profile {name} already exists; use --replace to replace it")
     profiles.settings[name] = settings
     save_profiles(profiles._replace(in_use=name if is_used else profiles.in_use))
     if as_json:
@@ -126,7 +128,7 @@ def show_profile(name: str | None, with_secrets: bool, as_json: bool) -> None:
     """Show the settings of a profile. Without NAME, of the one in use."""
     profiles = load_profiles()
     if name is None and profiles.in_use is None:
-        fail("no profile is in use; `barnabas profile use NAME` chooses one", NOT_FOUND)
+        fail("no profile is in use; choose one with `barnabas profile use NAME`", NOT_FOUND)
     chosen = name or profiles.in_use or ""
     settings = {
         key: HIDDEN if is_secret(key) and not with_secrets else value

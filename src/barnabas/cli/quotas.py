@@ -109,7 +109,7 @@ def delete(target: Target, names: tuple[str, ...], yes: bool, **parts: str | Non
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """A name that is near a known one is mistyped; any other is left to the broker."""
+    """Fails for a name that is near a known one; the broker checks all others."""
     for name in names:
         if name not in NAMES and (hint := nearest(name, NAMES)):
             fail(f"there is no quota {name}{hint}")
@@ -136,5 +136,5 @@ def _entity(parts: dict[str, str | None]) -> dict[str, str | None]:
 def _required(parts: dict[str, str | None]) -> dict[str, str | None]:
     entity = _entity(parts)
     if not entity:
-        raise click.UsageError("Say whose quota: --user, --client-id or --ip.")
+        raise click.UsageError("Specify an entity: --user, --client-id or --ip.")
     return entity

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.shared.arguments import check_partitions, confirm, execute_option, partitions_of, yes_option
+from barnabas.cli.shared.arguments import (
+    check_partitions,
+    confirm,
+    execute_option,
+    partitions_of,
+    topics_option,
+    yes_option,
+)
 from barnabas.cli.shared.offset_files import read_offsets_csv, write_offsets_csv
 from barnabas.cli.shared.output import Column, count_text, fail, note, show, show_json
 from barnabas.cli.shared.target import (
     Target,
     cluster_command,
     complete_groups,
-    complete_topics,
     missing_groups,
 )
 from barnabas.cli.shared.times import parse_duration_ms, parse_time_ms
@@ -44,14 +50,7 @@ Examples:
   barnabas groups reset-offsets billing --from-file offsets.csv --execute""",
 )
 @click.argument("group", metavar="GROUP", shell_complete=complete_groups)
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,...]",
-    help="A topic, or some of its partitions. May be repeated.",
-    shell_complete=complete_topics,
-)
+@topics_option()
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has offsets.")
 @click.option("--to-earliest", is_flag=True, help="Start with the first record.")
 @click.option("--to-latest", is_flag=True, help="Start after the last record.")
@@ -72,7 +71,7 @@ Examples:
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Take the offsets of a CSV file (topic,partition,offset), as kafka-consumer-groups does.",
+    help="Read offsets from a CSV file (topic,partition,offset), as kafka-consumer-groups does.",
 )
 @click.option("--export", "is_exported", is_flag=True, help="Print the new offsets as CSV, for --from-file.")
 @execute_option
@@ -88,26 +87,28 @@ def reset_offsets(
     yes: bool,
     **ways: Any,
 ) -> None:
-    """Set the offsets of a group that has no members now.
+    """Set the offsets of a group that has no active members.
 
     An offset that is out of range becomes the nearest one in range.
     """
     chosen = {name: value for name, value in ways.items() if value is not None and value is not False}
     if len(chosen) != 1:
         raise click.UsageError(
-            "Say where to with one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-time, --by-duration,"
+            "Use exactly one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-time, --by-duration,"
             " --to-current, --from-file."
         )
     if not group:
         raise click.UsageError("Name a GROUP.")
     if is_exported and target.as_json:
-        raise click.UsageError("--export prints CSV, --json JSON: use one of them.")
+        raise click.UsageError("--export and --json do not go together.")
     way, value = chosen.popitem()
     has_file = way == "from_file"
     if has_file and (topics or all_topics):
-        raise click.UsageError("--from-file says which partitions: leave --topic and --all-topics out.")
+        raise click.UsageError(
+            "--from-file names the partitions: do not use --topic or --all-topics with it."
+        )
     if not has_file and bool(topics) == all_topics:
-        raise click.UsageError("Say which partitions: --topic TOPIC[:P,...], or --all-topics.")
+        raise click.UsageError("Specify partitions: --topic TOPIC[:P,...], or --all-topics.")
     from_file = read_offsets_csv(value, group) if has_file else {}
     execute = execute or yes
     with target.admin() as admin:
@@ -135,7 +136,7 @@ def reset_offsets(
     if target.as_json:
         show_json(rows)
     elif execute or not is_exported:
-        note("done" if execute else "Nothing was changed. Use --execute to do it.")
+        note("done" if execute else "Nothing was changed. Use --execute to make the changes.")
 
 
 def _rows(
@@ -170,7 +171,7 @@ def _new_offsets(
     way: str,
     value: Any,
 ) -> dict[TopicPartition, int]:
-    """The offset that each partition gets, within the records there are."""
+    """The new offset of each partition, within its records."""
     from barnabas.clock import SystemClock
     from barnabas.views.offsets import log_ranges
 
@@ -197,9 +198,7 @@ def _new_offsets(
             offset = value[each]
         else:
             if each not in committed:
-                fail(
-                    f"the group has no offset of {each} to begin with; use another way than --{way.replace('_', '-')}"
-                )
+                fail(f"the group has no offset for {each}; use another option than --{way.replace('_', '-')}")
             offset = committed[each].offset + (value if way == "shift_by" else 0)
         wanted[each] = ranges[each].nearest(offset)
     return wanted
@@ -217,10 +216,9 @@ def _refuse_if_active(admin: Admin, group: str) -> None:
     try:
         described = admin.describe_groups([group])[group]
     except GroupIdNotFound:
-        # Offsets may be set for a group that is yet to come.
+        # Offsets may be set for a group that does not exist yet.
         return
     if described.members:
         fail(
-            f"{group} has {count_text(len(described.members), 'member')}, which would go on where they are: stop them"
-            " first"
+            f"{group} has {count_text(len(described.members), 'member')}, which would ignore the reset: stop them first"
         )

@@ -80,20 +80,20 @@ Examples:
     "--partitions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of partitions; the broker's default without it.",
+    help="Number of partitions.  [default: the broker's]",
 )
 @click.option(
     "-r",
     "--replication-factor",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of replicas; the broker's default without it.",
+    help="Number of replicas.  [default: the broker's]",
 )
 @click.option(
     "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting. May be repeated."
 )
-@click.option("--if-not-exists", is_flag=True, help="Leave topics that exist as they are.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, but create nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Ignore topics that already exist.")
+@click.option("--dry-run", is_flag=True, help="Only check the request on the broker.")
 @cluster_command
 def create(
     target: Target,
@@ -145,14 +145,14 @@ def create(
             details += f" of {count_text(row['replication_factor'], 'replica')}"  # type: ignore[arg-type]
         click.echo(f"{row['topic']}: {what}{details}")
     if errors:
-        # Brokers name the topic in some of their messages.
+        # Some messages of brokers already name the topic.
         told = [str(error) if name in str(error) else f"{name}: {error}" for name, error in errors.items()]
         is_invalid = any(isinstance(error, InvalidConfig) for error in errors.values())
         fail("; ".join(told) + (_hints(settings) if is_invalid else ""))
 
 
 def _hints(names: Iterable[str]) -> str:
-    """The nearest settings of topics to those that there are none of."""
+    """Suggestions for unknown topic settings."""
     from barnabas.config.log_config import TOPIC_SETTINGS
 
     return "".join(nearest(name, TOPIC_SETTINGS) for name in names if name not in TOPIC_SETTINGS)
@@ -177,7 +177,7 @@ def list_topics(target: Target, patterns: tuple[str, ...], internal: bool) -> No
             "internal": topic.is_internal,
         }
         for topic in described.values()
-        # A pattern that is its very name asks for an internal topic.
+        # A pattern that equals the name of an internal topic selects it.
         if (internal or not topic.is_internal or topic.name in patterns)
         and (not patterns or any(fnmatch.fnmatchcase(topic.name, pattern) for pattern in patterns))
     ]
@@ -193,7 +193,7 @@ def _sizes(admin: Admin, timeout_ms: int) -> dict[str, int] | None:
     try:
         return topic_sizes(admin, timeout_ms=timeout_ms)
     except (KafkaError, ExceptionGroup) as error:
-        note(f"sizes are not known: {error}")
+        note(f"unknown sizes: {error}")
         return None
 
 
@@ -255,7 +255,7 @@ def describe(
         if number:
             click.echo()
         settings = ", ".join(f"{name}={value}" for name, value in changed.get(topic.name, {}).items())
-        heading(f"{topic.name}: id {topic.topic_id or '-'}, settings of its own: {settings or 'none'}")
+        heading(f"{topic.name}: id {topic.topic_id or '-'}, settings: {settings or 'none'}")
         rows = [row for row in partitions if row["topic"] == topic.name]
         show(rows, PARTITIONS[1:], as_json=False, nothing="no such partitions")
 
@@ -313,7 +313,7 @@ def _changed_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, 
     metavar="NAME",
     help="Reset a setting to the broker's default. May be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, but change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only check the change on the broker.")
 @cluster_command
 def alter(
     target: Target,
@@ -325,13 +325,13 @@ def alter(
 ) -> None:
     """Add partitions to a topic, or change its settings.
 
-    After more partitions are added, a key may map to another partition than before.
+    After partitions are added, a key may map to another partition.
     """
     from barnabas.client.admin.results import ConfigResource, ResourceType
 
     changes: dict[str, str | None] = {**dict(parse_pairs(configs)), **dict.fromkeys(deleted)}
     if partitions is None and not changes:
-        raise click.UsageError("Say what to change: --partitions, --config or --delete-config.")
+        raise click.UsageError("Specify a change: --partitions, --config or --delete-config.")
     with target.admin() as admin:
         described_topics(admin, [name])
         if changes:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 from barnabas.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 JAVA_MIN: Final = 17
 JAVA_ADVICE: Final = (
@@ -34,6 +34,17 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
+
+
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+
+
+def query_id_of(frame: DataFrame) -> str:
+    """The id of the streaming query whose batch the frame is; InvalidConfig outside of `foreachBatch`."""
+    query_id: str | None = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+    if not query_id:
+        raise InvalidConfig("Spark names no query here: use the sink in foreachBatch of a streaming query")
+    return query_id
 
 
 def start_session(

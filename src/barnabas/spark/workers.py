@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 PYTHON_SETTING: Final = "spark.sql.execution.pyspark.python"
 PROBE_TIMEOUT_S: Final = 60
@@ -36,6 +39,18 @@ def require_workers(spark: SparkSession) -> None:
     python = spark.conf.get(PYTHON_SETTING, None) or context.pythonExec
     if not _is_ours(python):
         _require(python, _module_path(context))
+
+
+def write_in_one_task(
+    rows: DataFrame, writer: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> None:
+    """Lets one task write all rows, which many tasks may compute; the writer returns a column `written`."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from writer(batches)
+
+    require_workers(rows.sparkSession)
+    rows.repartition(1).mapInArrow(write, "written bigint").collect()
 
 
 def _is_ours(python: str) -> bool:

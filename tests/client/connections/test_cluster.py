@@ -22,8 +22,9 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.testing import free_port
 from tests.client.running import run
-from tests.clients.broker_process import BrokerProcess, free_port
+from tests.clients.broker_process import BrokerProcess
 
 WAIT_S = 60
 

@@ -17,7 +17,7 @@ from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.list_groups_request import ListGroupsRequest
 from barnabas.protocol.messages.list_groups_response import ListGroupsResponse
 from barnabas.protocol.requests import decode_request, encode_response
-from tests.clients.broker_process import free_port
+from barnabas.testing import free_port
 
 WAIT_S = 30
 API = api_for_name("ListGroups")

@@ -15,9 +15,8 @@ from barnabas.client.admin.results import CommittedOffset
 from barnabas.model import TopicPartition
 from barnabas.spark.mirror.groups import GroupMirror
 from barnabas.spark.mirror.offsets import Copied, OffsetMap
-from barnabas.testing import Broker
+from barnabas.testing import Broker, free_port
 from tests.client.consumer_servers import OURS, Server, numbered, read, running
-from tests.clients.broker_process import free_port
 from tests.peers.kafka_peer import V4
 from tests.waiting import wait_until
 

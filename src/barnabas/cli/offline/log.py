@@ -1,4 +1,4 @@
-"""`barnabas log`: log directories of Barnabas and of Apache Kafka, looked at, checked and repaired without a broker."""
+"""`barnabas log`: inspects, checks and repairs log directories of Barnabas and Apache Kafka without a broker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from barnabas.log.tools.inspection import Inspection
 
 DIRECTORY = click.Path(exists=True, file_okay=False)
+at_ms_option = click.option(
+    "--at-ms",
+    type=int,
+    metavar="N",
+    help="The time by which producer ids expire, in ms since 1970.  [default: now]",
+)
 
 
 @click.group(cls=CommandGroup)
@@ -25,10 +31,12 @@ def log() -> None:
 
 @log.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--records", "with_records", is_flag=True, help="Of a .log file, each batch's records too.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option(
+    "--records", "with_records", is_flag=True, help="Also print the records of each batch of a .log file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def dump(files: tuple[str, ...], with_records: bool, as_json: bool) -> None:
-    """Print what FILES say: .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata,
+    """Print the contents of FILES: .log .index .timeindex .txnindex .snapshot, checkpoints, partition.metadata,
     meta.properties, .kafka_cleanshutdown.
 
     Exits with 1 if a file is damaged.
@@ -61,9 +69,9 @@ def _json(value: object) -> str:
 @log.command()
 @click.argument("directory", type=DIRECTORY)
 def verify(directory: str) -> None:
-    """Check a log directory, or one partition's, and name each fault with its file and position.
+    """Check a log directory, or the directory of one partition, and print each fault with its file and position.
 
-    Nothing is changed. Exits with 1 if there is any fault.
+    Changes nothing. Exits with 1 if there is a fault.
     """
     from barnabas.log.file_system import DiskFileSystem
     from barnabas.log.tools.verify import log_bytes, verify_directory
@@ -119,15 +127,17 @@ def records(directory: str, topic: str | None, partition: int | None, isolation:
 @click.argument("directory", type=DIRECTORY)
 @click.option("--topic", metavar="T", help="Only this topic.")
 @click.option("--partition", type=int, metavar="P", help="Only this partition.")
-@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
-@click.option("--times", default="", metavar="T,…", help="The offsets of these times, in ms since 1970.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@at_ms_option
+@click.option(
+    "--times", default="", metavar="T,…", help="Also print the offsets at these times, in ms since 1970."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def describe(
     directory: str, topic: str | None, partition: int | None, at_ms: int | None, times: str, as_json: bool
 ) -> None:
     """Print what a broker would answer about the partitions of a log directory: offsets, producers, leader epochs.
 
-    An offset is [offset, timestamp, leader epoch]. Nothing is changed.
+    An offset is [offset, timestamp, leader epoch]. Changes nothing.
     """
     from barnabas.log.tools.inspection import describe as describe_log
     from barnabas.log.tools.inspection import topic_id_text
@@ -151,7 +161,7 @@ def describe(
 
 @log.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--at-ms", type=int, metavar="N", help="The time at which producers are judged; else now.")
+@at_ms_option
 def recover(directory: str, at_ms: int | None) -> None:
     """Open a log directory and close it cleanly, in place: after a crash this recovers it as a broker would.
 
@@ -176,7 +186,7 @@ def recover(directory: str, at_ms: int | None) -> None:
             shown_bytes = done_bytes
 
         count = recover_directory(fs, os.path.abspath(directory), clock, show)
-    click.echo(f"{count} logs, cleanly stopped", err=True)
+    click.echo(f"{count} logs recovered and cleanly shut down", err=True)
 
 
 def _parse_times(text: str) -> list[int]:

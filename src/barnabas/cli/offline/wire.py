@@ -29,7 +29,7 @@ def wire() -> None:
 
 
 @wire.command(short_help="List the APIs and their versions.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def apis(as_json: bool) -> None:
     """List the APIs: key, name, versions, and the versions that are flexible (compact lengths, tagged fields)."""
     from barnabas.protocol.apis import APIS
@@ -68,8 +68,8 @@ Examples:
 @click.option(
     "--direction",
     type=click.Choice(["request", "response"]),
-    help="The bytes are requests or responses. Whole frames need no other option, unless responses of several APIs"
-    " look the same.",
+    help="Whether the bytes are requests or responses. Complete frames need no other option, unless responses of"
+    " several APIs look the same.",
 )
 @click.option("--api", "api_name", metavar="NAME|KEY", help="The API, such as Fetch or 1.")
 @click.option(
@@ -98,7 +98,7 @@ Examples:
 @click.option(
     "--records", "with_records", is_flag=True, help="Show the records in a message instead of their bytes."
 )
-@click.option("--compact", is_flag=True, help="One line a message.")
+@click.option("--compact", is_flag=True, help="Print one line per message.")
 def decode(
     file: BinaryIO,
     direction: str | None,
@@ -148,7 +148,7 @@ def decode(
 
     data = wire_decode.bytes_of(_read(file), encoding)
     if not data:
-        raise click.ClickException("there is nothing to decode: the input is empty")
+        raise click.ClickException("the input is empty")
     if message_name is not None:
         assert version is not None
         name = _message(message_name)
@@ -170,7 +170,7 @@ def decode(
 def _read(file: BinaryIO) -> bytes:
     data = file.read(MAX_INPUT_BYTES + 1)
     if len(data) > MAX_INPUT_BYTES:
-        raise click.ClickException(f"{file.name} has more than {MAX_INPUT_BYTES} bytes: cut it into parts")
+        raise click.ClickException(f"{file.name} has more than {MAX_INPUT_BYTES} bytes: split it")
     return data
 
 
@@ -239,7 +239,10 @@ A line of a corpus is a JSON object:
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.File("rb"))
 @click.option(
-    "--json", "as_json", is_flag=True, help="A JSON line for each message that fails, and one for the sums."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a JSON line for each message that fails, and one for the totals.",
 )
 def check(files: tuple[BinaryIO, ...], as_json: bool) -> None:
     """Compare messages that Apache Kafka has encoded with ours.
@@ -284,6 +287,6 @@ def _with_progress(file: BinaryIO, items: Iterable[Checked]) -> Iterator[Checked
 
 
 def _print_json(value: Any, indent: int | None = None) -> None:
-    """As people write it where the terminal can show it, else with escapes."""
+    """Characters as they are if the terminal can show them, else escaped."""
     is_unicode = sys.stdout.encoding.lower().startswith("utf")
     click.echo(json.dumps(value, indent=indent, ensure_ascii=not is_unicode))

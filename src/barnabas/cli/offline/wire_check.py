@@ -31,7 +31,7 @@ from barnabas.protocol.message import TaggedFields
 from barnabas.protocol.messages import message_class
 from barnabas.protocol.schema import load_schema
 
-# Longer than any message that a broker would take, in hex and in JSON. It bounds what a file can make us hold.
+# Longer than any message that a broker accepts, in hex and in JSON. It bounds the memory that a file can take.
 MAX_LINE_BYTES: Final = 512 * 1024 * 1024
 GZIP_MAGIC: Final = b"\x1f\x8b"
 

@@ -43,7 +43,7 @@ _UNSUPPORTED_VERSION: Final = (35).to_bytes(2)
 
 
 class NotDecodable(InvalidRequest):
-    """Bytes that are not what they were said to be, and what to try next."""
+    """The bytes are not what the options say; the message says what to try next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A payload that does not decode. Those behind it may."""
+    """A payload that does not decode. The payloads after it may."""
 
     what: str
 
@@ -216,7 +216,7 @@ def _answered(data: bytes, calls: dict[int, deque[Call]]) -> Call:
 
 
 def _guess(data: bytes) -> Call:
-    """The only API, in its newest version, whose response would be these very bytes."""
+    """The only API, in its newest version, whose response could be exactly these bytes."""
     fitting = [
         Call(api=api, version=version)
         for api in APIS

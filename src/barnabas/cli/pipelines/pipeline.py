@@ -51,15 +51,17 @@ def pipeline() -> None:
 
 @pipeline.command()
 @file_argument
-@click.option("--connect", is_flag=True, help="Also ask brokers, topics and schema registries.")
 @click.option(
-    "--no-spark", is_flag=True, help="Leave out what only Spark can check. Faster, and needs no Java."
+    "--connect", is_flag=True, help="Also connect to brokers and schema registries, and check the topics."
+)
+@click.option(
+    "--no-spark", is_flag=True, help="Skip the checks that need Spark. This is faster and needs no Java."
 )
 @json_option
 def validate(file: Path, connect: bool, no_spark: bool, as_json: bool) -> None:
-    """Check a pipeline's file: its keys, and by Spark's parser its schemas, SQL and columns. Nothing runs.
+    """Check a pipeline's file without running it: its keys, and with Spark's parser its schemas, SQL and columns.
 
-    Tells all that is wrong, and what it has not checked.
+    Reports all errors, and what was not checked.
     """
     from barnabas.spark.pipeline.check import WHAT_SPARK_CHECKS, Findings, check_apart
     from barnabas.spark.pipeline.connect import connect as connected
@@ -76,7 +78,7 @@ def validate(file: Path, connect: bool, no_spark: bool, as_json: bool) -> None:
     ]
     failed = next((each.error for each in checks if each.error is not None), None)
     if no_spark or failed is not None:
-        reason = "--no-spark" if no_spark else "what --connect looks at comes first"
+        reason = "--no-spark" if no_spark else "--connect checks are skipped until these are fixed"
         found = Findings(not_checked=[f"{WHAT_SPARK_CHECKS}: {reason}"])
     else:
         found = check_apart(file, declared, asks_registries=connect)
@@ -123,7 +125,7 @@ def _tell_faults(file: Path, faults: list[str], not_checked: list[str], *, as_js
 @session_options
 @json_option
 def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_json: bool) -> None:
-    """Show what would run: sources and their lag, steps and their columns, the sink, Spark's own plan."""
+    """Show what would run: sources and their lag, steps and their columns, the sink, and Spark's plan."""
     from barnabas.spark.pipeline.connect import require_connected
     from barnabas.spark.pipeline.load import load_pipeline
     from barnabas.spark.session import require_spark
@@ -144,10 +146,10 @@ def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_jso
 
 @pipeline.command()
 @file_argument
-@click.option("--checkpoint", metavar="PATH", help="Another checkpoint than the file's.")
+@click.option("--checkpoint", metavar="PATH", help="Use this checkpoint instead of the one in the file.")
 @json_option
 def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
-    """Show how far a pipeline has come, by its checkpoint and its group. Needs no Spark."""
+    """Show the progress of a pipeline from its checkpoint and its group. Does not need Spark."""
     from barnabas.spark.pipeline.load import load_pipeline
     from barnabas.spark.pipeline.status import status_of
 
@@ -172,7 +174,7 @@ def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
             + (f", watermark {time_text(query['watermark_ms'])}" if query["watermark_ms"] else "")
             + f" (query {query['query_id']})"
         )
-    show(found["partitions"], LAGS, as_json=False, nothing="no topic is read as a stream")
+    show(found["partitions"], LAGS, as_json=False, nothing="no topics are read as streams")
 
 
 @pipeline.command(
@@ -209,7 +211,7 @@ def reset(
     from barnabas.spark.pipeline.reset import execute_reset, plan_reset
 
     if sum((to_earliest, to_latest, to_time is not None)) > 1:
-        raise click.UsageError("Say where to with at most one of --to-earliest, --to-latest, --to-time.")
+        raise click.UsageError("Use at most one of --to-earliest, --to-latest, --to-time.")
     place: int | None = None
     if to_earliest or to_latest:
         place = -2 if to_earliest else -1
@@ -251,10 +253,10 @@ def reset(
     click.echo(f"checkpoint {planned.checkpoint}: {gone if planned.checkpoint_exists else 'there is none'}")
     if planned.sink_log is not None:
         click.echo(
-            f"log of the sink {planned.sink_log}: {gone}; files stay, and those to come are added to them"
+            f"log of the sink {planned.sink_log}: {gone}; existing files stay, and new files are added"
         )
     show(rows, RESETS, as_json=False, nothing="the group has no offsets")
-    note("done" if execute else "Nothing was changed. Use --execute to do it.")
+    note("done" if execute else "Nothing was changed. Use --execute to make the changes.")
 
 
 pipeline.add_command(run)

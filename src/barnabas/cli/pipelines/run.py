@@ -50,7 +50,7 @@ Examples:
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer Prometheus on this port, at /metrics; 0 chooses one.",
+    help="Serve metrics for Prometheus on this port, at /metrics; 0 chooses a free port.",
 )
 @click.option(
     "--stop-timeout",
@@ -59,13 +59,13 @@ Examples:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a stop waits for the batch that is under way.",
+    help="How long to wait for the current batch when the pipeline stops.",
 )
 @click.option(
     "--spark-log",
     "log",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file for what Spark and its workers write; else it is lost.",
+    help="A file for the output of Spark and its workers; without it, the output is discarded.",
 )
 @session_options
 @json_option
@@ -242,9 +242,9 @@ class LiveDisplay:
             self._batches[query] = event
             self._rows[query] = self._rows.get(query, 0) + event["rows"]
         elif kind == "started":
-            self._state = f"{event['pipeline']} runs; Ctrl-C stops it"
+            self._state = f"{event['pipeline']} is running; press Ctrl-C to stop it"
         elif kind == "stopping":
-            self._state = "finishing the batch that is under way; Ctrl-C does not wait for it"
+            self._state = "finishing the current batch; press Ctrl-C to stop at once"
         else:
             self._state = f"{event['pipeline']} has stopped ({event['reason']})"
         self._draw()

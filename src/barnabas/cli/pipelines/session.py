@@ -29,15 +29,15 @@ json_option: Final = click.option("--json", "as_json", is_flag=True, help="JSON,
 
 
 def session_options(command: F) -> F:
-    """How Spark is started."""
+    """How to start Spark."""
     for option in (
-        click.option("--debug", is_flag=True, help="Spark's own log and stack traces, all of them."),
+        click.option("--debug", is_flag=True, help="Show the log of Spark and all stack traces."),
         click.option(
             "--conf",
             "settings",
             multiple=True,
             metavar="KEY=VALUE",
-            help="A setting of Spark, over those of the file. May be repeated.",
+            help="A Spark setting; overrides the file. May be repeated.",
         ),
         click.option(
             "--master",
@@ -75,7 +75,7 @@ def session(
 
 @contextmanager
 def told_in_a_line(debug: bool) -> Iterator[None]:
-    """Errors of Spark and of brokers as one line and an exit code."""
+    """Turns errors of Spark and of brokers into one line and an exit code."""
     try:
         yield
     except (click.ClickException, click.Abort, click.exceptions.Exit):

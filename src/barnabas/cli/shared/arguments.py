@@ -1,16 +1,16 @@
-"""Arguments that several commands take: NAME=VALUE, TOPIC[:P,...], and a person's yes."""
+"""Arguments that several commands take: NAME=VALUE, TOPIC[:P,...], and confirmations."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from barnabas.cli.shared.exit_codes import NOT_FOUND
 from barnabas.cli.shared.output import fail, nearest
-from barnabas.cli.shared.target import described_topics
+from barnabas.cli.shared.target import complete_topics, described_topics
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
@@ -72,16 +72,31 @@ def _check_numbers(described: dict[str, TopicDescription], partitions: Iterable[
     for name, number in partitions:
         known = {each.partition for each in described[name].partitions}
         if number not in known:
-            fail(f"{name} has the partitions 0 to {max(known)}, not {number}", NOT_FOUND)
+            fail(f"{name} has no partition {number}; it has partitions 0 to {max(known)}", NOT_FOUND)
+
+
+def topics_option(
+    help_text: str = "A topic, or some of its partitions. May be repeated.", *, required: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--topic TOPIC[:P,...], for `partitions_of`."""
+    return click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        required=required,
+        metavar="TOPIC[:P,...]",
+        help=help_text,
+        shell_complete=complete_topics,
+    )
 
 
 internal_option: Final = click.option(
-    "--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets."
+    "--internal", is_flag=True, help="Include internal topics, such as __consumer_offsets."
 )
 
 
 def check_setting_names(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
-    """A name that nothing has is refused with the nearest one there is; brokers only say that it is unknown."""
+    """Fails for an unknown name and suggests the nearest known one; brokers only say that a name is unknown."""
     known = admin.describe_configs(resource)[resource]
     for name in names:
         if name not in known and (hint := nearest(name, known)):
@@ -91,13 +106,13 @@ def check_setting_names(admin: Admin, resource: ConfigResource, names: Sequence[
 execute_option: Final = click.option(
     "--execute",
     is_flag=True,
-    help="Do it, after a confirmation. Without this or --yes, only show what would be done.",
+    help="Make the changes, after a confirmation. Without this or --yes, only show them.",
 )
 yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Asks a person before something is deleted or reset; without a terminal only --yes will do.
+    """Asks for confirmation before something is deleted or reset. Without a terminal, --yes is required.
 
     The action begins with a verb: `delete 2 topics`.
     """

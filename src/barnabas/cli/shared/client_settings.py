@@ -1,4 +1,4 @@
-"""Settings of clients as people give them: by option, in a file, in a profile. A mistyped name is an error."""
+"""Client settings from options, files and profiles. An unknown name is an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_client_settings(kind: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def check_client_settings(names: Iterable[str], where: str) -> None:
-    """For settings that are for any client: `where` they stand is a file, a profile or an option."""
+    """Checks settings for any client; `where` names the file, profile or option that they come from."""
     known = known_names(*KINDS)
     for name in names:
         if name in known or name in _KAFKA_ONLY or name.startswith(_PREFIXES):

@@ -98,7 +98,7 @@ def json_row(record: ConsumerRecord) -> dict[str, Any]:
 
 
 def to_json(data: bytes | None) -> str | dict[str, str] | None:
-    """Text where it is text, else base64 that says so."""
+    """Text, or an object with base64 for other bytes."""
     if data is None:
         return None
     try:
@@ -119,7 +119,7 @@ def from_json(value: object) -> bytes | None:
 
 
 class LineReader:
-    """Makes records of lines: the value alone, key and value with a separator, or a JSON object."""
+    """Parses lines to records: the value alone, key and value with a separator, or a JSON object."""
 
     def __init__(self, form: str, separator: str | None, null: str | None, common: Outgoing) -> None:
         self._form = form

@@ -1,7 +1,7 @@
-"""Groups of commands: whole help texts, near names, and the options of a cluster at any place of the line.
+"""Groups of commands: complete help texts, suggestions, and cluster options at any place of the command line.
 
 `barnabas -b host topics list`, `barnabas topics -b host list` and `barnabas topics list -b host` are the same. Groups
-and commands collect what they are given in one place, from left to right; the last one counts.
+and commands collect these options from left to right; the last one counts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONNECTION: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         ("-b", "--bootstrap"),
         {
             "metavar": "HOST[:PORT]",
-            "help": "Brokers to connect to, several with commas; port 9092 if none is given."
+            "help": "Brokers to connect to, separated by commas; the default port is 9092."
             f"  [env var: {BOOTSTRAP_VARIABLE}; default: {DEFAULT_BOOTSTRAP}]",
             **_COMMON,
         },
@@ -66,7 +66,7 @@ CONNECTION: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         {
             "type": click.Path(exists=True, dir_okay=False),
             "metavar": "FILE",
-            "help": "A properties file of client settings, as Kafka's tools take it.",
+            "help": "A properties file with client settings, as for Kafka's tools.",
             **_COMMON,
         },
     ),

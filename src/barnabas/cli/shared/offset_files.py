@@ -31,7 +31,7 @@ def read_text(file: str) -> str:
         with open(file, "rb") as source:
             data = source.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
-        fail(f"{_name(file)}: more than {FILE_BYTES_MAX} bytes, so hardly a file of offsets")
+        fail(f"{_name(file)}: more than {FILE_BYTES_MAX} bytes, too large for a file of offsets")
     return data.decode("utf-8-sig", errors="replace")
 
 
@@ -61,7 +61,7 @@ def read_offsets_json(file: str) -> dict[TopicPartition, int]:
     if not isinstance(rows, list) or not rows:
         fail(f"{_name(file)}: this is not {JSON_FORM}")
     if content.get("version", 1) != 1:
-        fail(f"{_name(file)}: its version is {content['version']!r}, and 1 is the only one")
+        fail(f"{_name(file)}: unknown version {content['version']!r}; the only version is 1")
     offsets: dict[TopicPartition, int] = {}
     for number, row in enumerate(rows, start=1):
         where = f"{_name(file)}, partition {number} of the list"
@@ -79,7 +79,7 @@ def _add(offsets: dict[TopicPartition, int], where: str, topic: Any, partition: 
     except ValueError:
         fail(f"{where}: the partition {partition!r} and the offset {offset!r} must be whole numbers")
     if key in offsets:
-        fail(f"{where}: {key} is there twice")
+        fail(f"{where}: {key} is listed twice")
     offsets[key] = value
 
 

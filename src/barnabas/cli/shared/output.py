@@ -56,7 +56,7 @@ class Column(NamedTuple):
 
 
 def show(rows: Iterable[Row], columns: Sequence[Column], *, as_json: bool, nothing: str) -> None:
-    """Prints rows; for a person a note if there are none."""
+    """Prints rows, or a note if there are none."""
     listed = list(rows)
     if as_json:
         show_json(listed)
@@ -99,7 +99,7 @@ def complain(text: str) -> None:
 
 
 def show_error(error: click.ClickException) -> None:
-    """Our own errors, and click's about wrong use."""
+    """Prints our errors, and click's errors about wrong usage."""
     if isinstance(error, CommandFailed):
         error.show()
         return
@@ -109,12 +109,12 @@ def show_error(error: click.ClickException) -> None:
 
 
 def printable(text: str) -> str:
-    """Text of others without the characters that could steer a terminal; lines and tabs stay."""
+    """Text without control characters, which could control a terminal; line ends and tabs stay."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _wrapped(text: str, stream: TextIO) -> str:
-    """Lines that end between words on a terminal, where they would end anywhere; elsewhere the text as it is."""
+    """Wraps lines between words on a terminal; elsewhere returns the text unchanged."""
     text = printable(text)
     if not stream.isatty():
         return text
@@ -128,7 +128,7 @@ def _wrapped(text: str, stream: TextIO) -> str:
 
 
 def show_table(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
-    """Prints a table; returns the titles of the columns that there was no room for."""
+    """Prints a table; returns the titles of the columns that did not fit."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -160,7 +160,7 @@ def show_table(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
 
 
 def note_left_out(titles: Iterable[str]) -> None:
-    """Tells a person about columns that are not in the tables above."""
+    """Notes the columns that are missing in the tables above."""
     left_out = list(dict.fromkeys(titles))
     if left_out:
         sys.stdout.flush()
@@ -168,7 +168,7 @@ def note_left_out(titles: Iterable[str]) -> None:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """The columns that there is room for, by their index: those of high rank make room for the others."""
+    """The indexes of the columns that fit: columns of high rank are dropped first."""
     kept = list(range(len(columns)))
     for rank in sorted({column.rank for column in columns if column.rank}, reverse=True):
         if sum(widths[index] + _GAP for index in kept) - _GAP <= width:
@@ -199,7 +199,7 @@ def _cell(value: Any, shown: Callable[[Any], str] | None) -> str:
 
 
 def bytes_text(size_bytes: float) -> str:
-    """A size that a person can compare with others: three digits and a unit of a thousand."""
+    """A size with three digits and a decimal unit."""
     value = float(size_bytes)
     for unit in _UNITS:
         if abs(value) < 999.5 or unit == _UNITS[-1]:
@@ -214,7 +214,7 @@ def count_text(count: int, what: str) -> str:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time in the zone of this machine, to the millisecond."""
+    """A local time in milliseconds."""
     local = time.localtime(timestamp_ms / 1000)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', local)}.{timestamp_ms % 1000:03d}"
 
@@ -233,7 +233,7 @@ def fail(message: str, exit_code: int = FAILED) -> NoReturn:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean orders?`, if one of the known names is near."""
+    """`; did you mean orders?`, if a known name is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)

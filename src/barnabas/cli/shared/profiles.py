@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-# Kafka's settings of type password, and what looks like one.
+# Kafka's settings of type password, and similar names.
 _SECRET: Final = re.compile(r"password|secret|jaas|\.key$|token", re.IGNORECASE)
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Profiles(NamedTuple):
-    """All of them by name, and the one that commands use if they are given no other."""
+    """All profiles by name, and the name of the one that is used by default."""
 
     in_use: str | None
     settings: dict[str, dict[str, str]]
 
     def of(self, name: str) -> dict[str, str]:
         if name not in self.settings:
-            hint = nearest(name, self.settings) or "; `barnabas profile list` shows those there are"
+            hint = nearest(name, self.settings) or "; `barnabas profile list` lists the profiles"
             fail(f"there is no profile {name}{hint}", NOT_FOUND)
         return self.settings[name]
 
 
 def profiles_path() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification requires that relative paths are ignored.
     directory = Path(base) if os.path.isabs(base) else Path.home() / ".config"
     return directory / "barnabas" / "profiles.toml"
 
@@ -64,15 +64,15 @@ def load_profiles() -> Profiles:
         fail(f"{path}: {error}")
     in_use, tables = content.get("in_use"), content.get("profiles", {})
     if not isinstance(in_use, str | None) or not isinstance(tables, dict):
-        fail(f"{path}: in_use takes a name, and profiles a table")
+        fail(f"{path}: in_use must be a name, and profiles a table")
     for name, table in tables.items():
         if not isinstance(table, dict):
-            fail(f"{path}: the profile {name} takes a table of settings")
+            fail(f"{path}: the profile {name} must be a table of settings")
     return Profiles(in_use, {name: dict(_flat(table)) for name, table in tables.items()})
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Settings by their names with dots: without quotes TOML makes tables in tables of these."""
+    """Settings by their dotted names, which TOML parses as nested tables without quotes."""
     found = []
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Which records of partitions a command is about: from where, until where."""
+"""The range of records that a command reads or deletes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END: Final = ("end", "latest")
 
 
 class Where(NamedTuple):
-    """A place in each partition: `kind` is beginning, end, offset, last or time."""
+    """A position in each partition: `kind` is beginning, end, offset, last or time."""
 
     kind: str
     number: int = 0
@@ -54,7 +54,7 @@ def parse_where(text: str, option: str) -> Where:
 def offsets_at(
     consumer: Consumer, partitions: Sequence[TopicPartition], where: Where
 ) -> dict[TopicPartition, int]:
-    """The offset that a place is at in each partition, within the records there are."""
+    """The offset of a position in each partition, within its records."""
     first = consumer.beginning_offsets(*partitions)
     end = consumer.end_offsets(*partitions)
     if where.kind == "beginning":
@@ -79,7 +79,7 @@ class Range:
         until: Where | None,
     ) -> None:
         self._consumer = consumer
-        # Looked up first: a fetch that waits for records at the broker makes other requests wait with it.
+        # Looked up first: a later request would wait behind a fetch that waits for records at the broker.
         self._start = offsets_at(consumer, partitions, start)
         self._until = None if until is None else offsets_at(consumer, partitions, until)
         consumer.assign(partitions)
@@ -88,7 +88,7 @@ class Range:
 
     @property
     def total(self) -> int | None:
-        """How many records there are at most; None if there is no end."""
+        """The maximal number of records; None if there is no end."""
         if self._until is None:
             return None
         return sum(max(0, end - self._start[partition]) for partition, end in self._until.items())

@@ -1,4 +1,4 @@
-"""Which cluster a command is for, and how long it may take: the options that all commands to a cluster have."""
+"""The cluster that a command connects to, and its time-out: the options of all cluster commands."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Target(NamedTuple):
             yield
         except (NetworkException, RequestTimedOut) as error:
             advice = self._unreachable_brokers() or (
-                f"Check that {self.bootstrap} is a Kafka broker; --timeout gives it more time"
+                f"Check that {self.bootstrap} is a Kafka broker, or use a larger --timeout"
             )
             fail(f"{error}. {advice}", UNREACHABLE)
 
     def _unreachable_brokers(self) -> str:
-        """Clients connect to the addresses that brokers advertise, which may be of use only where the brokers run."""
+        """A hint about advertised addresses, which may be reachable only from the brokers' own network."""
         from barnabas.client.admin.admin import Admin
         from barnabas.errors import KafkaError
 
@@ -122,15 +122,15 @@ def cluster_command(command: F) -> F:
 def target_of(given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Target:
     """The cluster that the options, the environment and the profiles name.
 
-    The address on the line counts first, then that of the file, of the profile on the line, BARNABAS_BOOTSTRAP,
-    BARNABAS_PROFILE and the profile in use. The profile in use counts as a whole or not at all: its settings, which may
-    hold passwords, are not for another address.
+    The address of the command line counts first, then that of the file, of --profile, of BARNABAS_BOOTSTRAP, of
+    BARNABAS_PROFILE, and of the profile in use. The profile in use counts completely or not at all: its settings,
+    which may contain passwords, are not used for another address.
     """
     from barnabas.cli.shared.client_settings import bootstrap_of, load_client_config
 
     timeout_s = given.get("timeout", DEFAULT_TIMEOUT_S)
     if not 0 < timeout_s < TIMEOUT_S_MAX:
-        raise click.BadParameter("it takes a number of seconds above 0", param_hint="--timeout")
+        raise click.BadParameter("must be a number of seconds above 0", param_hint="--timeout")
     file, named = given.get("client_config"), given.get("profile")
     file_settings = {} if file is None else load_client_config(file)
     addresses = [(given.get("bootstrap"), ""), (bootstrap_of(file_settings), f"bootstrap.servers of {file}")]
@@ -161,7 +161,7 @@ def _profile(named: str | None, *, is_addressed: bool) -> tuple[str | None, dict
 
 
 def parse_bootstrap(text: str, option: str = "--bootstrap") -> str:
-    """Addresses, each with its port: 9092 where there is none."""
+    """Addresses with ports; the default is 9092."""
     addresses = [each.strip() for each in text.split(",") if each.strip()]
     return ",".join(_with_port(each, option) for each in addresses or [text])
 
@@ -182,7 +182,7 @@ def _with_port(text: str, option: str) -> str:
         host = ""
     if not host or not {" ", ","}.isdisjoint(host):
         raise click.BadParameter(
-            f"{text!r} is not HOST or HOST:PORT, several with commas, such as localhost:9092",
+            f"{text!r} is not HOST or HOST:PORT, such as localhost:9092; separate several with commas",
             param_hint=option,
         )
     return rest
@@ -201,7 +201,7 @@ def reach(target: Target) -> None:
         reasons.append(f"{text} ({reason})")
     fail(
         f"no broker answers at {', '.join(reasons)}{f', from {target.source}' if target.source else ''}. Check that a"
-        " broker runs there (`barnabas start` runs one here), or name another with -b HOST:PORT",
+        " broker runs there (`barnabas start` starts one), or name another with -b HOST:PORT",
         UNREACHABLE,
     )
 
@@ -210,7 +210,7 @@ def why_unreachable(host: str, port: int) -> str | None:
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except socket.gaierror:
-        return "the name is not known"
+        return "unknown host"
     except TimeoutError:
         return f"no connection within {CONNECT_TIMEOUT_S:g} s"
     except OSError as error:
@@ -219,7 +219,7 @@ def why_unreachable(host: str, port: int) -> str | None:
 
 
 def described_topics(admin: Admin, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """The topics, which all exist: else the command fails with the nearest name that does."""
+    """Describes topics; fails if one does not exist, and suggests the nearest name."""
     from barnabas.client.admin.errors import AdminErrors
     from barnabas.errors import KafkaError, UnknownTopicOrPartition
 

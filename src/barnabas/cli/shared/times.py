@@ -15,7 +15,7 @@ _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
 
 def parse_time_ms(text: str, option: str) -> int:
-    """2026-01-31, 2026-01-31T12:00, with Z or +01:00 behind it or else in this machine's zone; or ms since 1970."""
+    """2026-01-31, 2026-01-31T12:00, optionally with Z or +01:00, else in local time; or ms since 1970."""
     text = text.strip()
     if _MILLISECONDS.fullmatch(text):
         return int(text)

@@ -17,7 +17,7 @@ from barnabas.client.consumer.offsets import Lookup, Positions
 from barnabas.client.groups.classic import ClassicMember
 from barnabas.client.groups.consumer import ConsumerMember
 from barnabas.client.groups.handover import Handover
-from barnabas.client.groups.member import GroupMember
+from barnabas.client.groups.member import GroupMember, MemberParts
 from barnabas.client.groups.offsets import GroupOffsets
 from barnabas.client.partition_state import PartitionState
 from barnabas.client.settings import ConsumerSettings
@@ -68,9 +68,15 @@ class ConsumerCore:
         if settings.group_id is not None:
             self._group_brokers = Brokers(settings)
             coordinator = Coordinator(self._group_brokers, CoordinatorType.GROUP, settings.group_id)
-            self._member = _MEMBERS[settings.group_protocol](
-                settings, self._group_brokers, self._cluster, coordinator, subscription, self.handover
+            parts = MemberParts(
+                settings=settings,
+                brokers=self._group_brokers,
+                cluster=self._cluster,
+                coordinator=coordinator,
+                subscription=subscription,
+                handover=self.handover,
             )
+            self._member = _MEMBERS[settings.group_protocol](parts)
             self._offsets = GroupOffsets(
                 settings, self._group_brokers, coordinator, self._member.identity, self._member.has_overtaken
             )

@@ -13,13 +13,10 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.client.connections.brokers import Brokers
-from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinator import Coordinator
 from barnabas.client.groups.assignors import make_assignors
 from barnabas.client.groups.assignors.base import NO_GENERATION, Assignor
-from barnabas.client.groups.handover import Change, Handover
-from barnabas.client.groups.member import GroupMember
+from barnabas.client.groups.handover import Change
+from barnabas.client.groups.member import GroupMember, MemberParts
 from barnabas.client.groups.messages import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -27,8 +24,6 @@ from barnabas.client.groups.messages import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.client.settings import ConsumerSettings
-from barnabas.client.subscription import Subscription
 from barnabas.errors import (
     NONE,
     FencedInstanceId,
@@ -66,17 +61,9 @@ _REMEDIES: Final[dict[int, str]] = {
 
 
 class ClassicMember(GroupMember):
-    def __init__(
-        self,
-        settings: ConsumerSettings,
-        brokers: Brokers,
-        cluster: Cluster,
-        coordinator: Coordinator,
-        subscription: Subscription,
-        handover: Handover,
-    ) -> None:
-        super().__init__(settings, brokers, cluster, coordinator, subscription, handover)
-        self._assignors = make_assignors(settings.partition_assignment_strategy)
+    def __init__(self, parts: MemberParts) -> None:
+        super().__init__(parts)
+        self._assignors = make_assignors(parts.settings.partition_assignment_strategy)
         self._is_cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._needs_join = asyncio.Event()
         self._is_joining = False

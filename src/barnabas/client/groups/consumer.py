@@ -16,13 +16,8 @@ import logging
 import uuid
 from typing import Final
 
-from barnabas.client.connections.brokers import Brokers
-from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinator import Coordinator
-from barnabas.client.groups.handover import Change, Handover
-from barnabas.client.groups.member import GroupMember
-from barnabas.client.settings import ConsumerSettings
-from barnabas.client.subscription import Subscription
+from barnabas.client.groups.handover import Change
+from barnabas.client.groups.member import GroupMember, MemberParts
 from barnabas.errors import (
     NONE,
     FencedMemberEpoch,
@@ -52,16 +47,8 @@ LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class ConsumerMember(GroupMember):
-    def __init__(
-        self,
-        settings: ConsumerSettings,
-        brokers: Brokers,
-        cluster: Cluster,
-        coordinator: Coordinator,
-        subscription: Subscription,
-        handover: Handover,
-    ) -> None:
-        super().__init__(settings, brokers, cluster, coordinator, subscription, handover)
+    def __init__(self, parts: MemberParts) -> None:
+        super().__init__(parts)
         self._interval_ms = FIRST_HEARTBEAT_INTERVAL_MS
         self._soon = asyncio.Event()
         # The target assignment from the coordinator, by topic id; None until there is one.

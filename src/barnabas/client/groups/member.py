@@ -11,6 +11,7 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from barnabas.client.connections.brokers import Brokers, backoff_ms_after
 from barnabas.client.connections.cluster import Cluster
@@ -24,17 +25,21 @@ from barnabas.model import TopicPartition
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberParts:
+    """What a member works with. Its connections are not those of fetches: a heartbeat must not wait for a fetch."""
+
+    settings: ConsumerSettings
+    brokers: Brokers
+    cluster: Cluster
+    coordinator: Coordinator
+    subscription: Subscription
+    handover: Handover
+
+
 class GroupMember(ABC):
-    def __init__(
-        self,
-        settings: ConsumerSettings,
-        brokers: Brokers,
-        cluster: Cluster,
-        coordinator: Coordinator,
-        subscription: Subscription,
-        handover: Handover,
-    ) -> None:
-        """The brokers are not those that records are fetched from: a heartbeat must not wait behind a fetch."""
+    def __init__(self, parts: MemberParts) -> None:
+        settings = parts.settings
         assert settings.group_id is not None
         self.member_id = ""
         self.generation = -1
@@ -43,14 +48,14 @@ class GroupMember(ABC):
         self._group_id = settings.group_id
         self._loop = asyncio.get_running_loop()
         self._settings = settings
-        self._brokers = brokers
-        self._cluster = cluster
-        self._coordinator = coordinator
-        self._subscription = subscription
-        self._handover = handover
+        self._brokers = parts.brokers
+        self._cluster = parts.cluster
+        self._coordinator = parts.coordinator
+        self._subscription = parts.subscription
+        self._handover = parts.handover
         self._random = random.Random()
         self._tasks: list[asyncio.Task[None]] = []
-        cluster.on_update.append(self._on_metadata)
+        parts.cluster.on_update.append(self._on_metadata)
 
     @property
     def is_started(self) -> bool:

@@ -35,7 +35,7 @@ from barnabas.spark.databases.connection import (
     rows_of,
 )
 from barnabas.spark.databases.types import TableColumn, check_columns, create_statement, handed_over
-from barnabas.spark.workers import require_workers
+from barnabas.spark.workers import write_in_one_task
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -237,13 +237,7 @@ class DatabaseSink:
             )
             for field in schema.fields
         ]
-
-        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from writer(batches)
-
-        require_workers(frame.sparkSession)
-        # As many tasks as before compute the rows; one task writes them.
-        frame.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
+        write_in_one_task(frame.select(*columns), writer)
 
     def _prepare(self, schema: StructType) -> list[str]:
         """Ensures that the tables exist and accept the rows; returns the type that each column is to be cast to."""

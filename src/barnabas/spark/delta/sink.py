@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, StructType
 
 from barnabas.errors import InvalidConfig, InvalidRecord, KafkaStorageError, OutOfOrderSequenceNumber
 from barnabas.spark.formats.types import nullable_columns
-from barnabas.spark.workers import require_workers
+from barnabas.spark.workers import write_in_one_task
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -195,12 +195,7 @@ class DeltaSink:
             )
             for field in table.fields
         ]
-
-        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from writer(batches)
-
-        require_workers(frame.sparkSession)
-        rows.select(*columns).repartition(1).mapInArrow(write, "written bigint").collect()
+        write_in_one_task(rows.select(*columns), writer)
 
     def _prepare(self, schema: StructType) -> StructType:
         """Ensures that the table exists and accepts the rows; returns its columns."""

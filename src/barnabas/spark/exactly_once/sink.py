@@ -54,6 +54,7 @@ from barnabas.spark.exactly_once.marker import (
     parse_plan,
 )
 from barnabas.spark.exactly_once.tasks import OUTCOME_SCHEMA, Assigner, TransactionWriter
+from barnabas.spark.session import query_id_of
 from barnabas.spark.topics.offsets import admin_settings, render
 from barnabas.spark.topics.sink_columns import KEY, PARTITION, TOPIC, SinkColumns, sink_columns
 from barnabas.spark.topics.sink_options import producer_settings
@@ -68,7 +69,6 @@ log = logging.getLogger(__name__)
 ATTEMPTS_MAX: Final = 3
 # As long as brokers allow by default (transaction.max.timeout.ms) is too long to be kept waiting by a driver that died.
 TRANSACTION_TIMEOUT_MS: Final = 600_000
-QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BOOKS_TIMEOUT_S: Final = 60.0
 BOOKS_POLL_S: Final = 0.005
 TASK_COLUMN: Final = "__task"
@@ -130,12 +130,7 @@ class TransactionalTopicSink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """For `foreachBatch`."""
-        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
-        if not query_id:
-            raise InvalidConfig(
-                "the sink is for foreachBatch of a streaming query: Spark tells no query id here"
-            )
-        self.write_batch(frame, batch_id, query_id)
+        self.write_batch(frame, batch_id, query_id_of(frame))
 
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
         """Writes the rows to their topics once, however often it is called for a batch of a query."""

@@ -36,10 +36,11 @@ from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.records import SharedTransaction
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
-from barnabas.spark.exactly_once.sink import QUERY_ID_PROPERTY, TransactionalTopicSink
+from barnabas.spark.exactly_once.sink import TransactionalTopicSink
 from barnabas.spark.mirror.groups import GroupMirror
 from barnabas.spark.mirror.offsets import Copied, OffsetMap, parse_copied
 from barnabas.spark.mirror.topics import MirroredTopics
+from barnabas.spark.session import query_id_of
 from barnabas.spark.topics.offsets import Offsets, admin_settings
 from barnabas.spark.topics.sink import TopicSink
 from barnabas.spark.topics.sink_columns import SinkColumns
@@ -134,12 +135,7 @@ class MirrorSink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """For `foreachBatch`."""
-        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
-        if not query_id:
-            raise InvalidConfig(
-                "a mirror is for foreachBatch of a streaming query: Spark tells no query id here"
-            )
-        self.write_batch(frame, batch_id, query_id)
+        self.write_batch(frame, batch_id, query_id_of(frame))
 
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
         """Writes the records of a batch to the target once, and lets groups follow."""

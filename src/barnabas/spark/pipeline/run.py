@@ -25,6 +25,7 @@ from barnabas.spark.pipeline.model import AVAILABLE_NOW, FileSink, Pipeline, Top
 from barnabas.spark.pipeline.progress import BatchReport, end_offsets_of, lag_of, report_of
 from barnabas.spark.pipeline.sinks import BatchSink, commits_source_offsets, open_sink, topic_sink
 from barnabas.spark.pipeline.tables import duration_ms
+from barnabas.spark.session import query_id_of
 from barnabas.spark.topics.offsets import Offsets, admin_settings, commit_progress
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 120.0
 # Lag and the group's progress are not essential: nothing waits for them if brokers do not answer.
 ASIDE_SETTINGS: Final = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
-QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,9 +279,7 @@ def _exists(spark: SparkSession, location: str) -> bool:
 
 def _to_sink(writer: DataStreamWriter, sink: BatchSink) -> DataStreamWriter:
     def write(frame: DataFrame, batch_id: int) -> None:
-        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
-        assert query_id is not None, "Spark tells which query a batch is of"
-        sink.write_batch(frame, batch_id, query_id)
+        sink.write_batch(frame, batch_id, query_id_of(frame))
 
     return writer.foreachBatch(write)
 
