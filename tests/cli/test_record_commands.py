@@ -192,7 +192,7 @@ def test_one_partition_and_a_number_of_records(ok: Callable[..., str], numbered:
         (["--format", "keyvalue"], "has no name in braces"),
         (["--format", "{nothing}"], "there are topic, partition, offset"),
         (["--format", "{value"], "there are topic, partition, offset"),
-        (["--follow", "--until", "end"], "--follow never ends"),
+        (["--follow", "--until", "end"], "--follow and --until do not go"),
         (["--group", "g", "--until", "3"], "A group assigns"),
         (["--group", "g", "--from", "3"], "beginning or end"),
         (["-n", "0"], "0 is not in the range"),
@@ -304,7 +304,7 @@ def test_copies(ok: Callable[..., str], rows: Callable[..., Any], numbered: str,
     result = run("copy", numbered, "n-plain", "--keep-partitions")
     assert "n-plain has 1 partition, and numbered 2: add partitions" in result.stderr
     result = run("copy", numbered, numbered)
-    assert result.stderr == "barnabas: numbered is the source itself: name another topic or another cluster\n"
+    assert result.stderr == "barnabas: numbered is the source itself; name another topic or another cluster\n"
     assert run("copy", numbered).exit_code == 2
 
 

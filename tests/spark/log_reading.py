@@ -14,12 +14,9 @@ from barnabas.spark.logs.options import parse_options
 from barnabas.spark.logs.rows import check_schema, spark_schema
 from barnabas.spark.logs.source import FilteringLogReader, Task
 from barnabas.testing import Broker
-from tests.waiting import Deadline
+from tests.consuming import read_up_to
 
 Row = dict[str, Any]
-
-# This bounds a wait on a busy machine.
-CONSUME_TIMEOUT_S = 120.0
 
 
 class Reading:
@@ -51,23 +48,19 @@ def read_rows(path: str | Path, **options: Any) -> list[Row]:
 def consume(broker: Broker, topic: str, partitions: int, isolation: str) -> list[tuple[Any, ...]]:
     """What a consumer reads of a topic up to its end: partition, offset, time, type of time, key, value, headers."""
     chosen = [TopicPartition(topic, number) for number in range(partitions)]
-    found = []
     with broker.consumer(isolation_level=isolation, group_id=None) as consumer:
         consumer.assign(chosen)
-        ends = consumer.end_offsets(*chosen)
-        deadline = Deadline(CONSUME_TIMEOUT_S)
-        while any(consumer.position(each) < ends[each] for each in chosen):
-            deadline.check("the consumer does not get to the end")
-            found += [
-                (
-                    record.partition,
-                    record.offset,
-                    record.timestamp_ms,
-                    int(record.timestamp_type),
-                    record.key,
-                    record.value,
-                    record.headers,
-                )
-                for record in consumer.poll(1000)
-            ]
-    return sorted(found, key=lambda row: row[:2])
+        found = read_up_to(consumer, consumer.end_offsets(*chosen))
+    rows = [
+        (
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+            int(record.timestamp_type),
+            record.key,
+            record.value,
+            record.headers,
+        )
+        for record in found
+    ]
+    return sorted(rows, key=lambda row: row[:2])

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from barnabas.client.admin.admin import Admin
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.consumer.record import ConsumerRecord
 from barnabas.model import TopicPartition
-from tests.waiting import Deadline
-
-WAIT_S: Final = 120
-POLL_MS: Final = 100
+from tests.consuming import read_up_to
 
 
 def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
@@ -20,16 +15,11 @@ def committed_records(bootstrap: str, topic: str) -> list[ConsumerRecord]:
         [described] = admin.describe_topics([topic]).values()
         partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
         ends = {partition: listed.offset or 0 for partition, listed in admin.list_offsets(partitions).items()}
-    found: list[ConsumerRecord] = []
-    deadline = Deadline(WAIT_S)
     with Consumer(
         bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign(partitions)
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            found.extend(consumer.poll(POLL_MS))
-            deadline.check(f"records of {topic} stay undecided: {ends}")
-    return found
+        return read_up_to(consumer, ends)
 
 
 def committed_values(bootstrap: str, topic: str) -> list[str]:

@@ -43,7 +43,7 @@ def query_id_of(frame: DataFrame) -> str:
     """The id of the streaming query whose batch the frame is; InvalidConfig outside of `foreachBatch`."""
     query_id: str | None = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
     if not query_id:
-        raise InvalidConfig("Spark names no query here: use the sink in foreachBatch of a streaming query")
+        raise InvalidConfig("the sink is for writeStream.foreachBatch: there is no streaming query here")
     return query_id
 
 

@@ -16,7 +16,6 @@ import barnabas.spark
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.results import ConfigResource, IsolationLevel, NewTopic, ResourceType
 from barnabas.client.consumer.consumer import Consumer
-from barnabas.client.consumer.record import ConsumerRecord
 from barnabas.client.producer.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.exactly_once.sink import reset
@@ -25,6 +24,7 @@ from barnabas.testing import Broker
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, produce
 from tests.client.consumer_servers import KafkaProcess
+from tests.consuming import read_up_to
 from tests.peers.kafka_peer import V4, PeerUnavailable
 from tests.waiting import Deadline
 
@@ -98,11 +98,8 @@ def records(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[in
         bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign(chosen)
-        deadline = Deadline(WAIT_S)
-        while any(consumer.position(each) < ends[each] for each in chosen):
-            deadline.check("the consumer does not get to the end")
-            for each in consumer.poll(1000):
-                found[each.partition].append((each.key, each.value, each.timestamp_ms, each.headers))
+        for each in read_up_to(consumer, ends):
+            found[each.partition].append((each.key, each.value, each.timestamp_ms, each.headers))
     return found
 
 
@@ -236,24 +233,8 @@ def remaining(bootstrap: str, partition: TopicPartition, offset: int) -> list[tu
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, offset)
-        end = decided_ends(bootstrap, [partition])[partition]
-        found: list[tuple[bytes | None, bytes | None, int]] = []
-        deadline = Deadline(WAIT_S)
-        while consumer.position(partition) < end:
-            deadline.check(f"{len(found)} records up to {end}")
-            found += [(each.key, each.value, each.timestamp_ms) for each in consumer.poll(1000)]
-    return found
-
-
-def read_to_end(consumer: Consumer, partition: TopicPartition) -> list[ConsumerRecord]:
-    consumer.assign([partition])
-    end = consumer.end_offsets(partition)[partition]
-    found: list[ConsumerRecord] = []
-    deadline = Deadline(WAIT_S)
-    while consumer.position(partition) < end:
-        deadline.check(f"{len(found)} records up to {end}")
-        found += consumer.poll(1000)
-    return found
+        found = read_up_to(consumer, decided_ends(bootstrap, [partition]))
+    return [(each.key, each.value, each.timestamp_ms) for each in found]
 
 
 def test_topics_are_mirrored_with_their_groups(
@@ -328,7 +309,9 @@ def test_a_compacted_topic_is_mirrored_with_its_gaps(
             mirror(spark, source.bootstrap, topic, sink, tmp_path, maxOffsetsPerTrigger=160)
     # The copy is compacted too, and the last record of a key is never removed.
     with target.consumer(auto_offset_reset="earliest") as consumer:
-        found = read_to_end(consumer, TopicPartition(topic, 0))
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        found = read_up_to(consumer, consumer.end_offsets(partition))
     assert {each.key: each.value for each in found} == {each[0]: each[1] for each in left}
     (timeless,) = [each for each in found if each.key == b"key-0"]
     assert timeless.timestamp_ms >= began_ms

@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType, StructType
 
 from barnabas.errors import InvalidConfig, InvalidRecord, KafkaStorageError, OutOfOrderSequenceNumber
 from barnabas.spark.formats.types import nullable_columns
+from barnabas.spark.session import query_id_of
 from barnabas.spark.workers import write_in_one_task
 
 if TYPE_CHECKING:
@@ -169,10 +170,7 @@ class DeltaSink:
         self._prepared: tuple[StructType, StructType] | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query_id:
-            raise InvalidConfig("the sink is for writeStream.foreachBatch: there is no streaming query here")
-        self.write_batch(frame, batch_id, query_id)
+        self.write_batch(frame, batch_id, query_id_of(frame))
 
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None:
         """Writes the rows of a batch unless they are in the table already."""
