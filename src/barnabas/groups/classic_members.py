@@ -244,7 +244,7 @@ def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerM
     elif identity.member_id:
         member = known_static(group, identity.member_id, instance_id)
     else:
-        # Whoever administers the group knows a static member by its instance alone.
+        # An administrator knows a static member only by its instance id.
         found = group.static_member(instance_id)
         if found is None:
             raise UnknownMemberId(f"Instance id {instance_id} is unknown.")

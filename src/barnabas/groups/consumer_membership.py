@@ -189,7 +189,7 @@ class ConsumerMembership:
         """Timers of the classic group run on: they find no group, or the old one if this is not written."""
         group = upgraded(classic, self._groups.image)
         for member in classic.members.values():
-            # Whoever waits joins again, and finds the consumer group.
+            # A waiting member joins again, and finds the consumer group.
             answer_parked(work.decision, classic, member, RebalanceInProgress.code, member.member_id)
             work.decision.set_timer(session_timer(classic, member.member_id), member.session_timeout_ms)
         work.records.append(group_tombstone(classic.group_id))

@@ -224,7 +224,7 @@ class GroupCoordinator:
         groups = self._groups
         is_known = group_id in groups.classic or group_id in groups.consumer or groups.is_other(group_id)
         if record.value is not None and not is_known:
-            # Whoever commits without being a member makes a group without a protocol.
+            # A commit from a client that is not a member creates a group without a protocol.
             self._groups.classic[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
         self._store.apply(record, record_offset, producer_id)
 

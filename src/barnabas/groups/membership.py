@@ -466,7 +466,7 @@ class Membership:
             return False
         member_id = identity.member_id
         if not member_id:
-            # Whoever administers the group knows a static member by its instance alone.
+            # An administrator knows a static member only by its instance id.
             member_id = group.static_members.get(identity.group_instance_id or "", "")
         member = group.validate_member(member_id, identity.group_instance_id)
         remove_member(decision, group, member)

@@ -81,9 +81,9 @@ _COMPLETION_OF: Final = {
 class Transaction:
     producer_id: ProducerId
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    # Whoever had this transactional id before the last step, which may be the same.
+    # The producer id before the last step, which may be the same.
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    # Whoever has it when the transaction is complete, if its producer has come to its last epoch.
+    # The producer id after the end of the transaction, if the current one has reached its last epoch.
     next_producer_id: ProducerId = NO_PRODUCER_ID
     # The epoch before the last that the producer got. Not kept in records.
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH

@@ -70,7 +70,7 @@ class Dialect(enum.Enum):
 
 
 class Producer(NamedTuple):
-    """Whoever writes in a transaction."""
+    """The producer of a transaction."""
 
     transactional_id: str
     producer_id: int

@@ -109,7 +109,7 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
     )
     for name, help_text, read in readings:
         metrics.gauge(f"kafka_log_log_{name}", help_text, partial(_of_each_log, broker, read))
-    for name, help_text in topic_metrics.FIGURES.items():
+    for name, help_text in topic_metrics.METRICS.items():
         metrics.total(
             f"kafka_server_brokertopicmetrics_{name.replace('_', '')}_total",
             help_text,

@@ -52,7 +52,7 @@ class LogDirMover:
         self._background = scheduling.background
         self._bytes_per_second = bytes_per_second
         self._moving: dict[TopicPartition, None] = {}
-        # Whoever makes, copies to, swaps or deletes a future log holds it.
+        # Held while a future log is created, copied to, swapped or deleted.
         self._lock = asyncio.Lock()
         self._is_running = False
 

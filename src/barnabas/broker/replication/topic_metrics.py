@@ -79,7 +79,7 @@ class TopicMetrics:
 
 
 # Kafka's names of the metrics, which Prometheus has in lower case, and their descriptions.
-FIGURES: Final[Mapping[str, str]] = {
+METRICS: Final[Mapping[str, str]] = {
     "messages_in": "Records appended.",
     "bytes_in": "Bytes of records appended.",
     "bytes_out": "Bytes of records sent to consumers.",
@@ -108,7 +108,7 @@ class BrokerTopicMetrics:
     def remove(self, topic: str) -> None:
         gone = self._by_topic.pop(topic, None)
         if gone is not None:
-            for name in FIGURES:
+            for name in METRICS:
                 setattr(self._deleted, name, getattr(self._deleted, name) + getattr(gone, name))
 
     def readings(self, name: str) -> Iterator[tuple[Mapping[str, str], int]]:

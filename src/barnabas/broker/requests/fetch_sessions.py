@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a consumer that polls a thousand partitions names only those that changed.
 
 The client's full request (epoch 0) opens a session; later requests carry the session's id and the next epoch, and name
-partitions to add, to change and to forget. The answer to them leaves out partitions of which there is nothing new.
-Epoch -1 asks for a full answer and no session. A wrong id or epoch is an error of the whole request; the client then
-begins again with a full one.
+partitions to add, to change and to forget. The response omits partitions without news.
+Epoch -1 asks for a full response and no session. A wrong id or epoch is an error of the whole request; the client then
+starts again with a full request.
 
 There are at most `max_sessions`, with at most `max_cached_partitions` in all: a partition takes about 400 bytes. When
 they are used up, a new session takes the place of those that have not been used for `eviction_ms`, else of those that

@@ -151,7 +151,7 @@ def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
         elif wire_type in (_FIXED64, _FIXED32):
             after = position + (8 if wire_type == _FIXED64 else 4)
         else:
-            raise InvalidRecord(f"the metrics have a field of type {wire_type}, which there is not")
+            raise InvalidRecord(f"the metrics have a field of the unknown type {wire_type}")
         if after > end:
             raise InvalidRecord("the metrics end within a field")
         yield _Field(number, wire_type, value, position, after)

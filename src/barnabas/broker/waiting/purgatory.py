@@ -1,11 +1,12 @@
-"""Where requests wait that cannot be answered yet.
+"""Requests that wait because they cannot be answered yet.
 
-An operation is watched under keys (a partition, say). Whoever changes the state behind a key calls
-`check_and_complete(key)`; the operations under it look whether they can be answered now. Those that wait too long
-expire. However an operation ends, it ends exactly once.
+An operation is watched under keys, such as a partition. Code that changes the state behind a key calls
+`check_and_complete(key)`; the operations under the key then check whether they can be answered now. Operations that
+wait too long expire. However an operation ends, it ends exactly once.
 
-A completed operation stays in the lists of its other keys until one of them is checked, or until `PURGE_INTERVAL`
-completed ones have come together and all lists are swept: completing stays cheap for an operation with a thousand keys.
+A completed operation stays in the lists of its other keys until one of them is checked, or until there are
+`PURGE_INTERVAL` completed operations and all lists are swept: completing stays cheap for an operation with a thousand
+keys.
 
 Everything here happens on one thread.
 """

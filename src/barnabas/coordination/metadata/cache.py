@@ -30,7 +30,7 @@ class Stage(IntEnum):
     COORDINATORS = auto()
     """Coordinators load and unload. They need the partitions and the settings."""
     CLIENTS = auto()
-    """What clients are told changes, and nothing in the broker depends on it."""
+    """The answers to clients change; nothing in the broker depends on this stage."""
 
 
 class MetadataCache:

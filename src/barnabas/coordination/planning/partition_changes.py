@@ -48,7 +48,7 @@ def elected(image: MetadataImage, at: TopicPartition, election: ElectionType) ->
     if not live:
         raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
     in_sync = [replica for replica in live if replica in partition.isr]
-    # Whoever was not in sync takes what it has; the others have to follow it.
+    # A leader that was not in sync continues with its records; the others have to follow it.
     return led_by(partition, in_sync[0], partition.isr) if in_sync else led_by(partition, live[0], live[:1])
 
 

@@ -347,7 +347,7 @@ class Loader:
             if log_end_offset >= self._log_start_offset:
                 return log_end_offset
             logger.warning(
-                "the log of %s ends at offset %d, before its start offset %d: it begins anew from there",
+                "the log of %s ends at offset %d, before its start offset %d: it starts again from there",
                 self._where,
                 log_end_offset,
                 self._log_start_offset,

@@ -256,7 +256,7 @@ class SparseIndex(Resident):
         return bisect_left(self._loaded().values, value)
 
     def _append(self, key: int, value: int) -> None:
-        # Whoever appends looks at is_full; an index that has outgrown a limit which was lowered since is still good.
+        # The caller checks is_full; an index that has outgrown a limit which was lowered since is still good.
         assert self._entry_count >= 0
         assert self._expected is None, self.path
         with self._lock:

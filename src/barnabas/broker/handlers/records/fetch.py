@@ -95,7 +95,7 @@ class Fetch:
         self.exchange = exchange
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         if broker.quotas.has(CONSUMER_BYTE_RATE):
-            # Whoever asks for more than it may have would never get anything.
+            # A client that asks for more than its quota allows would never get anything.
             window_bytes = broker.quotas.max_in_window(
                 CONSUMER_BYTE_RATE, exchange.session.user, exchange.client_id
             )
