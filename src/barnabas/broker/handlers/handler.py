@@ -1,7 +1,7 @@
 """The declaration of each API's module: `HANDLER`, with its request, its response and the function between them.
 
-The types belong together, so a function with another request, another response, or a way out without an answer does not
-pass the type checker. Mandatory declarations are required arguments here: no API can be added without them.
+The types belong together: mypy rejects a function with another request or response, and a function that can end
+without an answer. A declaration that every API needs is a required argument here, so no API can be added without it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The quota on changes of the cluster: partitions that are created or deleted per second, by user and client id.
+"""The quota on changes of the cluster: partitions created or deleted per second, by user and client id.
 
-A client that knows the error and exceeds its quota gets an error for each topic, with the time to wait; a change that
-starts within the quota is carried out, however large it is. Requests of older clients are carried out, and then the
-broker does not read from their connection until the quota allows it. A topic that is created automatically counts for
-its client, and is not created while the client exceeds its quota; the client is not delayed.
+A client that is in debt and knows the error gets it for each topic, with the time to wait. A change that begins without
+debt is made, however large it is. The changes of older clients are made, and their connections are then muted until the
+debt is paid. A topic that is created automatically counts for the client that uses it. It is not created while the
+client is in debt, and the client is not throttled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.errors import ThrottlingQuotaExceeded
 class MutationQuota:
     """For one request. From version `strict_since` on its API knows THROTTLING_QUOTA_EXCEEDED.
 
-    None is for changes in the background: they are rejected too, and no client is delayed.
+    None is for changes in the background: they are refused too, and no client is throttled.
     """
 
     __slots__ = ("_broker", "_delays", "_exchange", "_is_strict")
@@ -29,7 +29,7 @@ class MutationQuota:
         self._delays = strict_since is not None
 
     def charge(self, partitions: int) -> None:
-        """Counts the partitions of a change that is about to be made, or refuses it."""
+        """Counts the partitions of a change before it is made, or refuses the change."""
         exchange = self._exchange
         now_ms = self._broker.now_ms
         found = self._broker.quotas.bucket(

@@ -1,11 +1,11 @@
-"""Verifies with the coordinator the partition of a transaction's first batch, before the batch is written (KIP-890).
+"""Before the first batch of a transaction is appended to a partition, its coordinator verifies the partition (KIP-890).
 
-A late batch of an ended transaction would otherwise open a transaction that never ends. From version 12 on of Produce,
-and 5 of TxnOffsetCommit, the verification also adds the partition to the transaction, and the client does not. A guard
-of the partition's log connects the answer to the append: if the transaction has ended in between, the log rejects the
-batch.
+A batch that arrives after its transaction has ended would otherwise open a transaction that never ends. From version 12
+of Produce and version 5 of TxnOffsetCommit on, the coordinator also adds the partition to the transaction, so that the
+client does not have to. A guard of the partition's log ties the answer to the append: if the transaction has ended in
+between, the log refuses the batch.
 
-During the verification the request is parked, and with it all later requests of its connection.
+While the coordinator is asked the request is parked, and with it the later requests of its connection.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.requests.exchange import Exchange, Parked
 from barnabas.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -36,6 +37,7 @@ from barnabas.log.producers.state import NO_GUARD
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol.messages.produce_request import ProduceRequest
+from barnabas.protocol.messages.produce_response import ProduceResponse
 from barnabas.records.layout import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER_BYTES,
@@ -65,7 +67,7 @@ class Dialect(enum.Enum):
     OLD = enum.auto()
     # It knows TRANSACTION_ABORTABLE.
     ABORTABLE = enum.auto()
-    # It leaves the adding of partitions to the broker, and has a new epoch for each transaction.
+    # The broker adds its partitions to the transaction, and each transaction has a new epoch.
     ADDS_PARTITIONS = enum.auto()
 
 
@@ -78,13 +80,13 @@ class Producer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result for each partition: a guard, or an error, or neither if the transaction is open already."""
+    """The result for each partition: a guard, an error, or neither if the transaction is already open there."""
 
     guards: Mapping[TopicPartition, int]
     errors: Mapping[TopicPartition, KafkaError]
 
     def guard(self, partition: TopicPartition) -> int:
-        """The guard for the append; raises the partition's error."""
+        """The guard for the append. Raises the partition's error."""
         error = self.errors.get(partition)
         if error is not None:
             raise error
@@ -92,7 +94,7 @@ class Verified(NamedTuple):
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> None:
-    """Of what a request says: records of a transaction without a producer would belong to no transaction."""
+    """Records of a transaction without a producer would belong to no transaction."""
     if producer_id < 0:
         raise InvalidProducerIdMapping(f"{producer_id} is no id of a producer")
     if producer_epoch < 0:
@@ -103,8 +105,8 @@ Then: TypeAlias = Callable[[Verified], None]
 
 NOTHING_TO_VERIFY: Final = Verified({}, {})
 
-# Errors of the coordinator that clients do not expect from a partition. This one has them try again without looking
-# for another leader.
+# Errors of the coordinator that clients do not expect from a partition. NOT_ENOUGH_REPLICAS makes them try again
+# without looking for another leader.
 _UNEXPECTED_FROM_PARTITION: Final = (
     NetworkException,
     CoordinatorLoadInProgress,
@@ -116,7 +118,7 @@ _UNEXPECTED_FROM_PARTITION: Final = (
 def verify(
     broker: Broker, producer: Producer, sequences: Mapping[TopicPartition, int], dialect: Dialect, then: Then
 ) -> None:
-    """Asks about partitions, given with the first sequence of the batch for each.
+    """Verifies partitions, each with the first sequence of its batch.
 
     `then` is called once, perhaps before this returns.
     """
@@ -160,7 +162,7 @@ def _answered(
         if error is None:
             continue
         if isinstance(error, ProducerFenced):
-            # A producer that is fenced while it writes may still abort, and continues from there.
+            # With this error a fenced producer may still abort, and continue.
             error = InvalidProducerEpoch(str(error))
         elif isinstance(error, TransactionAbortable) and dialect is Dialect.OLD:
             error = InvalidTxnState(str(error))
@@ -168,12 +170,14 @@ def _answered(
     then(Verified(guards, errors))
 
 
-def verify_produce(broker: Broker, version: int, request: ProduceRequest, then: Then) -> None:
-    """Asks about the partitions of a Produce request that has a transactional id.
+def verify_produce(
+    broker: Broker, exchange: Exchange[ProduceResponse], request: ProduceRequest, then: Then
+) -> None:
+    """Verifies the partitions of a Produce request with a transactional id.
 
-    A coordinator that is just completing the transaction before is asked again, for a little while.
+    A coordinator that is completing the previous transaction is asked again for a while.
     """
-    batches = _transactional_batches(broker, version, request)
+    batches = _transactional_batches(broker, exchange.version, request)
     producers = {(each.producer_id, each.producer_epoch) for each in batches.values()}
     if not producers:
         then(NOTHING_TO_VERIFY)
@@ -187,9 +191,10 @@ def verify_produce(broker: Broker, version: int, request: ProduceRequest, then: 
     assert transactional_id is not None
     _ProduceVerification(
         broker,
+        exchange,
         Producer(transactional_id, producer_id, producer_epoch),
         {key: each.base_sequence for key, each in batches.items()},
-        _dialect_of_produce(version),
+        _dialect_of_produce(exchange.version),
         then,
     ).ask()
 
@@ -203,7 +208,7 @@ class _TransactionalBatch(NamedTuple):
 def _transactional_batches(
     broker: Broker, version: int, request: ProduceRequest
 ) -> dict[TopicPartition, _TransactionalBatch]:
-    """The log rejects bytes that are not a batch."""
+    """Skips invalid records, which the log refuses."""
     topic_names = broker.image.topic_names
     found: dict[TopicPartition, _TransactionalBatch] = {}
     for topic in request.topic_data:
@@ -231,12 +236,14 @@ class _ProduceVerification:
     def __init__(
         self,
         broker: Broker,
+        exchange: Exchange[ProduceResponse],
         producer: Producer,
         sequences: Mapping[TopicPartition, int],
         dialect: Dialect,
         then: Then,
     ) -> None:
         self._broker = broker
+        self._exchange = exchange
         self._producer = producer
         self._sequences = sequences
         self._dialect = dialect
@@ -255,14 +262,16 @@ class _ProduceVerification:
         if errors:
             is_busy = any(isinstance(error, ConcurrentTransactions) for error in errors.values())
             if is_busy and self._broker.clock.monotonic_ns() < self._deadline_ns:
-                self._broker.tasks.start(self._ask_again())
+                self._exchange.answer_from(self._ask_again())
                 return
             errors = {key: self._as_of_partition(error) for key, error in errors.items()}
         self._then(Verified(verified.guards, errors))
 
-    async def _ask_again(self) -> None:
+    async def _ask_again(self) -> Parked[ProduceResponse]:
         await asyncio.sleep(self._backoff_ms / 1_000)
+        parked = self._exchange.park()
         self.ask()
+        return parked
 
     def _as_of_partition(self, error: KafkaError) -> KafkaError:
         is_unexpected = isinstance(error, _UNEXPECTED_FROM_PARTITION) or (

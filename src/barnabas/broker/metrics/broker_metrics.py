@@ -1,4 +1,4 @@
-"""The metrics of a running broker, under the names that Kafka's metrics have in Prometheus."""
+"""The metrics of a broker, under the names that Kafka's metrics have in Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barnabas.net.listener import Connections
 
 
 class FlushTimes:
-    """How long flushes of logs take and, by their count, how often there are any. Logs are flushed in any thread."""
+    """The durations and the number of log flushes. Any thread may flush a log."""
 
     def __init__(self, metrics: Registry) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,18 @@ class FlushTimes:
 
 def register_metrics(broker: Broker, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
     metrics = broker.metrics
-    replicas = broker.replicas
+    _register_connections(metrics, connections)
+    _register_waiting(metrics, broker)
+    _register_replicas(metrics, broker)
+    register_coordinators(broker)
+    _register_logs(metrics, broker)
+    register_group_metrics(metrics, broker.groups)
+    register_lag(metrics, broker.groups, broker.replicas)
+    LoopMetrics(loop, metrics)
+    register_process(metrics)
+
+
+def _register_connections(metrics: Registry, connections: Connections) -> None:
     metrics.gauge(
         "kafka_server_socketservermetrics_connection_count", "Open connections.", lambda: len(connections)
     )
@@ -52,10 +63,13 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
         "Connections refused because their address had its share.",
         lambda: connections.refused,
     )
+
+
+def _register_waiting(metrics: Registry, broker: Broker) -> None:
     purgatories = {
-        "Produce": replicas.delayed.produces,
-        "Fetch": replicas.delayed.fetches,
-        "DeleteRecords": replicas.delayed.deletions,
+        "Produce": broker.replicas.delayed.produces,
+        "Fetch": broker.replicas.delayed.fetches,
+        "DeleteRecords": broker.replicas.delayed.deletions,
     }
     counts: tuple[tuple[str, str, Callable[[Purgatory], int]], ...] = (
         ("numdelayedoperations", "Requests that wait for something to happen.", lambda each: each.waiting),
@@ -77,6 +91,10 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
         "Partitions in open fetch sessions.",
         lambda: broker.fetch_sessions.cached_partitions,
     )
+
+
+def _register_replicas(metrics: Registry, broker: Broker) -> None:
+    replicas = broker.replicas
     metrics.gauge(
         "kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(replicas)
     )
@@ -95,12 +113,20 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
         "Partitions with a transaction that should long have been ended.",
         lambda: sum(_has_late_transaction(broker, partition) for partition in replicas),
     )
+    for name, help_text in topic_metrics.METRICS.items():
+        metrics.total(
+            f"kafka_server_brokertopicmetrics_{name.replace('_', '')}_total",
+            help_text,
+            partial(replicas.topic_metrics.readings, name),
+        )
+
+
+def _register_logs(metrics: Registry, broker: Broker) -> None:
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories whose disk has failed.",
         lambda: sum(directory.is_offline for directory in broker.log_manager.directories),
     )
-    register_coordinators(broker)
     readings: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
         ("size", "Bytes of a partition's log.", lambda log: log.size_bytes),
         ("numlogsegments", "Segments of a partition's log.", lambda log: len(log.segments)),
@@ -109,16 +135,6 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
     )
     for name, help_text, read in readings:
         metrics.gauge(f"kafka_log_log_{name}", help_text, partial(_of_each_log, broker, read))
-    for name, help_text in topic_metrics.METRICS.items():
-        metrics.total(
-            f"kafka_server_brokertopicmetrics_{name.replace('_', '')}_total",
-            help_text,
-            partial(replicas.topic_metrics.readings, name),
-        )
-    register_group_metrics(metrics, broker.groups)
-    register_lag(metrics, broker.groups, replicas)
-    LoopMetrics(loop, metrics)
-    register_process(metrics)
 
 
 def _of_each_purgatory(
@@ -131,17 +147,17 @@ def _of_each_log(
     broker: Broker, read: Callable[[PartitionLog], int]
 ) -> Iterator[tuple[dict[str, str], float]]:
     manager = broker.log_manager
-    # Logs may be opened and closed during a scrape.
+    # Logs may be added and removed while the metrics are read.
     for log in list(manager.logs()):
         at = log.topic_partition
         labels = {"topic": at.topic, "partition": str(at.partition)}
         if log is manager.log(at, is_future=True):
-            # A copy in another directory, which a partition has while it is moved.
+            # The copy of a partition that is being moved to another directory.
             labels["is_future"] = "true"
         try:
             reading = read(log)
         except KafkaError:
-            continue  # Its files cannot be looked at: its disk is failing, or it has just been deleted.
+            continue  # Its files cannot be read: its disk is failing, or it has just been deleted.
         yield labels, reading
 
 

@@ -1,7 +1,7 @@
 """The lag of consumer groups, under the names of kafka_exporter.
 
-The lag is the distance between the committed offset of a group and the high watermark, for partitions that this broker
-leads. It is computed at each scrape, group by group, so that other work can run in between.
+The lag is the distance from a group's committed offset to the high watermark, for partitions that this broker leads. It
+is computed when the metrics are read, group by group, so that other work can run in between.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _by_group(groups: GroupRuntime, replicas: ReplicaManager) -> Iterator[Labell
 def _lags(
     groups: GroupRuntime, replicas: ReplicaManager
 ) -> Iterator[tuple[str, list[tuple[TopicPartition, int]]]]:
-    # Groups and offsets may change during a scrape, so the loop runs over a copy.
+    # A copy, since groups and offsets may change meanwhile.
     for shell in list(groups):
         for group_id in shell.coordinator.groups_with_offsets():
             found = []

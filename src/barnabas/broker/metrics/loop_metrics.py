@@ -1,4 +1,4 @@
-"""How busy the event loop is: how late it is for a timer, and for how much of the time it has nothing to do."""
+"""How busy the event loop is: its delay for a timer, and the share of idle time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from barnabas.metrics.registry import Registry
 from barnabas.net.busy_poll import BrokerEventLoop
 
 INTERVAL_S: Final = 1.0
-# The idle ratio is that of the last minute, as Kafka's one-minute rate.
+# The idle ratio is that of the last minute, like Kafka's one-minute rate.
 WINDOW: Final = 60
 
 
 class LoopMetrics:
-    """Looks at the loop once a second, for as long as the loop runs."""
+    """Measures once a second, as long as the loop runs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Registry) -> None:
         self._loop = loop
         self._lag_s = metrics.histogram(
             "barnabas_eventloop_lag_seconds", "How late the event loop was for a timer."
         ).labels()
-        # Time of the loop and its idle time until then.
+        # The loop's time and idle time at the last measurement.
         self._seen: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         if isinstance(loop, BrokerEventLoop):
             metrics.total(

@@ -1,8 +1,7 @@
 """A token bucket, for quotas on work that comes in bursts.
 
-It is refilled continuously, at the rate of the quota, and holds the tokens of all windows of a rate. A client that
-takes more than there is has to wait until the deficit is refilled, and no longer: a rate would remember the burst for
-all its windows.
+It refills continuously at the rate of the quota, and holds as much as all windows of a rate allow. A client that takes
+more than the bucket has waits until the debt is paid, and no longer: a rate would count the burst in all its windows.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ class TokenBucket:
     __slots__ = ("_refilled_ms", "_tokens")
 
     def __init__(self, now_ms: int) -> None:
-        # Full, however much that is.
+        # Infinite, so that the bucket starts full.
         self._tokens = math.inf
         self._refilled_ms = now_ms
 
     def take(self, amount: float, rate: float, now_ms: int) -> None:
-        """Takes the amount, be it there or not."""
+        """Takes the amount, even if that leaves a debt."""
         self._refill(rate, now_ms)
         self._tokens -= amount
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """How long it takes until there is no debt."""
+        """The time until the debt is paid."""
         self._refill(rate, now_ms)
         return round(-self._tokens / rate * 1_000) if self._tokens < 0 else 0
 

@@ -1,9 +1,9 @@
-"""The rate of new connections: to the broker in total, to each listener, and from each address.
+"""Bounds the rate of new connections: to the broker, to each listener, and from each address.
 
-`max.connection.creation.rate` bounds the first two, and each listener can override it
-(`listener.name.….max.connection.creation.rate`); the quota `connection_creation_rate` of an address bounds the third.
-Rates are measured over the same windows as those of clients, and no connection has to wait for longer than one window
-at a time. If clients have separate listeners, they do not slow down the inter-broker listener.
+`max.connection.creation.rate` bounds the rates of the broker and of each listener, which can have its own value
+(`listener.name.….max.connection.creation.rate`). The quota `connection_creation_rate` bounds the rate of an address.
+Rates have the same windows as those of clients, and a connection waits for at most one window at a time. Connections of
+clients to other listeners do not slow down the inter-broker listener.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SETTING: Final = "max.connection.creation.rate"
 
 
 class ConnectionQuota:
-    """The listeners' check of each new connection. The configuration is read each time: it may change."""
+    """Listeners ask it about each new connection. It reads the configuration each time, since it may change."""
 
     def __init__(self, quotas: Quotas, clock: Clock, config: Callable[[], BrokerConfig]) -> None:
         self._quotas = quotas
@@ -52,7 +52,7 @@ class ConnectionQuota:
         rate.record(1, now_ms)
         wait_ms = _wait_ms(rate, limit, now_ms)
         if wait_ms > 0:
-            # A rejected connection counts nowhere.
+            # A refused connection does not count.
             rate.record(-1, now_ms)
             if listener in self._rates_by_listener:
                 self._rates_by_listener[listener].record(-1, now_ms)
@@ -66,5 +66,5 @@ class ConnectionQuota:
 
 
 def _wait_ms(rate: Rate, limit: float, now_ms: int) -> int:
-    # A limit of nothing is never kept.
+    # A limit of zero cannot be met.
     return min(rate.throttle_ms(limit, now_ms), WINDOW_MS) if limit > 0 else WINDOW_MS

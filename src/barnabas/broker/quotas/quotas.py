@@ -1,8 +1,8 @@
 """Client quotas: produced bytes, fetched bytes and time on the event loop, by user and client id.
 
 A quota is set for an entity: a user, a client id, both, or the default of either. The most specific entity with a quota
-of the kind applies, in Kafka's order. Each user and client id that a default covers has its own rate. A client that
-exceeds its rate is answered at once, and then the broker does not read from it until the rate is low enough.
+of the kind wins, in Kafka's order. Each user and client id that a default covers has its own rate. A client that
+exceeds it gets its response at once, and its connection is then muted until the rate is down again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.broker.quotas.rates import WINDOW_MS, WINDOWS, Rate
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-# In an entity: every user (or client id) that has no quota of its own.
+# In an entity: every user (or client id) without its own quota.
 DEFAULT: Final = "<default>"
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -31,12 +31,12 @@ CLIENT_QUOTA_KEYS: Final = frozenset(
 )
 IP_QUOTA_KEYS: Final = frozenset({CONNECTION_CREATION_RATE})
 
-# Client ids come from clients: rates of those that have not been heard of the longest make room for new ones.
+# Client ids come from clients: the rates of the least recent ones make room for new ones.
 MAX_RATES: Final = 10_000
 
 
 class QuotaEntity(NamedTuple):
-    """None: this side of the entity is not part of it."""
+    """None if the entity does not have this side."""
 
     user: str | None = None
     client_id: str | None = None
@@ -64,17 +64,17 @@ class Quotas:
         self._limits: dict[QuotaEntity, dict[str, float]] = {}
         self._rates: dict[tuple[str, str | None, str | None], Rate] = {}
         self._buckets: dict[tuple[str, str | None, str | None], TokenBucket] = {}
-        # How many entities have a quota of a kind, and the kinds of which there are any.
+        # The number of entities with a quota of a type, and the types that have any.
         self._counts: dict[str, int] = {}
         self._kinds: frozenset[str] = frozenset()
-        # Hosts that have a quota by their name.
+        # Addresses of hosts whose quota is set for their name.
         self._names_by_address: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
         return iter(self._limits.items())
 
     def set_limits(self, entity: QuotaEntity, limits: Mapping[str, float]) -> None:
-        """Sets the quotas of the entity; an empty set removes it."""
+        """Sets the quotas of an entity. An empty mapping removes it."""
         if entity.ip is not None and (address := address_of(entity.ip)) is not None:
             entity = entity._replace(ip=address)
         counts = self._counts
@@ -102,12 +102,12 @@ class Quotas:
         return None if found is None else found[1]
 
     def max_in_window(self, kind: str, user: str, client_id: str) -> float:
-        """The amount that a client may use at once without a throttle, if it has used nothing before."""
+        """How much an idle client may use at once without a throttle."""
         found = self.limit(kind, user, client_id)
         return math.inf if found is None else found[1] * (WINDOWS - 1) * WINDOW_MS / 1_000
 
     def note_addresses(self, name: str, addresses: Iterable[str]) -> None:
-        """The quota of a host's name holds for these addresses from now on."""
+        """Applies the quota of a host name to these addresses."""
         for before in [at for at, known in self._names_by_address.items() if known == name]:
             del self._names_by_address[before]
         self._names_by_address.update(dict.fromkeys(addresses, name))
@@ -120,8 +120,8 @@ class Quotas:
         return None
 
     def record(self, kind: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Counts what a client has used; returns for how many milliseconds it has to be quiet."""
-        # Nearly always no quota of the kind is set at all: this is all that a request then pays for them.
+        """Counts the use of a client; returns the throttle time in milliseconds."""
+        # Usually there is no quota of the type, and this check is all that a request costs.
         if kind not in self._kinds:
             return 0
         found = self.limit(kind, user, client_id)
@@ -133,13 +133,13 @@ class Quotas:
         return rate.throttle_ms(limit, now_ms)
 
     def take_back(self, kind: str, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """Reverts the record of a response that was not sent."""
+        """Takes back the record of a response that was not sent."""
         found = self.limit(kind, user, client_id)
         if found is not None:
             self._rate(kind, found[0], user, client_id, now_ms).record(-amount, now_ms)
 
     def bucket(self, kind: str, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
-        """For a quota by tokens: the client's bucket and its tokens per second."""
+        """For a quota with tokens: the client's bucket, and its tokens per second."""
         found = self.limit(kind, user, client_id)
         if found is None:
             return None
@@ -152,8 +152,8 @@ class Quotas:
 
 
 def address_of(text: str) -> str | None:
-    """An address as the system writes those of its peers; None if this is none."""
-    import ipaddress  # Few brokers have such a quota, and all of them would wait for the import.
+    """An address in the form of the addresses of peers; None if the text is no address."""
+    import ipaddress  # Few brokers have such a quota, and the import would slow down every start.
 
     try:
         found = ipaddress.ip_address(text)
@@ -163,12 +163,12 @@ def address_of(text: str) -> str | None:
 
 
 def _key(kind: str, entity: QuotaEntity, user: str, client_id: str) -> tuple[str, str | None, str | None]:
-    """The key that clients with a common rate share."""
+    """The key of a rate that several clients may share."""
     return kind, user if entity.user else None, client_id if entity.client_id else None
 
 
 def recent(cache: dict[KeyT, ValueT], key: KeyT, make: Callable[[], ValueT]) -> ValueT:
-    """The key's value, made if there is none; the one that has not been asked for the longest makes room for it."""
+    """The value of the key, created if it is missing. The least recently used value makes room for it."""
     value = cache.pop(key, None)
     if value is None:
         if len(cache) >= MAX_RATES:

@@ -1,8 +1,8 @@
-"""Rates over a sliding window, measured as Apache Kafka does, and the time to wait after exceeding one.
+"""Rates over a sliding window, measured as in Apache Kafka, and the throttle time of clients that exceed one.
 
-A rate is kept in samples of one window each (one second by default); the newest is still filling. It is the sum of all
-samples over the time that they cover, and that time is never taken to be shorter than all full windows together: a
-burst at the very beginning does not count as a high rate.
+A rate is kept in samples of a window each (one second by default), the newest still filling. It is the sum of all
+samples divided by the time that they cover, but at least by the time of all full windows: a burst at the beginning does
+not count as a high rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Rate:
         self._current = 0
 
     def record(self, amount: float, now_ms: int) -> None:
-        """A negative amount reverts a recorded amount that was not used."""
+        """A negative amount takes back an earlier one."""
         if now_ms - self._starts_ms[self._current] >= self._window_ms:
             self._current = (self._current + 1) % self._windows
             self._starts_ms[self._current] = now_ms
@@ -33,7 +33,7 @@ class Rate:
         self._amounts[self._current] += amount
 
     def measure(self, now_ms: int) -> tuple[float, float]:
-        """Amount a second, and the milliseconds over which it was measured."""
+        """The amount per second, and the measured time in milliseconds."""
         total = 0.0
         oldest_ms = now_ms
         expired_before_ms = now_ms - self._window_ms * self._windows
@@ -49,7 +49,7 @@ class Rate:
         return total * 1_000 / covered_ms, covered_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait until the rate is down to the limit (an amount a second) if nothing more comes."""
+        """The time until the rate is down to the limit (an amount per second) if nothing is added."""
         rate, covered_ms = self.measure(now_ms)
         if rate <= limit:
             return 0

@@ -1,1 +1,1 @@
-"""The context of a handler: the exchange with a client, its deadline, sessions, routes."""
+"""Requests: the exchange with a client, the routes to handlers, deadlines, fetch sessions."""

@@ -1,12 +1,12 @@
-"""Work on records that would block the event loop: decompression, conversion, reading of large batches.
+"""Work on records that would block the event loop: decompression, conversion, search in large batches.
 
-A worker process does it, one job after the other (`records/worker.py`); requests wait in the meantime, the loop does
-not. The process exists only while there is work. The next job is that of the client that has used the worker least, so
-a client that sends only such requests waits for the others, and not the others for it.
+A worker process does it, one job after the other (`records/worker.py`). Requests wait meanwhile, the loop does not. The
+process runs only while there are jobs. The next job is that of the client that has used the worker least, so a client
+that sends only such requests waits for the others.
 
-The work of a request is bounded. A batch that takes too long, or too much memory, is MESSAGE_TOO_LARGE: smaller batches
-may succeed. A job that has waited too long, a request that has used its share, and a full queue are REQUEST_TIMED_OUT:
-the client may retry.
+The cost of a request has bounds. A batch that takes too long, or too much memory, is MESSAGE_TOO_LARGE: smaller
+batches may succeed. A job that has waited too long, a request that has used its share, and a full queue are
+REQUEST_TIMED_OUT: the client may try again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from barnabas.net.worker_process import WorkerGone
 log = logging.getLogger(__name__)
 
 WORKER_MODULE: Final = "barnabas.records.worker"
-# During a conversion, a batch of 128 MiB is in memory two or three times.
+# While a batch of 128 MiB is converted, there are two or three copies of it.
 WORKER_MEMORY_BYTES: Final = 1 << 30
-# Processor time of a job, and time in all, from its beginning to its end.
+# The processor time and the total time that a job may take.
 JOB_CPU_S: Final = 10
 JOB_TIMEOUT_S: Final = 60.0
-# The total time of all jobs of a request; it is checked before each of them.
+# The time that all jobs of a request may take together. It is checked before each job.
 REQUEST_SHARE_NS: Final = 10_000_000_000
 WAITING_MAX_NS: Final = 20_000_000_000
 WAITING_MAX_JOBS: Final = 500
 WAITING_MAX_BYTES: Final = 64 << 20
-# An idle process ends after this time.
+# A process without jobs ends after this time.
 IDLE_MAX_S: Final = 30.0
 
 
@@ -61,7 +61,7 @@ class _Job:
 
 
 class RequestShare:
-    """The worker's jobs for one request, one after the other."""
+    """The jobs of one request, one after the other."""
 
     __slots__ = ("_conversions", "_session", "used_ns")
 
@@ -135,7 +135,7 @@ class Conversions:
                 await self._do(job)
         finally:
             self._is_serving = False
-            # Nothing is left but when the broker stops.
+            # Jobs are left only when the broker stops.
             for job in list(self._waiting):
                 self._take(job)
                 job.result.cancel()

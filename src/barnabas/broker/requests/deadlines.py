@@ -10,14 +10,14 @@ from barnabas.errors import RequestTimedOut
 
 T = TypeVar("T")
 
-# For clients that give no time of their own.
+# For clients that give no timeout.
 DEFAULT_TIMEOUT_MS: Final = 30_000
-# The change is made; its response waits this long for the logs of new partitions, which a busy disk may delay.
+# How long the response to a completed change waits for the logs of new partitions, which a busy disk may delay.
 OPENING_WAIT_S: Final = 10.0
 
 
 async def within(timeout_ms: int, change: Awaitable[T]) -> T:
-    """The change's result. Raises RequestTimedOut if it comes too late; the change still continues."""
+    """The result of the change. Raises RequestTimedOut if it takes too long; the change continues nevertheless."""
     wait_ms = timeout_ms if timeout_ms > 0 else DEFAULT_TIMEOUT_MS
     try:
         async with asyncio.timeout(wait_ms / 1_000):

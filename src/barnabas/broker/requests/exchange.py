@@ -1,7 +1,7 @@
 """One request on its way through the broker, and its one response.
 
-A handler gets the exchange and returns an `Answer`: the response, or the `Parked` request that it has handed to what
-will answer it. There is no third way, so a handler that forgets to answer does not pass the type checker:
+A handler gets the exchange and returns an `Answer`: the response, or the `Parked` request that it has handed to the
+code that answers it later. There is no third way, so mypy rejects a handler that forgets to answer:
 
     return HeartbeatResponse()                          the response, now
     return exchange.answer_from(_create(broker, ...))   a coroutine that returns the response
@@ -9,8 +9,8 @@ will answer it. There is no third way, so a handler that forgets to answer does 
     coordinator.ask(..., parked.answer)                 a turn): the request is in its hands
     return parked
 
-What answers later may return an `Answer` again, as a coroutine that goes on by a callback does. A request is answered
-exactly once; a second answer, or an exception in the place of an answer, ends the connection.
+The code that answers later may return an `Answer` again: a coroutine may continue by a callback. A request is answered
+exactly once. A second answer, or an exception instead of an answer, ends the connection.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Exchange(Generic[ResponseT]):
         self.busy_ns = 0
         self.is_answered = False
         self.waits_on_purpose = False
-        # The connection is not read from for this long after the response, which contains this time.
+        # The connection is not read from for this long after the response. The response tells the client.
         self.throttle_ms = 0
 
     def answer(self, answer: Answer[ResponseT]) -> None:
-        """Sends a response. A parked request is left to what it was handed to."""
+        """Sends a response. A parked request is answered by the code that has it."""
         if not isinstance(answer, Parked):
             self._respond(answer)
         elif self.busy_ns == 0 and not self.is_answered:
@@ -90,10 +90,10 @@ class Exchange(Generic[ResponseT]):
             self.busy_ns = self.served.clock.monotonic_ns() - self.started_ns
 
     def park(self, *, on_purpose: bool = True) -> Parked[ResponseT]:
-        """Parks the request: the code that gets the result answers it.
+        """Takes the request out of the handler's hands: the code that gets the result answers it.
 
-        A request waits on purpose if there is nothing to do for it, as a fetch waits for records. If work is done for
-        it in the meantime, it may be slow.
+        A request waits on purpose if there is nothing to do for it, as a fetch waits for records. Other requests that
+        wait may be slow, and are logged.
         """
         assert not self.is_answered, "a request is answered once"
         if self.busy_ns == 0:
@@ -101,7 +101,7 @@ class Exchange(Generic[ResponseT]):
         return Parked(self)
 
     def answer_from(self, coming: Coroutine[Any, Any, Answer[ResponseT]]) -> Parked[ResponseT]:
-        """Parks the request until a coroutine returns its response. Its errors are those of a handler."""
+        """Parks the request until a coroutine returns its response. An error ends the connection."""
         parked = self.park(on_purpose=False)
         self.served.tasks.start(parked.answer_from(coming))
         return parked
@@ -129,7 +129,7 @@ class Exchange(Generic[ResponseT]):
         return parked
 
     def fail(self, error: Exception) -> None:
-        """Ends the connection of a request that failed as a whole, after the requests before it were answered."""
+        """Ends the connection of a request that failed as a whole. The requests before it have been answered."""
         self.is_answered = True
         self.served.metrics.errors.value += 1
         name = self.served.api.name
@@ -234,7 +234,7 @@ class Exchange(Generic[ResponseT]):
 class Parked(Generic[ResponseT]):
     """A request that is answered later: the way to answer it, and what its handler returns meanwhile.
 
-    Whatever happens, nothing is raised here: the code that answers works for other requests too.
+    No method raises: the code that answers works for other requests too.
     """
 
     __slots__ = ("_exchange",)
@@ -249,7 +249,7 @@ class Parked(Generic[ResponseT]):
             self._exchange.fail(error)
 
     def answer_with(self, work: Callable[[], Answer[ResponseT]]) -> None:
-        """Goes on with work that ends in an answer, or in the next wait."""
+        """Continues with work that returns the response, or parks the request again."""
         try:
             self._exchange.answer(work())
         except Exception as error:

@@ -1,15 +1,15 @@
 """Fetch sessions (KIP-227): a consumer that polls a thousand partitions names only those that changed.
 
-The client's full request (epoch 0) opens a session; later requests carry the session's id and the next epoch, and name
-partitions to add, to change and to forget. The response omits partitions without news.
-Epoch -1 asks for a full response and no session. A wrong id or epoch is an error of the whole request; the client then
-starts again with a full request.
+The client's full request (epoch 0) opens a session. Later requests carry the session's id and the next epoch, and name
+partitions to add, to change and to forget. Their responses leave out partitions without news. Epoch -1 asks for a full
+response and no session. A wrong id or epoch is an error of the whole request, and the client starts again with a full
+request.
 
-There are at most `max_sessions`, with at most `max_cached_partitions` in all: a partition takes about 400 bytes. When
-they are used up, a new session takes the place of those that have not been used for `eviction_ms`, else of those that
-are as old and watch no more partitions; a consumer never displaces a follower. Where there is no room, there is no
-session, and the client names its partitions in every request. A session that grows beyond the room is closed, and its
-client begins again.
+There are at most `max_sessions`, with at most `max_cached_partitions` together: a partition takes about 400 bytes. If
+there is no room, a new session replaces sessions that have not been used for `eviction_ms`, or else sessions that are
+as old and have no more partitions. A consumer never displaces a follower. If no session can be replaced, the client
+gets none and names its partitions in every request. A session that grows beyond the room is closed, and its client
+starts again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PartitionKey = tuple[str | Uuid, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """Epochs of a session begin again at 1: 0 means a new session."""
+    """The epochs of a session wrap around to 1, since 0 means a new session."""
     return 1 if epoch == 2**31 - 1 else epoch + 1
 
 
 class FetchTarget:
-    """A partition that a client fetches, and the state that the client last got."""
+    """A partition that a client fetches, with the values in its last response."""
 
     __slots__ = ("asked", "key", "told_high_watermark", "told_log_start_offset", "topic", "topic_id")
 
@@ -65,7 +65,7 @@ class FetchTarget:
         )
 
     def note(self, answer: PartitionData) -> None:
-        # After an error the client needs the high watermark again, whatever it got before.
+        # After an error the client needs the high watermark again.
         self.told_high_watermark = -1 if answer.error_code else answer.high_watermark
         self.told_log_start_offset = answer.log_start_offset
 
@@ -92,7 +92,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """One fetch request: which partitions it is about, and which answers the client needs to see."""
+    """One fetch request: its partitions, and the answers that the client needs."""
 
     __slots__ = ("_opens_session", "_session", "_sessions", "is_follower", "targets", "uses_topic_ids")
 
@@ -119,7 +119,7 @@ class FetchContext:
 
     @property
     def known_session_id(self) -> int:
-        """The session that the request belongs to, if it belongs to one."""
+        """The request's session, if it has one."""
         return NO_SESSION if self._session is None else self._session.id
 
     def session_id(self, answered: list[tuple[FetchTarget, PartitionData]], now_ms: int) -> int:
@@ -131,7 +131,7 @@ class FetchContext:
                 if target.has_news(answer):
                     news.append((target, answer))
                     if answer.records and target.key in session.targets:
-                        # Partitions with records go to the end, so that no partition starves behind a busy one.
+                        # Partitions with records move to the end, so that no partition starves behind a busy one.
                         del session.targets[target.key]
                         session.targets[target.key] = target
                 target.note(answer)
@@ -164,7 +164,7 @@ class FetchSessions:
         self._max_partitions = max_partitions
         self._max_cached_partitions = max_cached_partitions
         self._rng = rng
-        # In the order of their last use, the longest unused first.
+        # In the order of their last use, the oldest first.
         self._sessions: dict[int, FetchSession] = {}
         self.cached_partitions = 0
         self.evictions = 0
@@ -173,7 +173,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
-        """Takes a request in; raises the error of the whole request if it does not fit its session."""
+        """The context of a request. Raises the error of the whole request if it does not fit its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         is_follower = replica_id(request, version) >= 0
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

@@ -1,7 +1,7 @@
-"""Which operations a client may do on a resource, as the bit sets of Metadata and the Describe APIs.
+"""The operations that a client may do on a resource, as the bit sets of Metadata and the Describe APIs.
 
-Without an authorizer everybody may do everything that Kafka 4.3 knows for a kind of resource. Kafka 3.9 knows the same,
-but for the settings of groups.
+Without an authorizer every client may do every operation that Kafka 4.3 has for a type of resource. Kafka 3.9 has the
+same operations, except for the settings of groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The APIs that this broker serves, with their versions and the modules of their handlers: one row per API.
 
-Other versions are not advertised, and a client that uses one is disconnected. The rows are read at start; the module of
-a handler is loaded with the first request of its API.
+Other versions are not advertised, and a client that uses one nevertheless is disconnected. The rows are read at start;
+the module of a handler is loaded with the first request of its API.
 """
 
 from __future__ import annotations

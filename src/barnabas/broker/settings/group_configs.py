@@ -1,4 +1,4 @@
-"""Settings of a single group, which override those of the broker."""
+"""Settings of a group that override the broker's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.config.broker_settings import broker_settings
 from barnabas.errors import InvalidConfig
 from barnabas.groups.settings import GroupOverrides
 
-# With the broker's that fill in for them.
+# With the settings of the broker that are their defaults.
 GROUP_SETTINGS: Final = {
     "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
@@ -19,7 +19,7 @@ GROUP_SETTINGS: Final = {
 
 
 def group_overrides(config: BrokerConfig, properties: Mapping[str, str]) -> GroupOverrides:
-    """Raises InvalidConfig for an unknown group setting, and for values that the broker does not allow."""
+    """Raises InvalidConfig for unknown settings, and for values that the broker does not allow."""
     values: dict[str, int] = {}
     for name, text in properties.items():
         if name not in GROUP_SETTINGS:

@@ -1,6 +1,6 @@
 """Levels of the broker's own loggers, with Kafka's names: a client may read and change them while the broker runs.
 
-They are not stored. A logger without its own level has that of the nearest one above it.
+They are not stored. A logger without its own level has the level of its nearest parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVELS: Final = {
 
 
 def logger_levels() -> dict[str, str]:
-    """The level that each logger logs at."""
+    """The effective level of each logger."""
     known = dict(logging.root.manager.loggerDict)
     loggers = [each for each in known.values() if isinstance(each, logging.Logger)]
     levels = {ROOT: _level_name(logging.root)}
@@ -32,7 +32,7 @@ def logger_levels() -> dict[str, str]:
 
 
 def change_levels(levels: Mapping[str, str | None], *, validate_only: bool) -> None:
-    """Sets levels by logger; None takes a logger's own level away. Nothing is changed if anything is wrong."""
+    """Sets levels by logger; None removes a logger's own level. An error changes nothing."""
     for name, level in levels.items():
         if name != ROOT and name not in logging.root.manager.loggerDict:
             raise InvalidConfig(f"Logger {name} does not exist!")

@@ -1,4 +1,4 @@
-"""Resources whose settings clients may read and change."""
+"""The types of resources whose settings clients may read and change."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ResourceType(IntEnum):
 
 
 def check_broker_name(name: str, broker_id: BrokerId, *, noun: str, unexpected: str) -> None:
-    """Settings of one broker are asked of that broker: raises InvalidRequest if the name is another's.
+    """Only the broker itself answers for its settings: raises InvalidRequest for the name of another broker.
 
-    Apache Kafka has several words for it; `unexpected` has places for the right id and the wrong one.
+    Apache Kafka has several texts for it; `unexpected` has places for the expected id and the received one.
     """
     if not name.isascii() or not name.isdigit():
         raise InvalidRequest(f"{noun} id must be an integer, but it is: {name}")

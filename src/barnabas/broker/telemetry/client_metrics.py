@@ -1,8 +1,8 @@
-"""Metrics that clients push (KIP-714): the subscriptions, and the newest values of each client.
+"""Metrics that clients push (KIP-714): the subscriptions of each client, and its newest values.
 
-Apache Kafka passes them to a plugin, and hides the two APIs without one. Here the broker itself receives them: the
-values are among its own metrics. A client that matches no subscription pushes nothing, and asks again after five
-minutes.
+Apache Kafka passes the metrics to a plugin, and hides the two APIs without one. Here the broker itself is the receiver:
+it shows the values among its own metrics. A client without a matching subscription pushes nothing, and asks again after
+five minutes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from barnabas.records.layout import CompressionType
 log = logging.getLogger(__name__)
 
 ALL_METRICS: Final = "*"
-# As in Apache Kafka, like what follows.
+# These are Apache Kafka's values.
 INSTANCES_MAX: Final = 16_384
 _EXPIRY_MIN_MS: Final = 60_000
 _EXPIRY_INTERVALS: Final = 3
 _RESERVED_IDS: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
-# The bound on one push: reading it takes a few milliseconds of the event loop.
+# The bound of one push: reading it takes a few milliseconds of the event loop.
 SAMPLES_MAX: Final = 500
 _LABEL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_]")
 _NEVER_MS: Final = -(1 << 62)
 
 
 class ClientInstance:
-    """A client that pushes, or may do so, with what it is to push."""
+    """A client that may push, with its subscriptions."""
 
     __slots__ = (
         "asked_ms",
@@ -77,7 +77,7 @@ class ClientInstance:
     def subscribe(
         self, version: int, metrics: frozenset[str], interval_ms: int, subscription_id: int
     ) -> None:
-        """Starts again with the subscriptions of a version."""
+        """Starts again with a new version of the subscriptions."""
         self.version = version
         self.metrics = metrics
         self.interval_ms = interval_ms
@@ -100,7 +100,7 @@ class ClientMetrics:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        # Counts changes of the subscriptions: those of a client are found again after one.
+        # Counts changes of the subscriptions. After a change each client is matched again.
         self._version = 0
         self._subscriptions: dict[str, Subscription] = {}
         self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
@@ -121,7 +121,7 @@ class ClientMetrics:
         return self._settings.current.telemetry_max_bytes
 
     def begin(self) -> None:
-        """Follows the metadata from now on."""
+        """Starts to follow the metadata."""
         self._subscribe(self._cache.image)
         self._cache.subscribe(Stage.CLIENTS, self._on_image)
 
@@ -139,7 +139,7 @@ class ClientMetrics:
                 log.warning("The client metrics subscription %s is not used: %s", name, error)
 
     def subscription(self, instance_id: bytes, attributes: Mapping[str, str]) -> tuple[bytes, ClientInstance]:
-        """The metrics that a client is to push, and its id; raises an error if it may not ask now."""
+        """The subscription and the id of a client. Raises an error if the client may not ask now."""
         if instance_id == bytes(16):
             instance_id = random_id(self._rng)
         instance = self._instance(instance_id, attributes)
@@ -161,7 +161,7 @@ class ClientMetrics:
         compression: int,
         data: bytes,
     ) -> None:
-        """Takes what a client pushes; raises why it is refused."""
+        """Stores a push. Raises the reason if it is refused."""
         if instance_id in _RESERVED_IDS:
             raise InvalidRequest(
                 f"Invalid request from the client [{encode_uuid(instance_id)}], invalid client instance id"
@@ -196,7 +196,7 @@ class ClientMetrics:
                 " after that"
             )
         now_ms = self._clock.now_ms()
-        # A client may push as soon as it has asked.
+        # A client may push as soon as it has its subscription.
         is_due = instance.asked_ms > instance.pushed_ms or now_ms - instance.pushed_ms >= instance.interval_ms
         if is_due:
             instance.pushed_ms = now_ms
@@ -241,7 +241,7 @@ class ClientMetrics:
         instance.subscribe(self._version, metrics, interval_ms, subscription_id)
 
     def _expire(self, now_ms: int) -> None:
-        """Forgets clients that have not been heard of for long."""
+        """Removes clients that have been silent for long."""
         while self._instances:
             oldest = next(iter(self._instances.values()))
             if now_ms - oldest.used_ms < max(_EXPIRY_MIN_MS, oldest.interval_ms * _EXPIRY_INTERVALS):
@@ -272,7 +272,7 @@ class ClientMetrics:
 
 
 def decompress_metrics(data: bytes, compression: int, max_bytes: int) -> bytes:
-    """A push expands to at most what it may have without compression."""
+    """A push may not expand to more than its size limit without compression."""
     try:
         return decompress(data, CompressionType(compression), max_decompressed_bytes=max_bytes)
     except KafkaError as error:

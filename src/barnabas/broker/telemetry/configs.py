@@ -1,4 +1,4 @@
-"""Subscriptions to client metrics (KIP-714): the metrics, the interval, and the matching clients."""
+"""Subscriptions to client metrics (KIP-714): metrics, interval and matching clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MATCH_KEYS: Final = frozenset(
 
 
 class Subscription(NamedTuple):
-    """Prefixes of metric names, `*` for all; and expressions that a client has to match, by label."""
+    """Prefixes of metric names, `*` for all; and regular expressions that attributes of a client have to match."""
 
     metrics: frozenset[str]
     interval_ms: int
@@ -70,7 +70,7 @@ def _pattern(text: str) -> tuple[str, Any]:
     key, expression = key.strip(), expression.strip()
     if not equals or "=" in expression or not expression or key not in MATCH_KEYS:
         raise InvalidConfig(f"Illegal client matching pattern: {text}")
-    # The modules for groups are loaded when the first expression comes.
+    # The module of groups is loaded with the first expression.
     from barnabas.groups.regex_resolution import compile_regex
 
     try:

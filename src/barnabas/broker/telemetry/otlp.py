@@ -1,4 +1,4 @@
-"""Metrics of clients in OpenTelemetry's protocol buffers, as far as clients of Kafka use them (KIP-714).
+"""Client metrics in OpenTelemetry's protocol buffers, as far as Kafka's clients use them (KIP-714).
 
     MetricsData     1: ResourceMetrics*
     ResourceMetrics 1: Resource, 2: ScopeMetrics*
@@ -11,8 +11,8 @@
     KeyValue        1: key, 2: AnyValue
     AnyValue        1: text, 2: bool, 3: int64, 4: double
 
-Other fields are passed over, histograms too: clients of Kafka send none. The bytes come from a client: what is read of
-them has a bound.
+Other fields are skipped, histograms too: Kafka's clients send none. The bytes come from a client, so the number of
+samples has a bound.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Sample(NamedTuple):
     name: str
     attributes: Attributes
     value: float
-    # Whether the value is to be added to the one before.
+    # Whether the value is added to the previous one.
     is_delta: bool
 
 
 class _Field(NamedTuple):
-    """A field of a message: of a varint the value, of the others where its bytes are."""
+    """A field of a message: the value of a varint, or the position of the bytes of another type."""
 
     number: int
     wire_type: int
@@ -53,7 +53,7 @@ class _Field(NamedTuple):
 
 
 def parse_samples(data: bytes, samples_max: int) -> list[Sample]:
-    """The first samples of a push. Raises InvalidRecord if the bytes are not what they should be."""
+    """The first samples of a push. Raises InvalidRecord if the bytes are malformed."""
     samples: list[Sample] = []
     for resource in _messages(data, 0, len(data), 1):
         common: list[tuple[str, str]] = []

@@ -16,13 +16,13 @@ class LoopTimer(Timer):
         self._is_closed = False
 
     def add(self, task: TimerTask, delay_ms: int) -> None:
-        # The wheels stand where the last wake-up left them; a delay counts from now.
+        # The wheels show the time of the last wake-up; a delay counts from now.
         self.now_ms = max(self.now_ms, int(self._loop.time() * 1_000))
         super().add(task, delay_ms)
         self._sleep_until_due()
 
     def close(self) -> None:
-        """No task expires any more."""
+        """No task expires after this."""
         self._is_closed = True
         if self._wake_up is not None:
             self._wake_up.cancel()

@@ -1,12 +1,11 @@
-"""Requests that wait because they cannot be answered yet.
+"""Delayed operations: requests that cannot be answered yet.
 
-An operation is watched under keys, such as a partition. Code that changes the state behind a key calls
-`check_and_complete(key)`; the operations under the key then check whether they can be answered now. Operations that
-wait too long expire. However an operation ends, it ends exactly once.
+An operation is watched under keys (a partition, for example). Code that changes the state behind a key calls
+`check_and_complete(key)`, and the operations under the key check whether they can complete. Operations that wait too
+long expire. However an operation ends, it ends exactly once.
 
-A completed operation stays in the lists of its other keys until one of them is checked, or until there are
-`PURGE_INTERVAL` completed operations and all lists are swept: completing stays cheap for an operation with a thousand
-keys.
+A completed operation stays in the lists of its other keys until one of them is checked, or until `PURGE_INTERVAL`
+completed ones have accumulated and all lists are swept: completing an operation with a thousand keys stays cheap.
 
 Everything here happens on one thread.
 """
@@ -25,7 +24,7 @@ PURGE_INTERVAL: Final = 1_000
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
-    """Subclasses override `try_complete`, `on_complete` and, where time-outs are counted, `on_expiration`."""
+    """Subclasses override `try_complete`, `on_complete` and, to count timeouts, `on_expiration`."""
 
     __slots__ = ("is_completed", "purgatory", "timeout_ms", "watched_keys")
 
@@ -43,15 +42,15 @@ class DelayedOperation(TimerTask):
         self.watched_keys = 0
 
     def try_complete(self) -> bool:
-        """Looks at the state and calls `force_complete` if the operation can end now."""
+        """Checks the state, and calls `force_complete` if the operation can complete now."""
         raise AssertionError("an operation says when it can complete")
 
     def on_complete(self) -> None:
-        """Answers. Called exactly once, whether by an event or by the time-out."""
+        """Answers the request. Called exactly once, by an event or by the timeout."""
         raise AssertionError("an operation says how it completes")
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when the time-out has ended the operation."""
+        """Called after `on_complete` if the timeout has ended the operation."""
 
     def force_complete(self) -> bool:
         """Ends the operation. False if it has ended before."""
@@ -73,7 +72,7 @@ class DelayedOperation(TimerTask):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Purgatory:
-    """The operations of one kind that wait, by key. The timer may be shared with other purgatories."""
+    """The delayed operations of one type, by key. Several purgatories may share a timer."""
 
     def __init__(self, timer: Timer, *, purge_interval: int = PURGE_INTERVAL) -> None:
         self._timer = timer
@@ -81,13 +80,13 @@ class Purgatory:
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._watched = 0
         self._next_purge = purge_interval
-        # Operations that have not ended, and under how many keys they wait in all. The lists may hold more.
+        # Operations that have not ended, and the total number of their keys. The lists may hold more.
         self.waiting = 0
         self.waiting_keys = 0
 
     @property
     def watched(self) -> int:
-        """How many entries all lists hold, those of completed operations included."""
+        """The number of entries in all lists, with those of completed operations."""
         return self._watched
 
     def watches(self, key: Hashable) -> bool:
@@ -95,7 +94,7 @@ class Purgatory:
         return self._watched > 0 and key in self._watchers
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """True if the operation has ended here; otherwise it is watched under the keys and expires by its time-out."""
+        """True if the operation completes at once. Otherwise it is watched under the keys until its timeout."""
         if operation.try_complete():
             return True
         count = 0
@@ -107,18 +106,18 @@ class Purgatory:
         operation.watched_keys = count
         self.waiting += 1
         self.waiting_keys += count
-        # The event may have come while the keys were gathered (a callback of try_complete appended, say).
+        # The event may have happened meanwhile (a callback of try_complete may append records, for example).
         if operation.try_complete():
             return True
         self._timer.add(operation, operation.timeout_ms)
         if self._watched >= self._next_purge:
             self.purge()
-            # The remaining operations still wait: sweep again only after as many more have come.
+            # The rest has not completed: sweep again only when as many entries have been added.
             self._next_purge = self._watched + max(self._watched, self._purge_interval)
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Ends the operations under the key that can end now; returns how many did."""
+        """Completes the operations under the key that can complete now; returns their number."""
         watchers = self._watchers.pop(key, None)
         if watchers is None:
             return 0
@@ -133,7 +132,7 @@ class Purgatory:
                 waiting.append(operation)
         self._watched -= len(watchers) - len(waiting)
         if waiting:
-            # Answering may have let a client's next request in, which now waits under the same key.
+            # An answer may have started a client's next request, which now waits under the same key.
             added_meanwhile = self._watchers.get(key)
             if added_meanwhile is not None:
                 waiting.extend(added_meanwhile)
@@ -141,13 +140,13 @@ class Purgatory:
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Takes the operations under a key out of its list, for the caller to end (a partition that is gone)."""
+        """Removes the operations under a key (of a deleted partition). The caller completes them."""
         watchers = self._watchers.pop(key, [])
         self._watched -= len(watchers)
         return [operation for operation in watchers if not operation.is_completed]
 
     def purge(self) -> int:
-        """Drops completed operations from all lists; returns how many entries went."""
+        """Removes completed operations from all lists; returns the number of removed entries."""
         before = self._watched
         kept: dict[Hashable, list[DelayedOperation]] = {}
         for key, watchers in self._watchers.items():

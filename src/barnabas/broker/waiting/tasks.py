@@ -1,4 +1,4 @@
-"""Work beside the requests: kept until it is done, cancelled when the broker stops."""
+"""Coroutines that run beside the requests: kept until they are done, cancelled when the broker stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tasks:
         task.add_done_callback(self._done)
 
     async def stop(self) -> None:
-        """Ends all work; nothing is started after it."""
+        """Cancels the running tasks. No task starts after this."""
         self._is_stopped = True
         for task in self._running:
             task.cancel()

@@ -25,7 +25,7 @@ WHEEL_SIZE: Final = 20
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTask:
-    """Something that is to happen at a time unless it is cancelled before. Subclasses say what, in `expire`."""
+    """An action at a time, unless it is cancelled before. Subclasses define it in `expire`."""
 
     __slots__ = ("_next", "_previous", "due_ms")
 
@@ -46,7 +46,7 @@ class TimerTask:
         return self._next is not None
 
     def cancel(self) -> bool:
-        """Takes the task out of its timer. False if it is in none: never added, expired or cancelled."""
+        """Removes the task from its timer. False if it has none: it was never added, has expired or was cancelled."""
         following = self._next
         if following is None:
             return False
@@ -106,7 +106,7 @@ class Wheel:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
-    """Runs tasks when their time has come. The owner calls `advance` when `next_due_ms` says so."""
+    """Runs tasks when they are due. The owner calls `advance` at `next_due_ms`."""
 
     __slots__ = ("_due", "_due_bucket", "_sequence", "_wheel_size", "_wheels", "now_ms")
 
@@ -123,7 +123,7 @@ class Timer:
         self.now_ms = now_ms
         self._wheel_size = wheel_size
         self._wheels = [Wheel(tick_ms, wheel_size, now_ms)]
-        # Tasks whose time has come and which the last call of advance had no room for.
+        # Tasks that are due, beyond the limit of the last call of `advance`.
         self._due_bucket = Bucket()
         self._due = []
         # Two buckets of different levels may be due at the same time; the number keeps the heap from comparing them.
@@ -144,7 +144,7 @@ class Timer:
     def advance(self, now_ms: int, limit: int = 1_000) -> int:
         """Moves the time to `now_ms` and expires at most `limit` tasks; the rest are due at once.
 
-        A time before the last one is taken for the last one. Returns how many tasks have expired.
+        A time before the last one counts as the last one. Returns the number of expired tasks.
         """
         if now_ms > self.now_ms:
             self.now_ms = now_ms
@@ -185,7 +185,7 @@ class Timer:
         bucket = wheel.buckets[due_ms // wheel.tick_ms % self._wheel_size]
         bucket.add(task)
         if bucket.due_ms != bucket_due_ms:
-            # A bucket is due again only a whole turn later: its earlier content has been removed by then.
+            # A bucket is due again only a whole turn later: its former tasks have been removed by then.
             bucket.due_ms = bucket_due_ms
             self._sequence += 1
             heapq.heappush(self._due, (bucket_due_ms, self._sequence, bucket))

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, versions 0 to 2: moves partitions to another log directory of this broker.
 
-The response confirms that a move has started; DescribeLogDirs shows its progress. All versions mean the same.
+The response says that a move has started; DescribeLogDirs shows its progress. All versions mean the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs_response import (
 async def handle(
     broker: Broker, exchange: AnyExchange, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    # A partition that is asked for twice goes where it was asked to last.
+    # If a partition is named twice, the last directory counts.
     targets = {
         TopicPartition(topic.name, index): directory.path
         for directory in request.dirs

@@ -1,8 +1,9 @@
-"""ApiVersions, versions 0 to 4: the APIs that this broker serves.
+"""ApiVersions, versions 0 to 4: the APIs and versions of this broker.
 
-The connection keeps the name and version of the client's software (from version 3); names that do not have the form
-that Kafka allows are rejected. The cluster's features are listed from version 3 on too. A version above ours is
-answered in version 0 with UNSUPPORTED_VERSION and only our range of this API, so that the client can ask again.
+The name and version of the client's software (from version 3) are kept with the connection. Names that
+Kafka does not allow are refused. From version 3 on the response lists the cluster's features, too. A request of a
+version above ours is answered in version 0 with UNSUPPORTED_VERSION and our versions of this API only, so that the
+client can ask again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeCluster, versions 0 to 2: the brokers and the controller.
 
-From version 1 a client says whether it wants brokers or KRaft controllers; of the latter there are none here.
+From version 1 on a client says whether it wants brokers or KRaft controllers. There are no KRaft controllers here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """DescribeLogDirs, versions 0 to 5: this broker's log directories, and size and lag of their partitions.
 
-- Null topics select all partitions. A failed directory answers KAFKA_STORAGE_ERROR; the others are described.
-- The lag of a log that is being moved here (`is_future_key`) is the part that it still has to copy.
-- Version 3 has an error for the request, 4 the total and the usable size of each directory's disk, and 5 whether new
-  partitions avoid a directory, which they never do here.
+- Null topics ask for all partitions. A failed directory has the error KAFKA_STORAGE_ERROR, the others do not.
+- The lag of a log that is being moved to a directory (`is_future_key`) is the number of offsets still to copy.
+- Version 3 has an error for the request, version 4 the size of each directory's disk and its free space. Version 5 says
+  whether a directory takes no new partitions, which never happens here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def handle(
         if request.topics is None
         else {TopicPartition(each.topic, index) for each in request.topics for index in each.partitions}
     )
-    # A disk that is about to fail may be slow to report its usage.
+    # A failing disk may answer slowly.
     results = await broker.background.run(partial(_describe, broker.log_manager, wanted))
     return DescribeLogDirsResponse(results=results)
 

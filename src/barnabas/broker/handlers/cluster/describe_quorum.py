@@ -1,10 +1,9 @@
-"""DescribeQuorum, versions 0 to 2: the quorum of the cluster metadata.
+"""DescribeQuorum, versions 0 to 2: which nodes keep the metadata of the cluster.
 
-There is no KRaft quorum. The controller keeps the metadata in its store, so the response describes a quorum of one
-voter, which is the leader since its epoch; the other brokers are observers. Offsets count the changes of the cluster
-that the controller has published, from the store's transaction that registered it: they increase, and no broker lags
-behind. Only partition 0 of `__cluster_metadata` exists. Version 1 has timestamps, version 2 messages and the voters'
-listeners.
+There is no KRaft quorum. The controller keeps the metadata in its store, so the response describes it as a quorum of
+one voter, which leads since its epoch. The other brokers are observers. Offsets count the changes that the
+controller has published, from the store's transaction that registered it: they rise, and no observer lags. Only
+partition 0 of `__cluster_metadata` exists. Version 1 has timestamps, version 2 messages and the voters' listeners.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UpdateFeatures, versions 0 to 2: raises or lowers the levels of the cluster's features.
 
-Each feature runs at its highest level and stays there, so only an update to that level succeeds. Other updates get
-Apache Kafka's errors in its words. One wrong update fails all of them. Version 0 has a flag for downgrades, version 1 a
-kind of upgrade and a dry run, version 2 has no results of single features any more.
+Each feature runs at its highest level and stays there, so only an update to that level succeeds. Other updates
+are refused in Apache Kafka's words. One wrong update fails all of them. Version 0 has a flag for downgrades, version 1
+a type of upgrade and a dry run, version 2 no results of single features.
 """
 
 from __future__ import annotations

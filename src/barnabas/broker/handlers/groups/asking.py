@@ -20,7 +20,7 @@ def ask(
     request: RequestT,
     now_ms: int,
 ) -> Parked[ResponseT]:
-    """Parks a request until the coordinator answers it, by the decision of its machine (`decide`)."""
+    """Parks a request until the coordinator answers it. `decide` is a method of the coordinator's machine."""
     parked = exchange.park()
     shell.carry_out(decide(caller_of(exchange, parked.answer), request, now_ms))
     return parked

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe, versions 0 to 1: state and members of groups of the new protocol.
 
-From version 1 on the response has each member's protocol. Other groups are GROUP_ID_NOT_FOUND.
+From version 1 on the response has each member's protocol. Groups that are no consumer groups are GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat, versions 0 to 1: a member of the new protocol joins its group, follows it and leaves it.
+"""ConsumerGroupHeartbeat, versions 0 to 1: a member of a consumer group joins, stays alive and leaves.
 
-From version 1 on a member chooses its id, and may subscribe to a regular expression. See `groups.consumer_membership`.
+From version 1 on a member chooses its id, and may subscribe by a regular expression. See `groups.consumer_membership`.
 """
 
 from __future__ import annotations

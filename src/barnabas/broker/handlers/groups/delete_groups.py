@@ -1,6 +1,6 @@
-"""DeleteGroups, versions 0 to 2: groups without members go, with all that they have committed.
+"""DeleteGroups, versions 0 to 2: deletes groups without members, with their offsets.
 
-The groups of one request may have several coordinators; the answer waits for all of them.
+The groups of one request may have several coordinators. The response waits for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.delete_groups_response import DeletableGroupResu
 
 
 class _Gathered:
-    """The answers of the coordinators, sent as one response when all have arrived, in the order of the request."""
+    """Gathers the answers of the coordinators, and sends one response in the order of the request."""
 
     def __init__(self, parked: Parked[DeleteGroupsResponse], group_ids: list[str]) -> None:
         self._parked = parked

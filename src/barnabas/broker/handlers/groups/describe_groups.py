@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: states and members of classic groups.
 
-From version 3 on the response has the authorized operations on request. From version 6 on a missing group is an error;
-before, it is dead.
+From version 3 on a client may ask for the operations that it may do. From version 6 on an unknown group is an error;
+before, its state is Dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def handle(
     asks_operations = request.include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
     return exchange.answer_in_turns(
         broker.turns,
-        # A group that is named twice is described once: a response is no larger than the existing groups.
+        # A group that is named twice is described once, so that a small request has no large response.
         list(dict.fromkeys(request.groups)),
         lambda group_id: _describe(broker, group_id, version, asks_operations=asks_operations),
         lambda groups: DescribeGroupsResponse(groups=groups),

@@ -4,8 +4,8 @@
 - From version 4 on a request has many keys, each with its own error.
 - There are no coordinators of share partitions.
 
-The broker creates the topic of the coordinators in the background when the first client asks. Until the topic exists
-the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+The topic of the coordinators is created in the background when the first client asks. Until it exists the error is
+COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Heartbeat, versions 0 to 4: a member is alive, and learns that its group rebalances.
+"""Heartbeat, versions 0 to 4: a member is alive, and learns whether its group rebalances.
 
-While the group is being loaded the answer is success, because nothing is known against the member.
+While the group is being loaded every heartbeat succeeds, since nothing speaks against the member.
 """
 
 from __future__ import annotations

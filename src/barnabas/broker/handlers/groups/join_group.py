@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0 to 9: a client wants to be a member of a group. It waits until the group is complete.
+"""JoinGroup, versions 0 to 9: a client joins a group. The response waits until the rebalance is complete.
 
 See `groups.membership` for the versions.
 """

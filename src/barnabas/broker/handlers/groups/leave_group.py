@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0 to 5: a member leaves its group; from version 3 on several may, each with its own answer."""
+"""LeaveGroup, versions 0 to 5: a member leaves its group. From version 3 on several may, each with its own result."""
 
 from __future__ import annotations
 

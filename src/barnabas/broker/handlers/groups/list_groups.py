@@ -1,7 +1,7 @@
 """ListGroups, versions 0 to 5: the groups that this broker coordinates.
 
-From version 4 on the request filters by state, from version 5 on by type. While a partition is being loaded the list is
-not complete, and the client gets a retriable error.
+From version 4 on a client may ask for certain states, from version 5 on for certain types. While a partition is being
+loaded the list would be incomplete, and the client has to ask again.
 """
 
 from __future__ import annotations

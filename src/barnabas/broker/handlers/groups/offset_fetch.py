@@ -72,7 +72,7 @@ HANDLER: Final = Handler(OffsetFetchRequest, OffsetFetchResponse, handle)
 
 
 def _requested_once(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """A request for all offsets of a group is answered once, however often it stands there."""
+    """A group that is named several times for all its offsets is answered once."""
     groups = []
     complete: set[str] = set()
     for group in requested_groups(request, version):

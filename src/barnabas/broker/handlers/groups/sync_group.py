@@ -1,6 +1,6 @@
 """SyncGroup, versions 0 to 5: the leader of a group sends the assignment, and each member gets its part.
 
-From version 5 on a member has to name the protocol that it expects.
+From version 5 on a member has to name the group's protocol.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """TxnOffsetCommit, versions 0 to 5: offsets of a group that take effect when a transaction is committed.
 
-- From version 3 on the request identifies the member, and a member that is not of the group's generation is rejected.
+- From version 3 on the request names the member, and a member of another generation is refused.
 - From version 4 on the client knows TRANSACTION_ABORTABLE. From version 5 on this request adds the group's partition of
-  `__consumer_offsets` to the transaction, and not AddOffsetsToTxn.
-- Unknown partitions are rejected one by one, before the request goes to the coordinator.
+  `__consumer_offsets` to the transaction, not AddOffsetsToTxn.
+- Unknown partitions are refused one by one, before the coordinator is asked.
 """
 
 from __future__ import annotations

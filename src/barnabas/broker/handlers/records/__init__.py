@@ -1,1 +1,1 @@
-"""Produce, fetch and what else touches records."""
+"""Produce, Fetch and the other APIs about records."""

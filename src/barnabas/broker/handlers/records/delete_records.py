@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
     answer: DeleteRecordsPartitionResult
 
     def is_done(self) -> bool:
-        """Whether there is nothing to wait for any more. The answer then says how it ended."""
+        """Whether the waiting is over. The answer then has the outcome."""
         try:
             return self.partition.low_watermark() >= self.answer.low_watermark
         except KafkaError as error:
@@ -100,7 +100,7 @@ HANDLER: Final = Handler(DeleteRecordsRequest, DeleteRecordsResponse, handle)
 
 
 def _delete(broker: Broker, deletion: _Deletion) -> _Waiting | None:
-    """The partitions that are still waited for."""
+    """The partition, if its replicas have not all deleted the records."""
     topic, asked, answer = deletion
     try:
         if topic in INTERNAL_TOPICS:

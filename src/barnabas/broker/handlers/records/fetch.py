@@ -1,11 +1,11 @@
 """Fetch, versions 0 to 18: records of partitions, as slices of their files.
 
-- The response waits until there are `min_bytes`, there is an error, or `max_wait_ms` is over.
-- From version 3 `max_bytes` bounds the whole response, but the first batch is always sent whole; before, a batch that
+- The response waits until there are `min_bytes` or an error, or until `max_wait_ms` has passed.
+- From version 3 on `max_bytes` bounds the whole response, but the first batch is always complete. Before, a batch that
   does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
-- Versions 0 to 3 get records in the formats of their time: v0 below version 2, v1 below 4.
+- Versions 0 to 3 get records in older formats: v0 below version 2, v1 below version 4.
 - read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
-- A fetch of many partitions is read, checked and answered in turns.
+- A fetch of many partitions is done in turns.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Fetch:
         self.exchange = exchange
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         if broker.quotas.has(CONSUMER_BYTE_RATE):
-            # A client that asks for more than its quota allows would never get anything.
+            # A fetch that asks for more than the quota of a window would never get anything.
             window_bytes = broker.quotas.max_in_window(
                 CONSUMER_BYTE_RATE, exchange.session.user, exchange.client_id
             )
@@ -104,17 +104,17 @@ class Fetch:
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._context = context
         self.size_bytes = 0
-        # Whose metrics count the bytes once they are sent.
+        # The metrics that count the bytes once they are sent.
         self._found: list[tuple[TopicMetrics, PartitionData]] = []
-        # Records that a client of an old version gets in another format than that of the log.
+        # Records that a client of an old version gets in an older format.
         self._unconverted: list[Unconverted] = []
         self._answered: Answered = []
         self._next = 0
         self._remaining_bytes = 0
         self._available_bytes = 0
-        # How long to wait if there is not enough: the first time only.
+        # How long to wait if there are too few bytes. A fetch waits once.
         self._wait_ms = request.max_wait_ms
-        # An error or a diverging epoch is returned at once, however few bytes there are.
+        # An error or a diverging epoch is sent at once, however few bytes there are.
         self.is_urgent = False
         self._has_waited = False
         # The broker that fetches as a follower; negative for consumers.
@@ -128,14 +128,11 @@ class Fetch:
 
     @property
     def is_wide(self) -> bool:
-        """Whether there are so many partitions that they are processed in turns."""
+        """Whether the partitions are so many that they are done in turns."""
         return len(self._context.targets) > AT_ONCE
 
     def read(self) -> Answer[FetchResponse]:
-        """Reads the available records, then waits or answers.
-
-        Once there are records, the others must fit into the rest.
-        """
+        """Reads the records, then answers or waits. Each partition leaves less room for the next ones."""
         self.size_bytes = 0
         self._found = []
         self._unconverted = []
@@ -248,7 +245,7 @@ class Fetch:
     def _read_partition(
         self, target: FetchTarget, answer: PartitionData, max_bytes: int, sends_first_whole: bool
     ) -> int:
-        """How many bytes of records there are for the answer."""
+        """The number of bytes of records."""
         partition = self._partition(target)
         metrics = partition.metrics
         metrics.total_fetch_requests += 1
@@ -309,16 +306,14 @@ class Fetch:
         to_magic = MAGIC_V0 if version < 2 else MAGIC_V1
         converted = convert_small(result.records, to_magic, fetch_offset)
         if converted is None:
-            # The slice represents the converted records until everything has been read.
+            # The slice is replaced by the converted records when all partitions have been read.
             self._unconverted.append(Unconverted(answer, result.records, to_magic, fetch_offset, metrics))
             return result.records
         metrics.fetch_message_conversions += converted.converted_count
         return converted.data
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: PartitionData) -> bool:
-        """Whether the client has read records that no longer exist: it gets the offset up to which its log and ours
-        agree.
-        """
+        """Whether the client has read records that are gone. The answer says up to where its log and ours agree."""
         end = log.end_offset_for_epoch(asked.last_fetched_epoch)
         if end is None:
             raise OffsetOutOfRange(
@@ -356,14 +351,12 @@ class Fetch:
         ]
 
     def has_enough(self) -> bool:
-        """Whether reading again would end the waiting. It looks at offsets first, which is cheap, then at sizes."""
+        """Whether there is enough to read again. Looks at offsets first, which is cheap, then at sizes."""
         self._available_bytes = 0
         return any(self._ends_waiting(target) for target in self._context.targets)
 
     def look_through(self, start: int, end_ns: int) -> tuple[bool, int]:
-        """The same for one turn, from a position among the partitions: the result, and where to continue if it is
-        False.
-        """
+        """The same for one turn, from a partition on: the result, and where to continue if it is False."""
         if start == 0:
             self._available_bytes = 0
         targets = self._context.targets
@@ -419,7 +412,7 @@ class Fetch:
             CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
         )
         if throttle_ms > 0:
-            # The client gets nothing now and asks again when it may.
+            # The client gets no records now, and asks again after the throttle time.
             broker.quotas.take_back(
                 CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
             )
@@ -455,13 +448,13 @@ HANDLER: Final = Handler(FetchRequest, FetchResponse, handle)
 
 
 def _too_large_message(size_bytes: int) -> bytes:
-    """The beginning of a message that does not fit: an old client then asks again with room for more."""
+    """The beginning of a message that does not fit, which makes an old client ask again with more room."""
     length = max(size_bytes + 1, BATCH_HEADER_BYTES)
     return struct.pack(">qi", -1, length).ljust(size_bytes, b"\0")
 
 
 def _by_topic(answered: Sequence[tuple[FetchTarget, PartitionData]]) -> list[FetchableTopicResponse]:
-    """Partitions of a topic together where they follow each other, in the order in which they were read."""
+    """Adjacent partitions of a topic together, in the order in which they were read."""
     topics: list[FetchableTopicResponse] = []
     last: tuple[str, bytes] | None = None
     for target, answer in answered:

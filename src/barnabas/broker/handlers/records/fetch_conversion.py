@@ -1,8 +1,8 @@
-"""Records for clients of old versions, in the formats of their time.
+"""Records for clients of old versions, in older formats.
 
-A small batch is converted at once; for larger ones the worker process is asked when it is known what to send. A
-request converts as much as its share of the worker allows. Partitions behind that come back without records, and the
-client asks for them again.
+A small batch is converted at once. The worker process converts larger ones, after all partitions have been read. A
+request converts as much as its share of the worker allows. The partitions after that have no records in the response,
+and the client asks for them again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Unconverted:
-    """Records that are to be converted before the answer is sent."""
+    """Records to convert before the response is sent."""
 
     __slots__ = ("answer", "fetch_offset", "metrics", "records", "to_magic")
 
@@ -47,7 +47,7 @@ class Unconverted:
 
 
 def convert_small(records: FileSlice, to_magic: int, fetch_offset: int) -> ConvertedRecords | None:
-    """None if that would take long."""
+    """None if the conversion would take long."""
     if records.size_bytes > BUILT_BRIEFLY_BYTES:
         return None
     data = records.read()

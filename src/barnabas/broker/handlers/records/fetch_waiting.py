@@ -1,4 +1,4 @@
-"""Fetches that wait until there is enough for them, or their time is over."""
+"""Fetches that wait for enough records, or for their timeout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from barnabas.broker.waiting.purgatory import DelayedOperation
 if TYPE_CHECKING:
     from barnabas.broker.handlers.records.fetch import Fetch
 
-# A fetch of many partitions looks through them again no sooner than this after the last time, and no sooner than so
-# many times as long as that took.
+# A fetch of many partitions checks them again after this pause, or after a multiple of the time that the last check
+# took, if that is longer.
 PAUSE_MIN_S: Final = 0.01
 PAUSE_FACTOR: Final = 10
-# So many partitions of such fetches are waited for in all, about 80 MB. Fetches beyond that are answered at once.
+# The most partitions that such fetches wait for together, about 80 MB. Fetches beyond that are answered at once.
 WIDE_WAITING_MAX: Final = 200_000
 
 
@@ -30,13 +30,13 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         fetch = self._fetch
         assert fetch is not None
-        # A completed operation may stay in lists of the purgatory for a while.
+        # A completed operation may stay in the purgatory's lists for a while.
         self._fetch = None
         fetch.read_again()
 
 
 class WideDelayedFetch(DelayedOperation):
-    """A fetch of many partitions that waits. Whatever partition changes, it looks through its own, in turns."""
+    """A fetch of many partitions. When any partition changes, it checks its own partitions in turns."""
 
     def __init__(self, timeout_ms: int, fetch: Fetch, broker: Broker) -> None:
         super().__init__(timeout_ms)
@@ -49,7 +49,7 @@ class WideDelayedFetch(DelayedOperation):
         self._position = 0
 
     def try_complete(self) -> bool:
-        """Never at once, and never twice at a time."""
+        """Never completes at once. Starts a check if none is running."""
         if self._is_looking:
             self._has_changed = True
         else:

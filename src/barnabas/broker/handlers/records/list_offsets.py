@@ -1,10 +1,10 @@
 """ListOffsets, versions 0 to 11: the offset for a timestamp, or for one of the special timestamps.
 
-- Version 0 returns a list of segment starts; from 1 on the first record that is not older.
+- Version 0 has a list of segment starts. From version 1 on it is the first record that is not older.
 - Special timestamps: latest -1, earliest -2, max timestamp -3 (version 7), earliest local -4 (8), latest tiered -5 (9),
   earliest pending upload -6 (11). A consumer sees no further than the high watermark, with read_committed (version 2)
   no further than the last stable offset.
-- From version 4 the response has the leader epoch of the offset.
+- From version 4 on the response has the leader epoch of the record.
 - A new leader answers OFFSET_NOT_AVAILABLE (version 5) until its high watermark has reached the start of its epoch.
 """
 
@@ -99,7 +99,7 @@ def _questions(
     named: Counter[tuple[str, int]],
     response: ListOffsetsResponse,
 ) -> Iterator[Question]:
-    """The requested items, one after the other; the response has a place for each answer."""
+    """The questions one after the other. Each has its answer in the response."""
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answers)
@@ -113,7 +113,7 @@ def _questions(
 async def _answer_in_turns(
     broker: Broker, exchange: AnyExchange, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    """Many partitions take long, and so does a look into batches, in which there may be anything."""
+    """Many partitions take long, and so does a search in batches."""
     turns = broker.turns
     await turns.next()
     named = Counter(_names(request))
@@ -196,7 +196,7 @@ def _check_available(exchange: AnyExchange, readable: Readable) -> None:
 def _tell(
     exchange: AnyExchange, question: Question, found: TimestampAndOffset | None, readable: Readable
 ) -> None:
-    # An empty log has a start too.
+    # An empty log has a start, too.
     is_start = question.asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
     if found is None or (found.offset >= readable.end_offset and not is_start):
         if not is_start:

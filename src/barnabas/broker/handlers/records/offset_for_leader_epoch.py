@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch, versions 0 to 4: the end of a leader epoch in the log, -1 if that is unknown.
+"""OffsetForLeaderEpoch, versions 0 to 4: the end offset of a leader epoch in the log, -1 if it is unknown.
 
-From version 2 the request has the client's current leader epoch, and gets an error if that is over or unknown.
+From version 2 on the client names the current epoch that it knows, and gets an error if the broker knows another.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Produce, versions 0 to 13: appends records to partitions.
 
-- acks 0 wants no response: an error closes the connection, which is how such a client finds out. acks 1 is answered
-  when the leader has written, acks -1 when all in-sync replicas have, or `timeout_ms` is over. Other values are
-  rejected.
-- Versions 0 to 2 have message sets of the old formats; from 3 on there is one v2 batch per partition; zstd from 7.
-- Transactional records (version 3 on) are written after the coordinator has verified their partitions. From version 11
-  on the client knows TRANSACTION_ABORTABLE, from 12 on the coordinator adds the partitions itself.
+- acks=0 wants no response: an error closes the connection. acks=1 is answered when the leader has written the records,
+  acks=-1 when all in-sync replicas have, or `timeout_ms` has passed. Other values are refused.
+- Versions 0 to 2 carry message sets of the old formats. From version 3 on a partition has one batch of v2, from version
+  7 on perhaps with zstd.
+- Records of a transaction (from version 3 on) are appended after its coordinator has verified their partitions. From
+  version 11 on the client knows TRANSACTION_ABORTABLE, from version 12 on the coordinator adds the partitions itself.
 - Only the broker, and clients with the id `__admin_client`, write to internal topics.
-- From version 8 the response names the invalid records, from 10 the current leader; from 13 topics have ids.
+- From version 8 on the response names the invalid records, from version 10 on the current leader. From version 13 on
+  topics are given by their id.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ _FIRST_VERSION_WITH_LEADER: Final = 10
 
 
 class Appending:
-    """A Produce request that is being written: all at once if it is small, else in turns.
+    """A Produce request that is being appended: at once if it is small, else in turns.
 
-    Partitions are written in the order in which they are named. One whose records take long to check has the ones
-    behind it wait, until the worker process has checked them.
+    Partitions are appended to in the order of the request. If records take long to validate, the partitions after them
+    wait until the worker process has validated them.
     """
 
     __slots__ = (
@@ -127,7 +128,8 @@ class Appending:
     def begin(self) -> Answer[ProduceResponse]:
         count = len(self._pieces)
         if count == 1:
-            return self._finish() if self._append_next() else self._exchange.park()
+            parked = self._append_next()
+            return self._finish() if parked is None else parked
         if count > AT_ONCE:
             return self._go_on_in_turn()
         return self._append_for_a_turn()
@@ -139,18 +141,19 @@ class Appending:
         return parked
 
     def _append_for_a_turn(self) -> Answer[ProduceResponse]:
-        """Answers behind the last partition; until then the rest follows in other turns."""
+        """Answers after the last partition; until then the rest follows in other turns."""
         turns = self._broker.turns
         end_ns = turns.end_ns()
         while self._next < len(self._pieces):
-            if not self._append_next():
-                return self._exchange.park()
+            parked = self._append_next()
+            if parked is not None:
+                return parked
             if turns.is_over(end_ns) and self._next < len(self._pieces):
                 return self._go_on_in_turn()
         return self._finish()
 
-    def _append_next(self) -> bool:
-        """False if the records take long: the worker process checks them, and the request continues afterwards."""
+    def _append_next(self) -> Parked[ProduceResponse] | None:
+        """Parks the request if the records take long: it continues when the worker process has validated them."""
         name, data, answer = self._pieces[self._next]
         self._next += 1
         request = self._request
@@ -173,13 +176,12 @@ class Appending:
                 only_briefly=True,
             )
         except RecordsTakeLong:
-            self._append_later(name or "", data.index, records, answer)
-            return False
+            return exchange.answer_from(self._append_slowly(name or "", data.index, records, answer))
         except KafkaError as error:
             self._note_failure(name or "", answer, error)
-            return True
+            return None
         self._note_append(partition, answer, info)
-        return True
+        return None
 
     def _guard(self, topic: str, index: int) -> int:
         verified = self._verified
@@ -212,32 +214,21 @@ class Appending:
         if exchange.version >= _FIRST_VERSION_WITH_LEADER and isinstance(error, NotLeaderOrFollower):
             _tell_leader(self._broker, exchange, topic, answer, self._response)
 
-    def _append_later(
+    async def _append_slowly(
         self, topic: str, index: int, records: Buffer, answer: PartitionProduceResponse
-    ) -> None:
+    ) -> Answer[ProduceResponse]:
         broker = self._broker
-        if self._share is None:
-            self._share = broker.conversions.share(self._exchange.session)
-        broker.tasks.start(
-            append_with_worker(
-                broker,
-                self._share,
-                TopicPartition(topic, index),
-                records,
-                self._request.acks,
-                self._guard(topic, index),
-                partial(self._note_outcome, topic, index, answer),
-            )
-        )
-
-    def _note_outcome(
-        self, topic: str, index: int, answer: PartitionProduceResponse, outcome: AppendInfo | KafkaError
-    ) -> None:
-        if isinstance(outcome, KafkaError):
-            self._note_failure(topic, answer, outcome)
-        else:
-            self._note_append(self._broker.replicas.partition(topic, index), answer, outcome)
-        self._go_on_in_turn()
+        share = self._share
+        if share is None:
+            share = self._share = broker.conversions.share(self._exchange.session)
+        try:
+            target = TopicPartition(topic, index)
+            guard = self._guard(topic, index)
+            info = await append_with_worker(broker, share, target, records, self._request.acks, guard)
+            self._note_append(broker.replicas.partition(topic, index), answer, info)
+        except KafkaError as error:
+            self._note_failure(topic, answer, error)
+        return self._go_on_in_turn()
 
     def _finish(self) -> Answer[ProduceResponse]:
         broker = self._broker
@@ -266,7 +257,7 @@ def handle(
         return Appending(broker, exchange, request, None).begin()
     parked = exchange.park()
     then = partial(_append_verified, parked, broker, exchange, request)
-    verify_produce(broker, exchange.version, request, then)
+    verify_produce(broker, exchange, request, then)
     return parked
 
 
@@ -284,7 +275,7 @@ def _append_verified(
 
 
 def _checked_records(data: PartitionProduceData, version: int, is_transactional: bool) -> Buffer:
-    """Checks the records by the rules of the request; the log applies the rules of the topic."""
+    """Checks the rules of the API for records. The log checks the rules of the topic."""
     records = data.records
     assert not isinstance(records, FileSlice)
     if not records:

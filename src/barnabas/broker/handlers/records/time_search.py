@@ -1,6 +1,6 @@
-"""Searches a record by its timestamp for ListOffsets; other requests run in between.
+"""Searches a record by its timestamp for ListOffsets. Other requests run in between.
 
-Headers show which batches may have the record. Small batches are opened here, others by the worker process.
+Headers show which batches may have the record. Small batches are read here, larger ones by the worker process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TimeSearch:
         return None
 
     def _look_briefly(self, candidate: TimeCandidate) -> tuple[TimestampMs, Offset] | tuple[()] | None:
-        """None if it takes longer; nothing if there is no such record."""
+        """None if it takes longer; an empty tuple if there is no such record."""
         header = candidate.header
         if header.size_bytes > BUILT_BRIEFLY_BYTES or header.record_count > BUILT_BRIEFLY_RECORDS:
             return None

@@ -1,7 +1,6 @@
 """AlterUserScramCredentials, version 0: sets and deletes SCRAM credentials of users.
 
-Credentials are stored whether or not a listener asks for SASL. A user may be named once in a request, and all that is
-asked for it happens or nothing.
+Credentials are stored whether or not a listener uses SASL. A request may name a user once.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.handlers.security.describe_user_scram_credentials import MECHANISM_CODES
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.scram_credentials import ScramCredential, new_credential
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import (
-    NONE,
     DuplicateResource,
     KafkaError,
     ResourceNotFound,
@@ -37,7 +36,7 @@ from barnabas.protocol.messages.alter_user_scram_credentials_response import (
 _ITERATIONS_MIN: Final = 4_096
 _ITERATIONS_MAX: Final = 16_384
 _SALT_BYTES_MAX: Final = 1_024
-# They cannot be the name of a node of their own in the store.
+# They cannot be names of nodes in the store.
 _UNUSABLE_NAMES: Final = frozenset({"<default>", ".", ".."})
 
 
@@ -73,8 +72,8 @@ async def handle(
         results=[
             AlterUserScramCredentialsResult(
                 user=user,
-                error_code=NONE if error is None else error.code,
-                error_message=None if error is None else str(error),
+                error_code=code_of(error),
+                error_message=message_of(error),
             )
             for user, error in results.items()
         ]

@@ -1,4 +1,4 @@
-"""DescribeAcls, versions 0 to 3. There is no authorizer, and so no ACL: SECURITY_DISABLED, as in Apache Kafka."""
+"""DescribeAcls, versions 0 to 3. Without an authorizer there are no ACLs: SECURITY_DISABLED, as in Apache Kafka."""
 
 from __future__ import annotations
 

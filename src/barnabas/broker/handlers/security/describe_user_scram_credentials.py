@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials, version 0: which users have SCRAM credentials, and of which kind; no secrets.
+"""DescribeUserScramCredentials, version 0: which users have SCRAM credentials, and of which mechanism; no secrets.
 
-No users, or null, ask for all that have any. A user that is named twice is DUPLICATE_RESOURCE, one that has no
+No users, or null, ask for all users with credentials. A user that is named twice is DUPLICATE_RESOURCE, a user without
 credentials RESOURCE_NOT_FOUND.
 """
 

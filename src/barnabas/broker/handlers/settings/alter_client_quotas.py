@@ -1,7 +1,7 @@
 """AlterClientQuotas, versions 0 and 1: sets or removes quotas of users, client ids, pairs of them, and addresses.
 
-Both versions mean the same. A name of null is the default for all that have no quota of their own. An entity that is
-named twice is not changed at all; Kafka refuses it too, after having changed it once.
+Both versions mean the same. A name of null is the default for entities without their own quota. An entity that is named
+twice is not changed; Kafka refuses it too, after it has changed it once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.handlers.settings.describe_client_quotas import ENTITY_TYPES
 from barnabas.broker.quotas.quotas import (
     CONNECTION_CREATION_RATE,
@@ -27,7 +28,7 @@ from barnabas.broker.quotas.quotas import (
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import QuotaEntity
 from barnabas.coordination.writing.cluster_writer import Edit
-from barnabas.errors import NONE, InvalidRequest, KafkaError
+from barnabas.errors import InvalidRequest, KafkaError
 from barnabas.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -39,7 +40,7 @@ from barnabas.protocol.messages.alter_client_quotas_response import EntityData a
 from barnabas.protocol.messages.alter_client_quotas_response import EntryData as AnsweredEntry
 
 DOUBLE: Final = "a DOUBLE"
-# The largest value of each type; all but one take whole numbers only.
+# The largest value of each type. Only DOUBLE takes fractions.
 LARGEST: Final = {"an INT": (1 << 31) - 1, "a LONG": (1 << 63) - 1, DOUBLE: sys.float_info.max}
 CLIENT_KEYS: Final = {
     PRODUCER_BYTE_RATE: "a LONG",
@@ -49,10 +50,10 @@ CLIENT_KEYS: Final = {
 }
 IP_KEYS: Final = {CONNECTION_CREATION_RATE: "an INT"}
 _FRACTION: Final = 1e-6
-# The store has a node for each name: these names have another meaning there.
+# The store has a node for each name, and these names mean something else there.
 _UNUSABLE_NAMES: Final = frozenset({DEFAULT, ".", ".."})
 
-# An entity as it was sent, to answer with.
+# An entity in the form of the request, for the response.
 Sides = tuple[tuple[str, str | None], ...]
 
 
@@ -83,8 +84,8 @@ async def handle(
     return AlterClientQuotasResponse(
         entries=[
             AnsweredEntry(
-                error_code=NONE if error is None else error.code,
-                error_message=None if error is None else str(error),
+                error_code=code_of(error),
+                error_message=message_of(error),
                 entity=[AnsweredEntity(entity_type=kind, entity_name=name) for kind, name in sides],
             )
             for sides, error in results.items()
@@ -96,7 +97,7 @@ HANDLER: Final = coroutine_handler(AlterClientQuotasRequest, AlterClientQuotasRe
 
 
 def _sides(entity: Sequence[EntityData]) -> Sides:
-    """A side that is named twice counts once, the last time."""
+    """If a side is named twice, the last name counts."""
     return tuple(sorted({each.entity_type: each.entity_name for each in entity}.items()))
 
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
-from barnabas.broker.handlers.settings.changes import Change, Operation, ResourceChange, alter_resources
+from barnabas.broker.handlers.settings.changes import alter_resources
+from barnabas.broker.handlers.settings.edits import Change, Operation, ResourceChange
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.errors import NONE
 from barnabas.protocol.messages.alter_configs_request import AlterConfigsRequest
 from barnabas.protocol.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -29,18 +29,10 @@ async def handle(broker: Broker, exchange: AnyExchange, request: AlterConfigsReq
         )
         for each in request.resources
     ]
-    results = await alter_resources(broker, resources, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=NONE if error is None else error.code,
-                error_message=None if error is None else str(error),
-                resource_type=each.resource_type,
-                resource_name=each.name,
-            )
-            for each, error in zip(resources, results, strict=True)
-        ]
+    responses = await alter_resources(
+        broker, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
     )
+    return AlterConfigsResponse(responses=responses)
 
 
 HANDLER: Final = coroutine_handler(AlterConfigsRequest, AlterConfigsResponse, handle)

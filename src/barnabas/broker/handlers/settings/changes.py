@@ -1,136 +1,90 @@
-"""Changes of settings that clients ask for, by AlterConfigs and IncrementalAlterConfigs.
-
-A change is computed from the settings there are when its turn has come, and refused as a whole if anything in it is
-wrong. For topics that is INVALID_CONFIG; for brokers Kafka says INVALID_REQUEST, and so do we.
-"""
+"""Changes of settings that clients ask for, by AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.settings.group_configs import GROUP_SETTINGS, group_overrides
+from barnabas.broker.handlers.results import code_of, message_of
+from barnabas.broker.handlers.settings.edits import Operation, ResourceChange, edit_of
 from barnabas.broker.settings.loggers import change_levels
 from barnabas.broker.settings.resources import ResourceType, check_broker_name
-from barnabas.broker.telemetry.configs import CLIENT_METRICS_SETTINGS, parse_subscription
-from barnabas.config.broker_config import BrokerConfig, validate_dynamic
-from barnabas.config.broker_settings import broker_settings
-from barnabas.config.definition import Setting, SettingType, to_text
-from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
 from barnabas.coordination.metadata.topic_names import check_topic_name
-from barnabas.coordination.planning.topic_creation import check_topic_config
 from barnabas.coordination.writing.cluster_writer import Edit
-from barnabas.errors import InvalidConfig, InvalidRequest, KafkaError
+from barnabas.errors import InvalidRequest, KafkaError
 
-# A listener has its own keys and certificates, and only those can be replaced while it listens.
-_LISTENER_SETTINGS: Final = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
-# Kafka opens and closes listeners at run time; here they are those of the start.
-_FIXED_SETTINGS: Final = frozenset({"listeners", "listener.security.protocol.map"})
-# Pools of threads grow and shrink by half or double at once.
-_THREADS: Final = (
-    "background.threads",
-    "log.cleaner.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-)
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+ResultT = TypeVar("ResultT")
+
+_Results = dict[tuple[int, str], KafkaError | None]
 
 
-class Operation(IntEnum):
-    """Codes of the protocol."""
+class ResultClass(Protocol[ResultT_co]):
+    """The two APIs have the same result, under two types."""
 
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-    @property
-    def word(self) -> str:
-        return self.name.lower()
-
-
-class Change(NamedTuple):
-    name: str
-    operation: int
-    value: str | None
-
-
-class ResourceChange(NamedTuple):
-    """`replaces`: settings that the changes do not name are removed."""
-
-    resource_type: int
-    name: str
-    changes: tuple[Change, ...]
-    replaces: bool
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> ResultT_co: ...
 
 
 async def alter_resources(
-    broker: Broker, resources: Sequence[ResourceChange], *, validate_only: bool
-) -> list[KafkaError | None]:
-    """The error of each, in their order."""
-    counts = Counter((each.resource_type, each.name) for each in resources)
-    topics: dict[str, Edit[str]] = {}
-    brokers: dict[str, Edit[str]] = {}
-    groups: dict[str, Edit[str]] = {}
-    client_metrics: dict[str, Edit[str]] = {}
-    results: dict[tuple[int, str], KafkaError | None] = {}
+    broker: Broker,
+    resources: Sequence[ResourceChange],
+    result_class: ResultClass[ResultT],
+    *,
+    validate_only: bool,
+) -> list[ResultT]:
+    """The results of all changes, in their order."""
+    counts = Counter(each.key for each in resources)
+    edits: dict[ResourceType, dict[str, Edit[str]]] = {}
+    errors: _Results = {}
     for each in resources:
         try:
-            if counts[each.resource_type, each.name] > 1:
+            if counts[each.key] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
             _check_form(each)
-            match ResourceType(each.resource_type):
-                case ResourceType.TOPIC:
-                    _check_topic(each.name)
-                    topics[each.name] = partial(_edit_topic, broker, each)
-                case ResourceType.BROKER:
-                    if each.name:
-                        check_broker_name(
-                            each.name,
-                            broker.replicas.broker_id,
-                            noun="Node",
-                            unexpected="Unexpected broker id, expected {}, but received {}",
-                        )
-                    brokers[each.name] = partial(_edit_broker, broker, each)
-                case ResourceType.BROKER_LOGGER if not each.replaces:
-                    check_broker_name(
-                        each.name,
-                        broker.replicas.broker_id,
-                        noun="Node",
-                        unexpected="Unexpected node id. Expected {}, but received {}",
-                    )
-                    change_levels(_levels(each), validate_only=validate_only)
-                case ResourceType.GROUP:
-                    if not each.name:
-                        raise InvalidRequest("Default group resources are not allowed.")
-                    groups[each.name] = partial(_edit_group, broker, each)
-                case ResourceType.CLIENT_METRICS:
-                    if not each.name:
-                        raise InvalidRequest("Subscription name can't be empty")
-                    client_metrics[each.name] = partial(_edit_client_metrics, each)
-                case _:
-                    raise InvalidRequest(f"Unknown resource type {each.resource_type}")
+            _check_name(broker, each)
+            resource_type = ResourceType(each.resource_type)
+            if resource_type is ResourceType.BROKER_LOGGER and not each.replaces:
+                # Levels of loggers are not stored.
+                change_levels(_levels(each), validate_only=validate_only)
+            else:
+                edits.setdefault(resource_type, {})[each.name] = edit_of(broker, each)
         except KafkaError as error:
-            results[each.resource_type, each.name] = error
+            errors[each.key] = error
+    errors.update(await _store(broker, edits, validate_only=validate_only))
+    return [
+        result_class(
+            error_code=code_of(errors.get(each.key)),
+            error_message=message_of(errors.get(each.key)),
+            resource_type=each.resource_type,
+            resource_name=each.name,
+        )
+        for each in resources
+    ]
+
+
+async def _store(
+    broker: Broker, edits: dict[ResourceType, dict[str, Edit[str]]], *, validate_only: bool
+) -> _Results:
     writer = broker.writer
-    for resource_type, alter, edits in (
-        (ResourceType.TOPIC, writer.alter_topic_configs, topics),
-        (ResourceType.BROKER, writer.alter_broker_configs, brokers),
-        (ResourceType.GROUP, writer.alter_group_configs, groups),
-        (ResourceType.CLIENT_METRICS, writer.alter_client_metrics, client_metrics),
+    results: _Results = {}
+    for resource_type, alter in (
+        (ResourceType.TOPIC, writer.alter_topic_configs),
+        (ResourceType.BROKER, writer.alter_broker_configs),
+        (ResourceType.GROUP, writer.alter_group_configs),
+        (ResourceType.CLIENT_METRICS, writer.alter_client_metrics),
     ):
-        if edits:
+        wanted = edits.get(resource_type)
+        if wanted:
             try:
-                altered = await alter(edits, validate_only=validate_only)
+                altered = await alter(wanted, validate_only=validate_only)
             except KafkaError as error:
-                altered = dict.fromkeys(edits, error)
+                altered = dict.fromkeys(wanted, error)
             results.update(((resource_type, name), result) for name, result in altered.items())
-    return [results.get((each.resource_type, each.name)) for each in resources]
+    return results
 
 
 def _check_form(resource: ResourceChange) -> None:
@@ -149,135 +103,23 @@ def _check_form(resource: ResourceChange) -> None:
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _check_topic(name: str) -> None:
-    if not name:
-        raise InvalidRequest("Default topic resources are not allowed.")
-    check_topic_name(name)
-
-
-def _edit_topic(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
-    after = _changed(
-        resource,
-        current,
-        TOPIC_SETTINGS.get,
-        "Can't {operation.name} to key {name} because its type is not LIST.",
-    )
-    check_topic_config(LogConfig.from_properties(after, defaults=broker.config.log_defaults))
-    return after
-
-
-def _edit_group(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
-    after = _changed(
-        resource,
-        current,
-        _group_setting,
-        "Can't {operation.name} to key {name} because its type is not LIST.",
-    )
-    group_overrides(broker.config, after)
-    return after
-
-
-def _edit_client_metrics(resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
-    after = _changed(
-        resource,
-        current,
-        CLIENT_METRICS_SETTINGS.get,
-        "Can't {operation.name} to key {name} because its type is not LIST.",
-    )
-    parse_subscription(after)
-    return after
-
-
-def _group_setting(name: str) -> Setting | None:
-    return _broker_setting(GROUP_SETTINGS.get(name, ""))
-
-
-def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str, str]) -> Mapping[str, str]:
-    after = _changed(
-        resource,
-        current,
-        _known_broker_setting,
-        "Config value {operation.word} is not allowed for config key: {name}",
-    )
-    per_broker = bool(resource.name)
-    config = broker.config
-    try:
-        for name in after:
-            if name.startswith(_LISTENER_SETTINGS):
-                raise InvalidConfig(
-                    "These security configs can be dynamically updated only per-listener using the listener prefix:"
-                    f" [{name}]"
-                )
-            if name in _FIXED_SETTINGS:
-                raise InvalidConfig(f"Cannot update these configs dynamically: [{name}]")
-        validate_dynamic(after, per_broker=per_broker)
-        changed = config.with_dynamic(
-            default=config.dynamic_default if per_broker else after,
-            broker=after if per_broker else config.dynamic_broker,
-        )
-        _check_threads(config, changed)
-    except InvalidConfig as error:
-        raise InvalidRequest(str(error)) from error
-    return after
-
-
-def _check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
-    for name in _THREADS:
-        old, new = before.values[name], after.values[name]
-        assert isinstance(old, int)
-        assert isinstance(new, int)
-        if new == old:
-            continue
-        what = f"Dynamic thread count update validation failed for {name}={new}"
-        if new < 1:
-            raise InvalidConfig(f"{what}, value should be at least 1")
-        if new < old // 2:
-            raise InvalidConfig(f"{what}, value should be at least half the current value {old}")
-        if new > old * 2:
-            raise InvalidConfig(f"{what}, value should not be greater than double the current value {old}")
-
-
-def _broker_setting(name: str) -> Setting | None:
-    row = broker_settings().get(name)
-    return None if row is None else row.setting
-
-
-def _known_broker_setting(name: str) -> Setting:
-    setting = _broker_setting(name)
-    if setting is None:
-        raise InvalidConfig(f"Unknown config name: {name}")
-    return setting
-
-
-def _changed(
-    resource: ResourceChange,
-    current: Mapping[str, str],
-    setting_of: Callable[[str], Setting | None],
-    no_list: str,
-) -> dict[str, str]:
-    """The settings after the change; `no_list` says that one which is no list has nothing to add or take away."""
-    after = {} if resource.replaces else dict(current)
-    for name, operation, value in resource.changes:
-        if operation == Operation.DELETE:
-            after.pop(name, None)
-            continue
-        assert value is not None
-        if operation == Operation.SET:
-            after[name] = value
-            continue
-        setting = setting_of(name)
-        if setting is None or setting.type is not SettingType.LIST:
-            raise InvalidConfig(no_list.format(operation=Operation(operation), name=name))
-        text = after[name] if name in after else to_text(setting.default) or ""
-        items = [item for item in text.split(",") if item]
-        for item in value.split(","):
-            if operation == Operation.SUBTRACT:
-                if item in items:
-                    items.remove(item)
-            elif item not in items:
-                items.append(item)
-        after[name] = ",".join(items)
-    return after
+def _check_name(broker: Broker, resource: ResourceChange) -> None:
+    name = resource.name
+    match ResourceType(resource.resource_type):
+        case ResourceType.TOPIC:
+            if not name:
+                raise InvalidRequest("Default topic resources are not allowed.")
+            check_topic_name(name)
+        case ResourceType.BROKER if name:
+            unexpected = "Unexpected broker id, expected {}, but received {}"
+            check_broker_name(name, broker.replicas.broker_id, noun="Node", unexpected=unexpected)
+        case ResourceType.BROKER_LOGGER if not resource.replaces:
+            unexpected = "Unexpected node id. Expected {}, but received {}"
+            check_broker_name(name, broker.replicas.broker_id, noun="Node", unexpected=unexpected)
+        case ResourceType.GROUP if not name:
+            raise InvalidRequest("Default group resources are not allowed.")
+        case ResourceType.CLIENT_METRICS if not name:
+            raise InvalidRequest("Subscription name can't be empty")
 
 
 def _levels(resource: ResourceChange) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
-"""DescribeClientQuotas, versions 0 and 1: the quotas of all entities that fit a filter. Both versions mean the same.
+"""DescribeClientQuotas, versions 0 and 1: the quotas of all entities that match a filter. Both versions mean the same.
 
 Each component of the filter names a side of an entity (user, client-id, ip) and asks for one name, for the default, or
-for any. A strict filter does not fit entities that have other sides besides. An error is one for the whole request.
+for any. A strict filter does not match entities with additional sides. An error is an error of the whole request.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _sides(entity: QuotaEntity) -> dict[str, str]:
 
 
 def _filter(components: list[ComponentData]) -> dict[str, str | None]:
-    """By the entity's side: the name that is asked for, None for any."""
+    """The wanted name for each side of an entity, None for any name."""
     wanted: dict[str, str | None] = {}
     for component in components:
         kind = component.entity_type

@@ -1,9 +1,9 @@
-"""DescribeConfigs, versions 0 to 4: settings with their values and the sources of these.
+"""DescribeConfigs, versions 0 to 4: settings with their values and the sources of the values.
 
-- Version 0 only says whether a value is the default. Version 1 has its source and, on request, all other possible
-  values (synonyms). Version 3 has its type and, on request, the documentation of the setting.
-- Null or no keys select all settings of a resource. Unknown names are omitted.
-- The broker with the empty name means the settings at run time for all brokers.
+- Version 0 only says whether a value is the default. Version 1 has its source and, on request, the other values that
+  apply without it (synonyms). Version 3 has its type and, on request, the allowed values as documentation.
+- Null or no keys ask for all settings of a resource. Unknown names are left out.
+- The broker with the empty name has the settings that were made at run time for all brokers.
 - A resource of an unknown type makes the whole request invalid.
 """
 
@@ -44,7 +44,7 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
-# A resource has dozens or hundreds of settings, and a tool asks for all topics at once: others have their turn between.
+# A resource has up to hundreds of settings, and a tool asks for all topics at once: other requests run in between.
 RESOURCES_AT_ONCE: Final = 10
 
 _FIRST_VERSION_WITH_SOURCES: Final = 1
@@ -62,7 +62,7 @@ async def handle(
                     for resource in request.resources
                 ]
             )
-    # A resource that is named twice is described once: a response is no larger than the existing settings.
+    # A resource that is named twice is described once, so that a small request has no large response.
     wanted = dict.fromkeys(
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
         for each in request.resources
@@ -84,7 +84,7 @@ HANDLER: Final = coroutine_handler(DescribeConfigsRequest, DescribeConfigsRespon
 
 
 class _Described:
-    """The settings of a resource; those of the last one are cached."""
+    """The settings of resources. Keeps those of the last resource."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -230,7 +230,7 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 
 def _documentation(name: str) -> str | None:
-    """The documentation of the setting."""
+    """The allowed values of the setting."""
     row = broker_settings().get(GROUP_SETTINGS.get(name, name))
     setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
     return None if setting is None else setting.describe_allowed()

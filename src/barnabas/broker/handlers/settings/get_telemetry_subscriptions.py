@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions, version 0: which metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions, version 0: which metrics a client should push, and how often (KIP-714).
 
-A client without an id gets one. A client that asks again before its interval is over is THROTTLING_QUOTA_EXCEEDED,
-unless its last push was refused in a way that makes it ask.
+A client without an id gets one. A client that asks again before its interval has passed is THROTTLING_QUOTA_EXCEEDED,
+unless its last push was refused with an error that makes it ask.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HANDLER: Final = Handler(GetTelemetrySubscriptionsRequest, GetTelemetrySubscript
 
 
 def client_attributes(exchange: AnyExchange) -> dict[str, str]:
-    """The labels of a client that a subscription may match."""
+    """The attributes of a client that a subscription may match."""
     session = exchange.session
     return {
         "client_id": exchange.client_id,

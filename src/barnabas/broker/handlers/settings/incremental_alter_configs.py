@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs, versions 0 and 1: sets or deletes single settings, adds to lists or takes from them.
+"""IncrementalAlterConfigs, versions 0 and 1: sets or deletes single settings, adds to lists or removes from them.
 
-Both versions mean the same. Besides topics and brokers it takes levels of this broker's loggers, which are not stored.
+Both versions mean the same. It also changes levels of this broker's loggers, which are not stored.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
-from barnabas.broker.handlers.settings.changes import Change, ResourceChange, alter_resources
+from barnabas.broker.handlers.settings.changes import alter_resources
+from barnabas.broker.handlers.settings.edits import Change, ResourceChange
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.errors import NONE
 from barnabas.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -31,18 +31,10 @@ async def handle(
         )
         for each in request.resources
     ]
-    results = await alter_resources(broker, resources, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=NONE if error is None else error.code,
-                error_message=None if error is None else str(error),
-                resource_type=each.resource_type,
-                resource_name=each.name,
-            )
-            for each, error in zip(resources, results, strict=True)
-        ]
+    responses = await alter_resources(
+        broker, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 HANDLER: Final = coroutine_handler(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, handle)

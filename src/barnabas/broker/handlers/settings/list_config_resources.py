@@ -1,7 +1,7 @@
 """ListConfigResources, versions 0 and 1: the resources with settings, by type and name.
 
-Version 0, formerly ListClientMetricsResources, only knows the subscriptions to client metrics. From version 1 on the
-request has types, and none means all of them; an unknown type makes the request UNSUPPORTED_VERSION.
+Version 0, which was called ListClientMetricsResources, has only the subscriptions to client metrics. From version 1 on
+a request names types, and no types mean all. An unknown type makes the request UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PushTelemetry, version 0: metrics of a client, which stand among the broker's own from then on (KIP-714).
+"""PushTelemetry, version 0: metrics of a client, which the broker shows among its own (KIP-714).
 
-A push that comes too early is THROTTLING_QUOTA_EXCEEDED, one for other subscriptions than the client has by now is
-UNKNOWN_SUBSCRIPTION_ID, and metrics that cannot be read are INVALID_RECORD.
+A push that comes too early is THROTTLING_QUOTA_EXCEEDED, a push for outdated subscriptions is UNKNOWN_SUBSCRIPTION_ID,
+and metrics that cannot be read are INVALID_RECORD.
 """
 
 from __future__ import annotations

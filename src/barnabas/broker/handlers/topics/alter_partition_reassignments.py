@@ -1,7 +1,7 @@
 """AlterPartitionReassignments, versions 0 and 1.
 
 - Null replicas stop a reassignment; none is ever under way here, since those that can be done are done at once.
-- From version 1 a client can ask that the number of replicas stays as it is.
+- From version 1 on a client can ask that the number of replicas stays the same.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.errors import NONE, KafkaError
+from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -64,6 +65,6 @@ HANDLER: Final = coroutine_handler(
 def _partition(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=index,
-        error_code=NONE if error is None else error.code,
-        error_message=None if error is None else str(error),
+        error_code=code_of(error),
+        error_message=message_of(error),
     )

@@ -1,6 +1,6 @@
-"""CreatePartitions, versions 0 to 3: the count is what the topic is to have in all.
+"""CreatePartitions, versions 0 to 3: adds partitions to topics. The count is the total of a topic.
 
-- From version 3 a client above its quota of changes is refused.
+- From version 3 on a client above its mutation quota is refused.
 """
 
 from __future__ import annotations

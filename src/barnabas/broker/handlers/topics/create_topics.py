@@ -1,9 +1,9 @@
 """CreateTopics, versions 0 to 7.
 
-- Counts of -1 mean the broker's defaults (clients use this from version 4); with assignments both have to be -1.
-- From version 1 a request may only validate, and an error has a message.
-- From version 5 the response has the counts and all settings of each topic, from version 7 its id.
-- From version 6 a client above its quota of changes gets an error.
+- Counts of -1 ask for the broker's defaults (clients do so from version 4); with assignments both have to be -1.
+- From version 1 on topics may be validated only, and an error has a message.
+- From version 5 on the response has the counts and all settings of each topic, from version 7 on its id.
+- From version 6 on a client above its mutation quota is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsReq
     created = (
         [] if request.validate_only else [each.topic for each in results if isinstance(each, PlannedTopic)]
     )
-    # A client that gets the response may use the topic at once.
+    # A client may use the topic as soon as it has the response.
     await broker.replicas.opened([topic.name for topic in created], OPENING_WAIT_S)
     answers: dict[str, CreatableTopicResult] = {}
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -64,7 +64,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsReq
             replication_factor=len(result.topic.partitions[0].replicas),
         )
         if exchange.version >= _FIRST_VERSION_WITH_CONFIGS:
-            # Many topics with the same settings are the usual case of many topics.
+            # Many topics of one request usually have the same settings.
             key = frozenset(result.configs.items())
             if key not in configs:
                 configs[key] = _configs(broker, result.configs)

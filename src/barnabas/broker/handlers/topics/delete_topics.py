@@ -1,10 +1,9 @@
 """DeleteTopics, versions 0 to 6.
 
 - Up to version 5 topics are named; from version 6 each is given by its name or by its id.
-- A topic that is asked for twice is not deleted: INVALID_REQUEST.
-- Where topics cannot be deleted (`delete.topic.enable=false`) version 3 and later say TOPIC_DELETION_DISABLED, older
-  ones INVALID_REQUEST.
-- From version 5 a client above its quota of changes is refused.
+- A topic that is named twice is not deleted: INVALID_REQUEST.
+- With `delete.topic.enable=false` the error is TOPIC_DELETION_DISABLED from version 3 on, and INVALID_REQUEST before.
+- From version 5 on a client above its mutation quota is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import (
-    NONE,
     InvalidRequest,
     KafkaError,
     TopicDeletionDisabled,
@@ -43,7 +42,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsReq
     try:
         names = [topic.name for topic in topics]
         by_id = {asked.topic_id for asked in request.topics if asked.name is None}
-        # Other changes come first, and one of them may recreate the topic.
+        # Other changes come first, and one of them may create the topic again.
         ids = {topic.name: topic.id for topic in topics if topic.id in by_id}
         deletion = broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
         errors = await within(request.timeout_ms, deletion)
@@ -71,7 +70,7 @@ def _disabled(exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopi
 def _sort_out(
     image: MetadataImage, request: DeleteTopicsRequest
 ) -> tuple[list[DeletableTopicResult], list[TopicImage]]:
-    """The topics that cannot be deleted, with the reason, and those that can."""
+    """The results for topics that cannot be deleted, and the topics to delete."""
     refused = []
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
@@ -118,6 +117,6 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError | None) -> Delet
     return DeletableTopicResult(
         name=name,
         topic_id=topic_id,
-        error_code=NONE if error is None else error.code,
-        error_message=None if error is None else str(error),
+        error_code=code_of(error),
+        error_message=message_of(error),
     )

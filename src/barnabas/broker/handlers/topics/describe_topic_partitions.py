@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions, version 0: topics in the order of their names, a bounded number of partitions per response.
+"""DescribeTopicPartitions, version 0: topics in the order of their names, with a bounded number of partitions.
 
-The cursor names the next partition: one of a requested topic.
+The cursor says where the next request continues: at a partition of one of the requested topics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def handle(
     try:
         return _describe(broker, exchange.session.listener, request)
     except InvalidRequest as error:
-        # There is no error of the whole.
+        # The response has no error for the whole request.
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name)

@@ -1,7 +1,8 @@
 """ElectLeaders, versions 0 to 2.
 
-- Version 0 elects preferred leaders; from version 1 the client says which election, and an error can be the request's.
-- Null asks for all partitions: then only those are named that an election could have changed.
+- Version 0 elects preferred leaders; from version 1 on the client names the type of election, and the response has
+  an error for the whole request.
+- Null asks for all partitions. Then the response leaves out partitions that needed no election.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.planning.partition_changes import ElectionType
@@ -40,7 +42,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersReq
         errors = await within(request.timeout_ms, election)
     except KafkaError as error:
         failure = error
-        # A request for all partitions gets each of them once.
+        # A request for all partitions has one error.
         wanted = [] if asked is None else wanted
         errors = dict.fromkeys(wanted, error)
     results: dict[str, ReplicaElectionResult] = {}
@@ -50,8 +52,8 @@ async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersReq
             results.setdefault(at.topic, ReplicaElectionResult(topic=at.topic)).partition_result.append(
                 PartitionResult(
                     partition_id=at.partition,
-                    error_code=NONE if result is None else result.code,
-                    error_message=None if result is None else str(result),
+                    error_code=code_of(result),
+                    error_message=message_of(result),
                 )
             )
     return ElectLeadersResponse(

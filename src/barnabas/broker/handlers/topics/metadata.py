@@ -1,7 +1,7 @@
-"""Metadata, versions 0 to 13: the brokers, and the topics that are asked for.
+"""Metadata, versions 0 to 13: the brokers, and the requested topics.
 
-- Null topics (an empty list in version 0) ask for all. From version 12 a topic may be named by its id; 10 and 11 have
-  the field, and are refused with INVALID_REQUEST for all topics if they use it.
+- Null topics (an empty list in version 0) ask for all. From version 12 on a topic may be given by its id. Versions
+  10 and 11 have the field, and get INVALID_REQUEST for all topics if they use it.
 - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. If client and broker allow it (version 4 on; older clients
   always allow it), it is created in the background, and the client finds it when it asks again.
 - Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
@@ -101,7 +101,7 @@ async def _answer_in_turns(
     image: MetadataImage,
     wanted: list[TopicImage | MetadataResponseTopic],
 ) -> MetadataResponse:
-    """Thousands of partitions, by an image that does not change."""
+    """For thousands of partitions. All of them come from one image."""
     end_ns = turns.end_ns()
     topics: list[MetadataResponseTopic] = []
     for found in wanted:

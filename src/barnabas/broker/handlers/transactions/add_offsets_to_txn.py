@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn, versions 0 to 4: a producer is about to commit offsets of a group in its transaction.
+"""AddOffsetsToTxn, versions 0 to 4: a producer announces offsets of a group in its transaction.
 
-The group's partition of `__consumer_offsets` becomes part of the transaction. PRODUCER_FENCED is known from version 2
-on; before, the same is called INVALID_PRODUCER_EPOCH.
+The group's partition of `__consumer_offsets` becomes part of the transaction. Before version 2
+the error INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn, versions 0 to 5: a producer is about to write to partitions in its transaction.
+"""AddPartitionsToTxn, versions 0 to 5: a producer adds partitions to its transaction.
 
-- Up to version 3 a client sends it, for one transaction. From version 4 on brokers do, for many at once, and some only
-  verify the partitions.
-- All partitions of a transaction are added or none: if one cannot be, the others are OPERATION_NOT_ATTEMPTED.
-- Clients cannot add internal topics.
-- PRODUCER_FENCED is known from version 2 on; before, the error is INVALID_PRODUCER_EPOCH.
+- Up to version 3 a client sends it, for one transaction. From version 4 on brokers send it, for many transactions, some
+  of them only to verify that the partitions are part of the transaction.
+- All partitions of a transaction are added or none: if one cannot be added, the others are OPERATION_NOT_ATTEMPTED.
+- Clients cannot add partitions of internal topics.
+- Before version 2 the error INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Asked(NamedTuple):
 
 
 class _Gathered:
-    """The answers for all transactions of a request, sent when all have arrived."""
+    """Gathers the results of all transactions of a request, and answers when it has all."""
 
     def __init__(self, parked: Parked[AddPartitionsToTxnResponse], version: int, asked: list[_Asked]) -> None:
         self._parked = parked
@@ -171,7 +171,7 @@ def _asked_of_broker(request: AddPartitionsToTxnRequest) -> list[_Asked]:
 
 
 def _refused(image: MetadataImage, asked: _Asked, is_of_broker: bool) -> dict[TopicPartition, KafkaError]:
-    """Why the transaction cannot have the partitions, for each of them; empty if it can."""
+    """The errors of all partitions if one of them cannot be added; empty if all can."""
     refused: dict[TopicPartition, KafkaError] = {}
     for key in asked.partitions():
         topic = image.topics.get(key.topic)

@@ -1,7 +1,6 @@
-"""DescribeProducers, version 0: the producers of partitions, and their open transactions.
+"""DescribeProducers, version 0: the producers with an id that have written to partitions, and their transactions.
 
-Administrators find hanging transactions with it: it has the first offset of a transaction and the last timestamp of its
-producer.
+It shows hanging transactions: the first offset of an open transaction, and the time of its producer's last record.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from barnabas.protocol.messages.describe_producers_response import (
 def handle(
     broker: Broker, exchange: Exchange[DescribeProducersResponse], request: DescribeProducersRequest
 ) -> Answer[DescribeProducersResponse]:
-    # A partition that is named twice is described once: a response is no larger than the existing producers.
+    # A partition that is named twice is described once, so that a small request has no large response.
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

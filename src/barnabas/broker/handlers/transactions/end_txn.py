@@ -1,9 +1,9 @@
 """EndTxn, versions 0 to 5: a producer commits or aborts its transaction.
 
-- The answer comes when the end is decided and cannot be undone; its markers are written after that.
-- PRODUCER_FENCED is known from version 2 on; before, the same is called INVALID_PRODUCER_EPOCH.
-- From version 5 on (transaction version 2, KIP-890) the producer gets a new epoch with each end, now and then with a
-  new id, and may send a request again whose answer was lost.
+- The response is sent when the end is decided and cannot be undone; its markers are written after that.
+- Before version 2 the error INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED.
+- From version 5 on (transaction version 2, KIP-890) the producer gets a new epoch with each end, and sometimes a new
+  id. It may repeat a request whose response was lost.
 """
 
 from __future__ import annotations

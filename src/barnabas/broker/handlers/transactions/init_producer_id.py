@@ -1,11 +1,10 @@
 """InitProducerId, versions 0 to 5: an id and an epoch for a producer.
 
 - Without a transactional id the producer is idempotent and gets an unused id.
-- With one it takes over that id: the previous producer is fenced, and its open transaction is aborted first; until then
-  the answer is CONCURRENT_TRANSACTIONS.
-- From version 3 on a producer sends its current id and epoch, and gets the next epoch if no other producer came in
-  between.
-- PRODUCER_FENCED is known from version 4 on; before, the error is INVALID_PRODUCER_EPOCH.
+- With a transactional id it fences the producer that had it. An open transaction is aborted first: until then the error
+  is CONCURRENT_TRANSACTIONS, and the producer tries again.
+- From version 3 on a producer sends its id and epoch, and gets the next epoch if no other producer came in between.
+- Before version 4 the error INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ListTransactions, versions 0 to 2: the transactions that this broker coordinates.
 
-The request filters by state and producer; from version 1 on by the time since their start, from version 2 on by a
-pattern for the whole transactional id. The response names unknown states. While a partition is being loaded the list is
-not complete, and the client gets a retriable error.
+A client may ask for certain states and producers, from version 1 on for transactions that have been open for a while,
+from version 2 on for transactional ids that match a pattern as a whole. The response names unknown states. While a
+partition is being loaded the list would be incomplete, and the client has to ask again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HANDLER: Final = Handler(ListTransactionsRequest, ListTransactionsResponse, hand
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object] | None:
-    """Patterns are RE2's, which no text takes long to match. The library is loaded when the first one comes."""
+    """Patterns are RE2's, which match in linear time. The library is loaded with the first pattern."""
     if not pattern:
         return None
     import re2

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers, versions 0 to 2: a transaction coordinator ends transactions on partitions of this leader.
+"""WriteTxnMarkers, versions 0 to 2: the transaction coordinator ends transactions on partitions that this broker leads.
 
-An administrator also uses it to abort a hanging transaction. From version 2 on a marker has the version of its
+An administrator uses it as well, to abort a hanging transaction. From version 2 on a marker has the version of its
 transaction.
 """
 
@@ -11,9 +11,10 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.results import code_of
 from barnabas.broker.handlers.transaction_verification import check_producer
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
-from barnabas.errors import NONE, KafkaError
+from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from barnabas.protocol.messages.write_txn_markers_response import (
@@ -25,7 +26,7 @@ from barnabas.protocol.messages.write_txn_markers_response import (
 
 
 class _Answers:
-    """Collects the results of all markers; the response is sent with the last one."""
+    """Gathers the results of the markers, and answers after the last."""
 
     def __init__(self, parked: Parked[WriteTxnMarkersResponse], expected: int) -> None:
         self._parked = parked
@@ -79,8 +80,6 @@ def _result(producer_id: int, results: dict[TopicPartition, KafkaError | None]) 
     for key, error in results.items():
         topic = topics.setdefault(key.topic, WritableTxnMarkerTopicResult(name=key.topic))
         topic.partitions.append(
-            WritableTxnMarkerPartitionResult(
-                partition_index=key.partition, error_code=NONE if error is None else error.code
-            )
+            WritableTxnMarkerPartitionResult(partition_index=key.partition, error_code=code_of(error))
         )
     return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))
