@@ -270,6 +270,8 @@ class SimulatedFileSystem:
         self.change_count = 0
         self._steps_left: int | None = None
         self._crashed = False
+        # Called at the step that `crash_after` has chosen.
+        self.on_crash: Callable[[], None] = lambda: None
         self._root = _DirectoryNode()
         # The entries that each directory has for sure, and the changes since, in order.
         self._durable: dict[_DirectoryNode, dict[str, _Node]] = {self._root: {}}
@@ -368,6 +370,7 @@ class SimulatedFileSystem:
         if self._steps_left is not None:
             if self._steps_left == 0:
                 self._crashed = True
+                self.on_crash()
                 raise SimulatedCrash(f"before {operation} {path}")
             self._steps_left -= 1
 

@@ -41,5 +41,6 @@ class LoopTimer(Timer):
 
     def _on_due(self) -> None:
         self._wake_up = None
-        self.advance(int(self._loop.time() * 1_000))
+        # The time in seconds may round to the millisecond before the one that the loop was asked for.
+        self.advance(max(int(self._loop.time() * 1_000), self._wake_up_ms))
         self._sleep_until_due()

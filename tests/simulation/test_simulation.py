@@ -1,0 +1,66 @@
+"""A whole broker in a simulated world, with clients, faults and a virtual clock, from seeds."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import pytest
+
+from barnabas.log.file_system import WRITE
+from tests.simulation.scenario import Scenario
+from tests.simulation.workload import EVENTS, LEDGER
+
+SEEDS: Final = range(5)
+SOAK_SEEDS: Final = range(100, 400 if os.environ.get("BARNABAS_SOAK") == "1" else 120)
+
+
+def run(seed: int) -> Scenario:
+    scenario = Scenario(seed)
+    try:
+        scenario.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}, {scenario.world.now_s:.3f} s")
+        raise
+    return scenario
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    scenario = run(seed)
+    assert scenario.journal.acknowledged
+    assert scenario.transcript
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+def test_nothing_acknowledged_is_lost_from_many_seeds(seed: int) -> None:
+    run(seed)
+
+
+class Damaged(Scenario):
+    """Somebody cuts off the last records of a partition before the broker starts for the last time."""
+
+    topic = EVENTS
+
+    def before_last_start(self) -> None:
+        fs = self.broker.fs
+        segments = [(path, data) for path, data in fs.walk() if data and path.endswith(".log")]
+        path, data = [each for each in segments if each[0].startswith(f"/data/{self.topic}-0/")][-1]
+        fs.open(path, WRITE).truncate(len(data) - 1)
+
+
+@pytest.mark.parametrize("topic", [EVENTS, LEDGER])
+def test_the_checks_notice_a_lost_record(topic: str) -> None:
+    damaged = Damaged(1)
+    damaged.topic = topic
+    with pytest.raises(AssertionError, match=f"{topic}-0"):
+        damaged.run()
+
+
+def test_a_seed_gives_the_same_bytes_again() -> None:
+    assert run(1).transcript == run(1).transcript
+
+
+def test_another_seed_gives_other_bytes() -> None:
+    assert run(1).transcript != run(2).transcript
