@@ -29,11 +29,10 @@ DECODE_LOOPS = {
     "records/columns.py:ColumnsBuilder._append_records": "decodes the records of a batch to Arrow's layout",
 }
 LONG_FUNCTIONS: set[str] = {
-    "broker/metrics/broker_metrics.py:register_metrics",
     "log/partition/partition_log.py:PartitionLog.open",
     "server.py:Server._start",
 }
-LARGE_CONSTRUCTORS: set[str] = {"broker/broker.py:Broker"}
+LARGE_CONSTRUCTORS: set[str] = set()
 LARGE_FILES: set[str] = {"coordination/controller/controller.py"}
 LARGE_FOLDERS: set[str] = set()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import errors
-from barnabas.broker.replication.topic_metrics import FIGURES, BrokerTopicMetrics
+from barnabas.broker.replication.topic_metrics import METRICS, BrokerTopicMetrics
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from tests.broker.group_requests import commit, wait_for_coordinator
@@ -44,7 +44,7 @@ def of_topic(broker: RunningBroker, topic: str) -> dict[str, float]:
     found = metrics(broker)
     return {
         name: found[key]
-        for name in FIGURES
+        for name in METRICS
         if (key := f'{TOPICS}{name.replace("_", "")}_total{{topic="{topic}"}}') in found
     }
 
