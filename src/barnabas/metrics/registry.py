@@ -1,7 +1,7 @@
-"""Metrics that a running broker keeps, in the text form that Prometheus reads.
+"""Metrics of a running broker, in the text form that Prometheus reads.
 
-On the hot path a counter is an attribute to which an integer is added, and a histogram a list in which one is. Whatever
-costs more (names, labels, sums, gauges) is done when they are read.
+On the hot path, counting adds an integer to an attribute or to an element of a list. All expensive work (names, labels,
+sums, gauges) is done at a scrape.
 
 Names are those of Kafka's own metrics as Prometheus users know them: `kafka_server_brokertopicmetrics_bytesin_total`.
 """

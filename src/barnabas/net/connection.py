@@ -41,7 +41,7 @@ CloseListener = Callable[["Connection"], None]
 
 
 class Shared:
-    """What all connections of a broker use."""
+    """The parts that all connections of a broker share."""
 
     __slots__ = ("executor", "is_cached", "loop", "memory", "on_close")
 
@@ -187,7 +187,7 @@ class Connection:
 
     def _on_readable(self) -> None:
         if self._is_busy():
-            # Nobody wants to read now; the turn that ends the waiting watches again.
+            # The connection does not read now; the turn that ends the waiting watches again.
             self._watch_reading(False)
             if self.on_hang_up is not None and self._channel.has_ended():
                 self._hang_up()

@@ -29,7 +29,7 @@ class FileEndedEarly(OSError):
 
 @mypyc_attr(native_class=False)
 class ColdRange(Exception):
-    """The next bytes to be sent are not in memory. Somebody else has to read them first."""
+    """The next bytes to send are not in memory. A thread has to read them first."""
 
     def __init__(self, part: FileSlice, position: int, count: int) -> None:
         super().__init__(position, count)

@@ -51,12 +51,12 @@ class Producer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    # What the log gave out when the transaction's coordinator was asked about it; 0 if it was not.
+    # The guard of the log from the verification of the transaction; 0 if there was none.
     verification_guard: int = 0
 
 
 class Requester:
-    """The sender of a request. Each request has a requester of its own."""
+    """The sender of a request. Each request has its own requester."""
 
     __slots__ = ("answer",)
 
@@ -64,7 +64,7 @@ class Requester:
         self.answer: Final = answer
 
     def refusal(self, response: Any, error: KafkaError) -> Any:
-        """What is sent instead of the response when the records behind it cannot be committed."""
+        """The reply in place of the response if its records cannot be committed."""
         raise AssertionError("a requester knows how it is refused")
 
 
@@ -87,7 +87,7 @@ class Decision:
     def __init__(self) -> None:
         self.records: list[StoredRecord] = []
         self.producer: Producer | None = None
-        # False if each record stands for itself, so that they may be appended as several batches.
+        # False if the records are independent, so that they may be appended as several batches.
         self.is_atomic = True
         # How long the records may take to be committed; None for the time that the shell gives to all.
         self.timeout_ms: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeAlias
 
-# Makes an executor of so many threads with this name.
+# Creates an executor with this many threads and this name.
 NewExecutor: TypeAlias = Callable[[int, str], Executor]
 
 

@@ -1,10 +1,10 @@
 """One partition as its leader sees it: the other replicas' progress, the in-sync replicas (ISR), the watermarks.
 
-    committed ISR   what the controller has confirmed; the check before an append counts it
+    committed ISR   the ISR that the controller has confirmed; the check before an append counts it
     maximal ISR     the committed ISR and a replica whose joining is proposed; the high watermark waits for all of it
 
-The rules are those of Kafka 3.9 (`Partition.scala`). The machine has no IO: its shell hands in the time, the end of the
-log and the live brokers, sends the proposed changes to the controller and hands in the answers.
+The rules are those of Kafka 3.9 (`Partition.scala`). The machine has no IO: its shell passes the time, the end of the
+log and the live brokers, sends the proposed changes to the controller and passes the answers back.
 """
 
 from __future__ import annotations

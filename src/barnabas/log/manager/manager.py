@@ -1,6 +1,6 @@
 """All logs of a broker, in all its log directories.
 
-A manager has parts, each of which states what it owns and its thread rule:
+A manager has parts. Each part states what it owns and its thread rule:
 
     LogDirectories      the directories, and which of them are offline
     OpenLogs            which log belongs to which partition
@@ -11,8 +11,8 @@ A manager has parts, each of which states what it owns and its thread rule:
     LogMoves            moving a partition to another directory
     CleanerManager      compaction, and keeping it away from logs that change otherwise
 
-A directory whose disk fails goes offline with its partitions, and the others go on. Once the disk is well, the broker
-is started again.
+A directory whose disk fails goes offline with its partitions, and the others continue. After the disk is repaired, the
+broker must be restarted.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class LogManager:
             self.cleaner.offsets.truncate(directory, log.topic_partition, log.segments.active.base_offset)
         self.checkpoint(directory)
 
-    # Checkpoints, and what is done for all logs from time to time.
+    # Checkpoints, and periodic work for all logs.
 
     def checkpoint_all(self) -> None:
         self._checkpoints.write_all()
@@ -276,7 +276,7 @@ class LogManager:
         self._checkpoints.write_high_watermarks()
 
     def update_config(self, topic: str) -> None:
-        """Has the topic's logs follow its settings as they are now."""
+        """Applies the topic's current settings to its logs."""
         config = self._opener.config_of(topic)
         for log in unhurried(self.logs()):
             if log.topic_partition.topic == topic:

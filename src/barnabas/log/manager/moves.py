@@ -65,7 +65,7 @@ class LogMoves:
         try:
             # Records of a compacted log have gaps between them.
             log = self._opener.open(target, name, replace(NEW_LOG, is_gapless=False), source.topic_id)
-            # After a crash the move goes on.
+            # After a crash the move continues.
             target.fs.sync_dir(target.path)
             if source.log_start_offset > 0:
                 log.truncate_fully_and_start_at(source.log_start_offset)

@@ -35,7 +35,7 @@ def deletion_name(partition: TopicPartition) -> str:
 
 
 class LogRemoval:
-    """Threads: any thread deletes, holding `OpenLogs.changing` meanwhile. Directories are removed by the scheduler."""
+    """Threads: any thread deletes, and holds `OpenLogs.changing`. The scheduler removes the directories."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Opens all logs of a broker when it starts, and settles what a crash left half done between directories.
+"""Opens all logs of a broker when it starts, and completes moves between directories that a crash interrupted.
 
-After a clean stop logs are trusted; what differs from the lists of side files is rebuilt. After a crash every log is
-recovered, several at a time.
+After a clean shutdown logs are trusted; files that differ from the lists of side files are rebuilt. After a crash every
+log is recovered, several at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogStartup:
-    """Used once, by one thread, before the logs are in use. It starts threads of its own."""
+    """Used once, by one thread, before the logs are in use. It starts its own threads."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LogStartup:
             for directory in directories:
                 self._load(directory, on_progress)
             return
-        # Directories usually are disks, which work beside each other.
+        # Directories usually are disks, which work in parallel.
         with ThreadPoolExecutor(len(directories), thread_name_prefix="log-loading") as pool:
             for future in [pool.submit(self._load, directory, on_progress) for directory in directories]:
                 future.result()

@@ -31,9 +31,9 @@ from barnabas.records.validate import ValidatedRecords, validate_records
 
 
 class Appender:
-    """Checks batches against the producers of the log, writes them, and has epochs, producers and watermarks follow.
+    """Checks batches against the producers of the log, writes them, and updates epochs, producers and watermarks.
 
-    Owns `policy`: what the topic asks of a client's records, another object as soon as its settings change.
+    Owns `policy`: the topic's rules for a client's records, replaced as soon as its settings change.
 
     Threads: the caller holds the log's lock. Any thread may read `policy`.
     """
@@ -220,7 +220,7 @@ class Appender:
             local.flush()
 
     def _recall_producers(self, headers: Sequence[BatchHeader]) -> bool:
-        """Has producers remember batches that snapshots do not keep; false if there is nothing to remember."""
+        """Reads batches into the producers' state that snapshots do not keep; false if there are none."""
         recalled = False
         for header in headers:
             entry = self._producers.entry(header.producer_id)

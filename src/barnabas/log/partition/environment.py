@@ -21,9 +21,9 @@ def _fixed_random() -> Random:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnvironment:
-    """What all logs of a broker share. The random numbers are for the jitter of segment rolls.
+    """The parts and settings that all logs of a broker share. The random numbers are for the jitter of segment rolls.
 
-    The producer settings may change while logs use them; `validate_fully` holds for logs that are opened from now on.
+    The producer settings may change while logs use them; `validate_fully` applies to logs that are opened from now on.
     """
 
     fs: FileSystem
@@ -37,10 +37,11 @@ class LogEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorState:
-    """What the log directory knows about a log before it is opened; the defaults are for a log that is new.
+    """The log directory's data about a log before it is opened; the defaults are for a new log.
 
-    The two offsets come from the directory's checkpoints. A clean shutdown of ours `lists_side_files`, one of another
-    broker does not. A log `is_gapless` if it was never compacted: then recovery notices that a segment lost its end.
+    The two offsets come from the directory's checkpoints. A clean shutdown of Barnabas `lists_side_files`, one of
+    another broker does not. A log `is_gapless` if it was never compacted: then recovery notices that a segment lost its
+    end.
     """
 
     recovery_point: int = 0

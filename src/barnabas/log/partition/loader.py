@@ -1,17 +1,17 @@
-"""Opening a partition's log: what a stop or a crash has left in the directory becomes a log again.
+"""Opening a partition's log: recovers a log from its directory after a shutdown or a crash.
 
-In this order, so that a crash in the middle of it is harmless:
+The steps have this order, so that a crash in the middle is harmless:
 
 1. `.deleted` files are removed, and `.cleaned` ones, whose cleaning did not get far enough to count.
-2. `.swap` files are a cleaning that did: the segments that they replace are removed, then they take their place.
-   A `.swap` file at or behind a `.cleaned` one belongs to a replacement that did not, and is removed too.
-3. Index files without a log file are removed; a log file whose indexes are missing, are not those of the list of side
-   files (side_files.py), or are damaged, is recovered. Offset and time indexes are compared at their first use.
-4. After an unclean stop every segment from the one with the recovery point on is recovered: each batch checked,
-   indexes rebuilt. Behind the first damage the log ends, and later segments are removed.
-5. Leader epochs outside the log are forgotten, and producer state is rebuilt from the newest snapshot.
+2. `.swap` files are a cleaning that did: the segments that they replace are removed, then the `.swap` files replace
+   them. A `.swap` file at or behind a `.cleaned` one belongs to a replacement that did not, and is removed too.
+3. Index files without a log file are removed; a log file whose indexes are missing, differ from the list of side files
+   (side_files.py), or are damaged, is recovered. Offset and time indexes are compared at their first use.
+4. After an unclean shutdown every segment from the one with the recovery point on is recovered: each batch checked,
+   indexes rebuilt. The log ends before the first damage, and later segments are removed.
+5. Leader epochs outside the log are dropped, and producer state is rebuilt from the newest snapshot.
 
-Files that are none of the log's own are left alone.
+Files that do not belong to the log are ignored.
 """
 
 from __future__ import annotations

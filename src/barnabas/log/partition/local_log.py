@@ -38,10 +38,11 @@ logger = logging.getLogger(__name__)
 class LocalLog:
     """Owns the segments of one log, its end, and its recovery point: the offset up to which records are on the disk.
 
-    Invariant: recovery point ≤ end offset. The end offset goes up with an append and down with a truncation alone.
+    Invariant: recovery point ≤ end offset. The end offset increases only with an append and decreases only with a
+    truncation.
 
     Threads: the caller of a method that changes something holds the log's lock, except for `flush`, which any thread
-    calls at any time. `_flush_lock` keeps a flush away from whatever must not change under it (truncation, renaming,
+    calls at any time. `_flush_lock` excludes a flush during changes that it must not see (truncation, renaming,
     closing). Any thread may read `segments` and `end`, both of which are replaced as a whole.
     """
 
@@ -379,7 +380,10 @@ class LocalLog:
 
 
 def _may_be_within_batch(segment: Segment, offset: int) -> bool:
-    """Whether a batch begins before the offset and ends at it or behind it. The headers of old formats cannot tell."""
+    """Whether a batch starts before the offset and ends at it or after it.
+
+    The headers of old formats do not show this.
+    """
     found = segment.locate(offset)
     if found is None:
         return False

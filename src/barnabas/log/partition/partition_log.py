@@ -1,12 +1,12 @@
-"""A partition's log: an append-only sequence of record batches in segments, with what a broker must know about it.
+"""A partition's log: an append-only sequence of record batches in segments, with its offsets, epochs and producers.
 
-Records that are flushed survive a crash of the machine; `recovery_point` is the offset up to which they are. After a
-crash the log is what it was at some moment after its last flush: it never has a hole. To that end segments come and go
-in order, each on the disk, by name, before the next; a truncation is synced before anything is appended again; and a
-segment is synced before its successor takes records, unless the log is known to be gapless (never cleaned): then
-recovery itself can tell that the end of a segment is missing, and the sync is left to the scheduler.
+Flushed records survive a crash of the machine; `recovery_point` is the offset up to which they are flushed. After a
+crash the log has its state of some moment after its last flush: it never has a hole. For this, segments are created and
+removed in order, each on the disk, by name, before the next; a truncation is synced before anything is appended again;
+and a segment is synced before the next one takes records, unless the log is known to be gapless (never cleaned): then
+recovery itself can detect that the end of a segment is missing, and the scheduler does the sync.
 
-A log has its parts, each of which owns what it names and states its invariants and its thread rule:
+A log has parts. Each part owns what it names and states its invariants and its thread rule:
 
     Guard           the lock, and the reason why the log is out of use
     LocalLog        segments on disk, the end offset, the recovery point
@@ -16,8 +16,8 @@ A log has its parts, each of which owns what it names and states its invariants 
     Appender        the append path          LogReader     reads, offsets by time
     SegmentUpkeep   rolls, cleaned segments  Retention     deletion of old segments     Truncation
 
-A storage failure leaves the log as it was, unusable from then on: part of a write may be on the disk. The owner of the
-directory gets the failure, and opens the log again when the disk is well.
+A storage failure leaves the log unchanged and disables it: part of a write may be on the disk. The owner of the
+directory gets the failure, and opens the log again when the disk is repaired.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PartitionLog:
     """One thread opens a log; `close`, `delete` or `take_offline` ends its use.
 
     Threads: any thread calls any method. Methods that change the log take its lock here, so that its parts need not;
-    Retention alone takes it by itself, in steps. Reads take no lock. Syncing goes on outside the lock.
+    only Retention takes it itself, in steps. Reads take no lock. Syncing happens outside the lock.
     """
 
     __slots__ = (
@@ -170,7 +170,7 @@ class PartitionLog:
             log.assign_topic_id(topic_id)
         return log
 
-    # What the log is, and where its offsets stand.
+    # The identity of the log, and its offsets.
 
     @property
     def directory(self) -> str:
@@ -229,7 +229,7 @@ class PartitionLog:
 
     @property
     def append_policy(self) -> AppendPolicy:
-        """What the topic asks of records now; another object as soon as its settings change."""
+        """The topic's current rules for records; replaced as soon as its settings change."""
         return self._appender.policy
 
     # Appends.
@@ -274,8 +274,8 @@ class PartitionLog:
     ) -> AppendInfo | None:
         """Writes a client's records that were validated elsewhere, by the log's policy of that time.
 
-        None if they have to be validated again: the policy has changed, or the records cannot be given the offset at
-        which the log ends now.
+        None if they have to be validated again: the policy has changed, or the records cannot get the current end
+        offset of the log.
         """
         with self._guard:
             return self._appender.append_validated(
@@ -283,10 +283,10 @@ class PartitionLog:
             )
 
     def append_as_follower(self, records: Data) -> AppendInfo:
-        """Writes batches as the leader has them, with their offsets and epochs. A last batch that is cut is left out.
+        """Writes the leader's batches, with their offsets and epochs. Omits an incomplete last batch.
 
-        Offsets must rise from batch to batch and begin at the end of the log or above it: batches of a compacted log
-        have gaps between them. Raises OffsetsOutOfOrder or UnexpectedAppendOffset otherwise.
+        Offsets must increase from batch to batch and start at the end of the log or above it: batches of a compacted
+        log have gaps between them. Raises OffsetsOutOfOrder or UnexpectedAppendOffset otherwise.
         """
         analyzed = analyze_records(records)
         if not analyzed.offsets_increase:
@@ -317,7 +317,7 @@ class PartitionLog:
         return self._reader.aborted_transactions(start_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record that is not older, or what one of ListOffsets' special timestamps stands for."""
+        """The first record that is not older, or the result of one of ListOffsets' special timestamps."""
         return self._reader.offset_for_timestamp(timestamp)
 
     def time_candidates(self, timestamp: int) -> Iterator[TimeCandidate | None]:
@@ -325,7 +325,7 @@ class PartitionLog:
         return self._reader.time_candidates(timestamp)
 
     def offsets_before(self, timestamp: int, max_count: int) -> list[int]:
-        """What version 0 of ListOffsets asks for."""
+        """The result of version 0 of ListOffsets."""
         return self._reader.offsets_before(timestamp, max_count, self._clock.now_ms())
 
     # The watermarks and the start of the log.
@@ -346,7 +346,7 @@ class PartitionLog:
             return self._watermarks.advance_log_start_offset(offset)
 
     def delete_records(self, before_offset: int) -> Offset:
-        """DeleteRecords: -1 stands for the high watermark. Returns the new start offset of the log."""
+        """DeleteRecords: -1 means the high watermark. Returns the new start offset of the log."""
         with self._guard:
             watermarks = self._watermarks
             if before_offset == -1:
@@ -451,10 +451,10 @@ class PartitionLog:
         return self._segments.create_cleaned(base_offset)
 
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """Puts cleaned segments (whose files are `.cleaned`) in the place of those that they were made of.
+        """Replaces segments by cleaned ones (whose files are `.cleaned`).
 
-        A crash at any step leaves either the old ones or the new. Old ones that have been deleted meanwhile are not
-        missed, but then the new ones must not be put in.
+        A crash at any step leaves either the old ones or the new. Deleted old ones are no error, but then the new ones
+        must not be used.
         """
         with self._guard:
             self._segments.replace(new, old)
@@ -470,7 +470,7 @@ class PartitionLog:
             return self._truncation.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Removes everything; the log goes on at the offset. The recovery point goes back as with `truncate_to`."""
+        """Removes everything; the log continues at the offset. The recovery point goes back as with `truncate_to`."""
         with self._guard:
             self._truncation.truncate_fully_and_start_at(offset)
 

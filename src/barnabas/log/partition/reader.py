@@ -31,8 +31,8 @@ from barnabas.model import TopicPartition
 class LogReader:
     """Reads one log and changes nothing.
 
-    Threads: any thread reads, and takes no lock. A read works on the segments and the end of the log as they were at
-    one moment. If a segment was removed meanwhile, the read begins again.
+    Threads: any thread reads, and takes no lock. A read works on the segments and the end of the log at one moment. If
+    a segment was removed in the meantime, the read starts again.
     """
 
     __slots__ = ("_epochs", "_guard", "_local", "_topic_partition", "_watermarks")

@@ -87,10 +87,10 @@ def expired_segments(
     high_watermark: int,
     now_ms: int,
 ) -> list[Segment]:
-    """The segments to delete, from the oldest on; never one that holds offsets at or above the high watermark.
+    """The segments to delete, from the oldest on; never one with offsets at or above the high watermark.
 
-    Segments before the start offset go in any topic. Size and age count only for a topic whose cleanup policy is
-    deletion, and whose settings somebody has confirmed.
+    Segments before the start offset are deleted in any topic. Size and age count only for a topic whose cleanup policy
+    is deletion, and whose settings the user has confirmed.
     """
     expired = 0
     sizes = [segment.size_bytes for segment in segments.all]

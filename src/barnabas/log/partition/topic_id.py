@@ -1,4 +1,4 @@
-"""The id of a partition's topic, as `partition.metadata` keeps it beside the segments."""
+"""The id of a partition's topic, stored in `partition.metadata` beside the segments."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Removing records from the end of a log, as a follower does whose log diverges from that of its leader.
+"""Removing records from the end of a log, for a follower whose log diverges from that of its leader.
 
-A truncation is on the disk before it returns, so that nothing that was removed comes back behind what is appended next.
-Segments go from the last one back, each for good before the next: a crash in between leaves a log that ends later than
-asked for, and never a log with a hole. Leader epochs and producer snapshots beyond the end are removed again when the
-log is opened after a crash.
+A truncation is on the disk before it returns, so that no removed record reappears behind the next appended ones.
+Segments are removed from the last one back, each for good before the next: a crash in between leaves a log that ends
+later than requested, and never a log with a hole. Leader epochs and producer snapshots beyond the end are removed again
+when the log is opened after a crash.
 """
 
 from __future__ import annotations

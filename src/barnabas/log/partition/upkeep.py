@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentUpkeep:
-    """Rolls and replaces the segments of one log, and has the producer snapshots follow.
+    """Rolls and replaces the segments of one log, and updates the producer snapshots.
 
-    Owns `is_gapless`: whether the log was never cleaned. Then recovery can tell that a sealed segment lost its end, and
-    a roll leaves the sync of the old segment to the scheduler.
+    Owns `is_gapless`: whether the log was never cleaned. Then recovery can detect that a sealed segment lost its end,
+    and a roll leaves the sync of the old segment to the scheduler.
 
-    Threads: the caller holds the log's lock. What a roll schedules runs later, in any thread, without the lock.
+    Threads: the caller holds the log's lock. The scheduled work of a roll runs later, in any thread, without the lock.
     """
 
     __slots__ = ("_fs", "_guard", "_local", "_producers", "is_gapless")
@@ -55,9 +55,9 @@ class SegmentUpkeep:
         self._local.flush()
 
     def replace(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """Puts cleaned segments, whose files are `.cleaned`, in the place of those that they were made of."""
+        """Replaces segments by cleaned ones, whose files are `.cleaned`."""
         self.is_gapless = False
-        # The new segments are on the disk. What stands before them must be too.
+        # The new segments are on the disk. Earlier records must be too.
         self._local.flush()
         self.delete_snapshots(self._local.replace(new, old))
 

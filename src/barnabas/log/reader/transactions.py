@@ -58,7 +58,7 @@ class Transactions:
 
 
 class AbortedBatches:
-    """Tells batches of aborted transactions from others."""
+    """Distinguishes batches of aborted transactions from others."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._by_producer: dict[int, list[tuple[int, int]]] = {}
