@@ -262,21 +262,6 @@ def test_settings_change_while_open() -> None:
     assert log.config.retention_ms == 5
 
 
-def test_truncation_is_checkpointed() -> None:
-    logs = ManagedLogs()
-    log = logs.create("a-0", "one")
-    logs.append(log, "two")
-    log.flush()
-    logs.manager.checkpoint_all()
-    assert logs.manager.truncate_to(A0, 1)
-    assert not logs.manager.truncate_to(A0, 1)
-    assert read_offsets(logs.fs, "/disk/recovery-point-offset-checkpoint") == {A0: 1}
-    logs.manager.truncate_fully_and_start_at(A0, 40)
-    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
-    with pytest.raises(KafkaStorageError):
-        logs.manager.truncate_to(TopicPartition("unknown", 0), 1)
-
-
 def test_moving_to_another_directory() -> None:
     logs = ManagedLogs(["/disk1", "/disk2"])
     log = logs.create("a-0", "zero", directory="/disk1")

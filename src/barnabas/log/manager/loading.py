@@ -230,8 +230,8 @@ class _Loading:
 
     def _has_segments(self, name: str) -> bool:
         files = map(names.parse_segment_file, self._directory.fs.list_dir(self._directory.file(name)))
-        # Those of other states are removed when the log is opened.
-        states = ("", names.SWAP_SUFFIX)
+        # All of them are `.deleted` if a crash interrupted a truncation of the whole log: then it is empty, not lost.
+        states = ("", names.SWAP_SUFFIX, names.DELETED_SUFFIX)
         return any(file and file.kind == names.LOG_SUFFIX and file.state in states for file in files)
 
     def _note_segments(self, name: str, remaining: int) -> None:

@@ -8,6 +8,7 @@ A manager has parts. Each part states what it owns and its thread rule:
     LogStartup          opening all logs when the broker starts
     OffsetCheckpoints   recovery points, start offsets and high watermarks on disk
     LogRemoval          deletion, in two steps
+    FollowerLogs        appends and truncation by a follower, with the checkpoints
     LogMoves            moving a partition to another directory
     CleanerManager      compaction, and keeping it away from logs that change otherwise
 
@@ -28,8 +29,9 @@ from barnabas.log import names
 from barnabas.log.checkpoints import NO_BROKER_EPOCH, write_clean_shutdown
 from barnabas.log.cleaner.manager import CleanerManager
 from barnabas.log.directory import LogDirectory
-from barnabas.log.file_system import StorageFailure
+from barnabas.log.file_system import Data, StorageFailure
 from barnabas.log.manager.directories import LogDirectories
+from barnabas.log.manager.followers import FollowerLogs
 from barnabas.log.manager.loading import OnProgress
 from barnabas.log.manager.moves import LogMoves
 from barnabas.log.manager.offset_checkpoints import OffsetCheckpoints
@@ -38,6 +40,7 @@ from barnabas.log.manager.opener import NEW_LOG, LogOpener
 from barnabas.log.manager.removal import LogRemoval
 from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.manager.startup import LogStartup
+from barnabas.log.partition.append import AppendInfo
 from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
@@ -70,8 +73,15 @@ class LogManager:
         self._removal = LogRemoval(
             environment, self._directories, self._logs, self._opener, self.cleaner, self._checkpoints
         )
+        self._followers = FollowerLogs(self._directories, self._logs, self.cleaner, self._checkpoints)
         self._moves = LogMoves(
-            self._directories, self._logs, self._opener, self.cleaner, self._checkpoints, self._removal
+            self._directories,
+            self._logs,
+            self._opener,
+            self.cleaner,
+            self._checkpoints,
+            self._removal,
+            self._followers,
         )
         self._startup = LogStartup(self._directories, self._logs, self._opener, self._removal, knows_topic)
 
@@ -236,32 +246,21 @@ class LogManager:
         """The future log, which has caught up, takes the place of the current one, which is deleted."""
         return self._moves.replace_with_future(partition)
 
-    # Truncation, which moves checkpoints too.
+    # What a follower does to its log, and to the checkpoints with it.
+
+    def append_as_follower(self, partition: TopicPartition, records: Data) -> AppendInfo:
+        """As PartitionLog.append_as_follower. An empty log may begin with a batch that holds its start offset."""
+        return self._followers.append(partition, records)
 
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
         """As PartitionLog.truncate_to. On return the checkpoints agree with the log, so that appends may follow."""
-        log = self._logs.required(partition, is_future=is_future)
-        with self.cleaner.exclusion.paused(partition):
-            if not log.truncate_to(offset):
-                return False
-            self._settle_truncation(log, is_future)
-        return True
+        return self._followers.truncate_to(partition, offset, is_future=is_future)
 
     def truncate_fully_and_start_at(
         self, partition: TopicPartition, offset: int, *, is_future: bool = False
     ) -> None:
         """As PartitionLog.truncate_fully_and_start_at. On return the checkpoints agree with the log."""
-        log = self._logs.required(partition, is_future=is_future)
-        with self.cleaner.exclusion.paused(partition):
-            log.truncate_fully_and_start_at(offset)
-            self._settle_truncation(log, is_future)
-
-    def _settle_truncation(self, log: PartitionLog, is_future: bool) -> None:
-        """The recovery point may have gone back: that must be on the disk before anything is appended."""
-        directory = self.directory_of(log)
-        if not is_future:
-            self.cleaner.offsets.truncate(directory, log.topic_partition, log.segments.active.base_offset)
-        self.checkpoint(directory)
+        self._followers.truncate_fully_and_start_at(partition, offset, is_future=is_future)
 
     # Checkpoints, and periodic work for all logs.
 

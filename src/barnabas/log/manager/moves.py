@@ -15,11 +15,11 @@ from barnabas.log.cleaner.manager import CleanerManager
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.manager.directories import LogDirectories
+from barnabas.log.manager.followers import FollowerLogs
 from barnabas.log.manager.offset_checkpoints import OffsetCheckpoints
 from barnabas.log.manager.open_logs import OpenLogs
 from barnabas.log.manager.opener import NEW_LOG, LogOpener
 from barnabas.log.manager.removal import LogRemoval, deletion_name
-from barnabas.log.partition.append import UnexpectedAppendOffset
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.model import TopicPartition
@@ -38,6 +38,7 @@ class LogMoves:
         cleaner: CleanerManager,
         checkpoints: OffsetCheckpoints,
         removal: LogRemoval,
+        followers: FollowerLogs,
     ) -> None:
         self._directories = directories
         self._logs = logs
@@ -45,6 +46,7 @@ class LogMoves:
         self._cleaner = cleaner
         self._checkpoints = checkpoints
         self._removal = removal
+        self._followers = followers
 
     def create_future(self, partition: TopicPartition, directory: str) -> PartitionLog:
         """A second log for the partition, in the directory that it moves to."""
@@ -79,12 +81,12 @@ class LogMoves:
         """Copies the next records to the future log; true when it has all of them."""
         source, future = self._both(partition)
         if future.log_end_offset < source.log_start_offset:
-            future.truncate_fully_and_start_at(source.log_start_offset)
+            self._followers.truncate_fully_and_start_at(partition, source.log_start_offset, is_future=True)
         # The segments of the future log may be smaller than those of the source.
         max_bytes = min(COPY_BYTES, future.config.segment_bytes)
         result = source.read(future.log_end_offset, max_bytes, Isolation.LOG_END, min_one_message=True)
         if result.records is not None:
-            _append_copied(future, result.records.read())
+            self._followers.append(partition, result.records.read(), is_future=True)
         # Also if nothing was copied: after a crash the future log has lost its high watermark.
         future.advance_high_watermark(min(source.high_watermark, future.log_end_offset))
         return future.log_end_offset >= source.log_end_offset
@@ -119,15 +121,3 @@ class LogMoves:
 
     def _both(self, partition: TopicPartition) -> tuple[PartitionLog, PartitionLog]:
         return self._logs.required(partition), self._logs.required(partition, is_future=True)
-
-
-def _append_copied(future: PartitionLog, records: bytes) -> None:
-    try:
-        future.append_as_follower(records)
-    except UnexpectedAppendOffset as unexpected:
-        # Records may be deleted up to the middle of a batch, which is copied as a whole.
-        is_empty = future.log_end_offset == future.log_start_offset
-        if not is_empty or not unexpected.first_offset < future.log_end_offset <= unexpected.last_offset:
-            raise
-        future.truncate_fully_and_start_at(unexpected.first_offset)
-        future.append_as_follower(records)

@@ -253,7 +253,8 @@ class LocalLog:
             self._forget_bounds()
             removed = [segment for segment in self.segments.all if segment.base_offset > offset]
             self.segments = self.segments.without(removed)
-            self._remove_from_end(removed)
+            self._mark_from_end(removed)
+            self._delete_later(removed)
             active = self.segments.active
             ends_in_gap = may_end_in_gap and not _may_be_within_batch(active, offset)
             active.truncate_to(offset)
@@ -268,11 +269,13 @@ class LocalLog:
             # There is an active segment at any time: readers continue in the old ones until the new one exists.
             removed = [*self._leaving, *self.segments.all]
             self._leaving.clear()
-            self._remove_from_end(removed)
+            self._mark_from_end(removed)
             segment = self._factory.create(self.directory, offset, self.config)
             self.segments = Segments([segment])
             segment.flush()
             self._fs.sync_dir(self.directory)
+            # Only now: a directory without any segment, marked or not, would look like a log that was lost.
+            self._delete_later(removed)
             self._set_end(offset)
         return removed
 
@@ -355,12 +358,11 @@ class LocalLog:
             self.release()
             self._fs.remove_tree(self.directory)
 
-    def _remove_from_end(self, segments: list[Segment]) -> None:
+    def _mark_from_end(self, segments: list[Segment]) -> None:
         # The last one first, each for good before the next: the log must not have a hole after a crash.
         for segment in reversed(segments):
             segment.change_state(DELETED_SUFFIX)
             self._fs.sync_dir(self.directory)
-        self._delete_later(segments)
 
     def _delete_later(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
