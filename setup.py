@@ -76,6 +76,7 @@ HOT_MODULES: list[str] = [
     "clock.py",
     "groups/coordinator.py",
     "groups/caller.py",
+    "groups/committed.py",
     "groups/group_table.py",
     "groups/offset_store.py",
     "groups/offsets.py",

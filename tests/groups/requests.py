@@ -81,12 +81,26 @@ def heartbeat(
     instance_id: str | None = None,
     group_id: str = GROUP,
 ) -> int:
+    code = try_heartbeat(shell, member_id, generation_id, instance_id=instance_id, group_id=group_id)
+    assert code is not None
+    return code
+
+
+def try_heartbeat(
+    shell: Shell,
+    member_id: str,
+    generation_id: int,
+    *,
+    instance_id: str | None = None,
+    group_id: str = GROUP,
+) -> int | None:
+    """None if the reply waits for a commit."""
     caller = caller_of(4)
     request = HeartbeatRequest(
         group_id=group_id, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id
     )
     shell.carry_out(shell.coordinator.membership.heartbeat(caller, request, shell.now_ms))
-    return shell.reply(caller, HeartbeatResponse).error_code
+    return shell.reply(caller, HeartbeatResponse).error_code if caller in shell.replies else None
 
 
 def leave(

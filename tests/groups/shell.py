@@ -6,9 +6,10 @@ from collections import deque
 from typing import Any, TypeVar
 
 from barnabas.clock import ManualClock
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, NotCoordinator
 from barnabas.groups.caller import Caller
 from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.records import OffsetCommitRecord, parse_record
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.timers import TimerKey
 from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TimestampMs
@@ -17,6 +18,7 @@ from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
+from barnabas.records.header import BatchHeader, iterate_headers
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
 from tests.groups.topics import Image
@@ -43,15 +45,16 @@ class Shell:
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Caller, Any] = {}
         self.append_error: KafkaError | None = None
-        # Appends whose commit is still to come, if they are held.
+        # Appends whose commit is still to come, if they are held, with the offset where each ends.
         self.holds_commits = False
-        self.uncommitted: deque[Decision] = deque()
+        self.uncommitted: deque[tuple[Decision, int]] = deque()
         self.coordinator = GroupCoordinator(self.settings, self._new_uuid)
         self.image = Image()
         self.set_topics(image or self.image)
         for header, records in iterate_batches(bytes(self.log)):
             self.coordinator.replay(header, records)
             self.next_offset = header.next_offset
+        self.high_watermark = self.next_offset
         self.carry_out(self.coordinator.loaded(self.now_ms))
 
     def set_topics(self, image: Image) -> None:
@@ -69,9 +72,12 @@ class Shell:
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
-    def reloaded(self, settings: GroupSettings | None = None) -> Shell:
-        """Another broker's coordinator on the same log."""
-        other = Shell(settings or self.settings, clock=self.clock, log=bytes(self.log), image=self.image)
+    def reloaded(self, settings: GroupSettings | None = None, *, loses_uncommitted: bool = False) -> Shell:
+        """Another broker's coordinator on the same log, or on what is committed of it."""
+        log = bytes(self.log)
+        if loses_uncommitted:
+            log = log[: sum(batch.size_bytes for batch in self.committed_batches())]
+        other = Shell(settings or self.settings, clock=self.clock, log=log, image=self.image)
         # No id is given twice.
         other._uuid_count = self._uuid_count
         return other
@@ -91,15 +97,24 @@ class Shell:
         assert not decision.parts
         if not decision.records:
             assert decision.then is None
-            self._send_replies(decision, None)
+            if decision.replies and self.coordinator.has_uncommitted:
+                # They may tell of what is not committed.
+                self.uncommitted.append((decision, self.next_offset))
+            else:
+                self._send_replies(decision, None)
             return
         if self.append_error is not None:
             self._settle(decision, self.append_error)
             return
         base_offset = Offset(self.next_offset)
         self._append(decision, base_offset)
-        self.coordinator.appended(decision, base_offset)
-        self.uncommitted.append(decision)
+        if not self.holds_commits and not self.uncommitted:
+            self.high_watermark = self.next_offset
+            self.coordinator.appended(decision, base_offset, self.high_watermark)
+            self._settle(decision, None)
+            return
+        self.coordinator.appended(decision, base_offset, self.high_watermark)
+        self.uncommitted.append((decision, self.next_offset))
         if not self.holds_commits:
             self.commit()
 
@@ -131,14 +146,53 @@ class Shell:
         self.next_offset += len(decision.records)
 
     def commit(self, error: KafkaError | None = None) -> None:
+        """All that has been appended is committed; or nothing is, for the same reason."""
         while self.uncommitted:
-            self._settle(self.uncommitted.popleft(), error)
+            self.commit_next(error)
+        if error is None:
+            self._advance(self.next_offset)
+
+    def commit_next(self, error: KafkaError | None = None) -> None:
+        decision, end_offset = self.uncommitted.popleft()
+        if error is None:
+            self._advance(end_offset)
+        self._settle(decision, error)
+
+    def _advance(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.coordinator.committed(high_watermark)
+
+    def committed_batches(self) -> list[BatchHeader]:
+        headers = iterate_headers(bytes(self.log))
+        return [header for header in headers if header.next_offset <= self.high_watermark]
+
+    def unload(self) -> None:
+        """The partition is another broker's. Nobody waits any longer."""
+        last = self.coordinator.unloaded(self.now_ms)
+        self._send_replies(last, None)
+        self.timers = {key: due_ms for key, due_ms in self.timers.items() if key not in last.timers}
+        while self.uncommitted:
+            decision, _ = self.uncommitted.popleft()
+            gone = NotCoordinator()
+            self._send_replies(decision, gone)
+            if decision.then is not None:
+                self._send_replies(decision.then(gone, self.now_ms), None)
+
+    def in_flight(self) -> set[tuple[str, int]]:
+        """The group and the partition of each offset that is appended and not committed."""
+        places = set()
+        for header, records in iterate_batches(bytes(self.log)):
+            if header.next_offset > self.high_watermark and not header.is_control:
+                for parsed in map(parse_record, records):
+                    if isinstance(parsed, OffsetCommitRecord):
+                        places.add((parsed.key.group, parsed.key.partition))
+        return places
 
     def kept(self) -> list[Caller]:
         """The callers whose replies wait for a commit."""
         return [
             caller
-            for decision in self.uncommitted
+            for decision, _ in self.uncommitted
             for caller, _ in decision.replies
             if isinstance(caller, Caller)
         ]
@@ -153,7 +207,14 @@ class Shell:
             base_offset=Offset(self.next_offset),
         )
         self.next_offset += 1
-        self.coordinator.transaction_ended(ProducerId(producer_id), is_committed=is_committed)
+        if not self.holds_commits:
+            self.commit()
+        self.coordinator.marker_appended(
+            ProducerId(producer_id),
+            Offset(self.next_offset - 1),
+            self.high_watermark,
+            is_committed=is_committed,
+        )
 
     def advance_ms(self, duration_ms: int) -> None:
         """Lets time pass, timer by timer."""

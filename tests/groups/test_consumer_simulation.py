@@ -20,11 +20,13 @@ from barnabas.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
     FencedMemberEpoch,
+    GroupIdNotFound,
     GroupMaxSizeReached,
     IllegalGeneration,
     MemberIdRequired,
     NotEnoughReplicas,
     RebalanceInProgress,
+    RequestTimedOut,
     StaleMemberEpoch,
     UnknownMemberId,
     UnreleasedInstanceId,
@@ -45,10 +47,10 @@ from tests.groups.requests import (
     commit,
     commit_code,
     fetch,
-    heartbeat,
     send_heartbeat,
     send_leave,
     sync,
+    try_heartbeat,
 )
 from tests.groups.shell import Shell
 from tests.groups.topics import Image, Topic, topic_id
@@ -140,7 +142,8 @@ class ConsumerClient(Client):
             self.says_all = True
             return
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
-        if response.error_code in BACK_TO_START:
+        # While replies wait for a commit its session may end, and those who are left may make a classic group.
+        if response.error_code in BACK_TO_START | {GroupIdNotFound.code}:
             self.epoch = 0
             self.owned.clear()
         elif response.error_code != NONE:
@@ -209,10 +212,11 @@ class ClassicClient(Client):
         if not self.is_joined:
             self._join()
             return
-        code = heartbeat(
+        code = try_heartbeat(
             self.shell, self.member_id, self.epoch, instance_id=self.instance_id, group_id=self.group_id
         )
-        self._failed(code)
+        if code is not None:
+            self._failed(code)
 
     def _join(self) -> None:
         if not self.world.is_cooperative:
@@ -352,8 +356,12 @@ class World:
             instance_id=client.instance_id,
             group_id=client.group_id,
         )
-        code = commit_code(self.shell, caller)
         key = (client.group_id, topic, partition)
+        if caller not in self.shell.replies:
+            if key in self.committed:
+                self.committed[key].add(self.next_offset)
+            return
+        code = commit_code(self.shell, caller)
         if code == NONE:
             self.committed[key] = {self.next_offset}
         else:
@@ -363,12 +371,7 @@ class World:
     def disturb(self) -> None:
         what = self.random.random()
         if what < 0.02:
-            self.shell = self.shell.reloaded()
-            for client in self.clients:
-                if isinstance(client, ClassicClient):
-                    client.waiting = None
-                elif isinstance(client, ConsumerClient):
-                    client.says_all = True
+            self._fail_over()
         elif what < 0.04:
             self.shell.append_error = None if self.shell.append_error else NotEnoughReplicas()
         elif what < 0.06:
@@ -380,6 +383,31 @@ class World:
             self.clients.remove(client)
             if self.random.random() < 0.5:
                 client.leave()
+        elif what < 0.28:
+            self.shell.holds_commits = True
+        elif what < 0.36:
+            self._commit_some()
+
+    def _commit_some(self) -> None:
+        shell = self.shell
+        shell.holds_commits = self.random.random() < 0.3
+        if shell.holds_commits and shell.uncommitted:
+            shell.commit_next(self.random.choice([None, RequestTimedOut()]))
+        else:
+            shell.commit()
+
+    def _fail_over(self) -> None:
+        old = self.shell
+        shown = described(old)
+        is_lost = self.random.random() < 0.5
+        has_more = not is_lost and old.high_watermark < old.next_offset
+        self.shell = old.reloaded(loses_uncommitted=is_lost)
+        assert has_more or described(self.shell) == shown
+        for client in self.clients:
+            if isinstance(client, ClassicClient):
+                client.waiting = None
+            elif isinstance(client, ConsumerClient):
+                client.says_all = True
 
     def _add_client(self) -> None:
         kind = self.random.choice([ConsumerClient, ClassicClient])
@@ -463,6 +491,13 @@ class World:
             assert code == NONE
             assert offset in offsets, f"a commit of {group_id} for {topic}-{index} is lost"
 
+    def check_committed(self) -> None:
+        """What the coordinator shows is what another one shows that loads what is committed."""
+        shell = self.shell
+        twin = shell.reloaded(loses_uncommitted=True)
+        assert described(shell) == described(twin)
+        assert _types(shell) == _types(twin)
+
     def is_settled(self) -> bool:
         for group_id in GROUP_IDS:
             clients = [client for client in self.clients if client.group_id == group_id]
@@ -484,8 +519,12 @@ def run(seed: int) -> None:
     for _ in range(STEPS):
         world.disturb()
         world.step()
+        if world.shell.high_watermark < world.shell.next_offset:
+            world.check_committed()
     world.is_calm = True
     world.shell.append_error = None
+    world.shell.holds_commits = False
+    world.shell.commit()
     for _ in range(SETTLING_ROUNDS_MAX):
         world.step()
         if world.is_settled():
@@ -498,6 +537,10 @@ def run(seed: int) -> None:
     world.shell = world.shell.reloaded()
     assert described(world.shell) == before
     world.check()
+
+
+def _types(shell: Shell) -> dict[str, str]:
+    return {group.group_id: group.group_type for group in shell.coordinator.list_groups()}
 
 
 def described(shell: Shell) -> list[DescribedGroup]:

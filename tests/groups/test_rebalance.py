@@ -383,10 +383,11 @@ def test_a_rebalance_overtakes_an_assignment_that_is_being_stored() -> None:
     shell.advance_ms(INITIAL_DELAY_MS)
     shell.holds_commits = True
     leading = sync(shell, leader, 1, {leader: b"1"})
-    _, joining = join_new(shell)
-    assert synced(shell, leading).error_code == RebalanceInProgress.code
+    joining = shell.join(version=3)
+    assert leading not in shell.replies
     shell.holds_commits = False
     shell.commit()
+    assert synced(shell, leading).error_code == RebalanceInProgress.code
     assert state(shell) == "PreparingRebalance"
     settle(shell, shell.join(leader), joining)
 
@@ -397,8 +398,10 @@ def test_an_assignment_that_was_stored_late_is_not_that_of_the_next_generation()
     shell.advance_ms(INITIAL_DELAY_MS)
     shell.holds_commits = True
     sync(shell, leader, 1, {leader: b"old"})
-    follower, second = join_new(shell)
+    second = shell.join(version=3)
     first = shell.join(leader)
+    # Its reply waits for the commit, too.
+    [follower] = shell.coordinator._groups.classic[GROUP].members.keys() - {leader}
     waiting = sync(shell, follower, 2)
     shell.commit()
     assert waiting not in shell.replies
@@ -420,7 +423,7 @@ def test_a_stable_group_survives_its_coordinator() -> None:
     shell = Shell()
     leader, follower, generation_id = stable_pair(shell)
     _, joining = join_new(shell)
-    shell.carry_out(shell.coordinator.unloaded(shell.now_ms))
+    shell.unload()
     assert shell.joined(joining).error_code == NotCoordinator.code
     assert not shell.timers
     reloaded = shell.reloaded()

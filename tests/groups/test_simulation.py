@@ -1,14 +1,16 @@
 """Groups under random members: they join, sync, commit, leave, crash, stall and come back; the coordinator fails over.
 
 Each history comes from a seed, and each step is checked: nobody waits without a timer or an answer to come, no
-partition has two owners in one generation, no acknowledged commit is lost. In the end those who are left agree, and
-when nobody is left, nothing is.
+partition has two owners in one generation, no acknowledged commit is lost, and what is shown is what is committed, also
+when commits come late and the leadership is lost before them. In the end those who are left agree, and when nobody is
+left, nothing is.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -23,6 +25,7 @@ from barnabas.errors import (
     NotCoordinator,
     NotEnoughReplicas,
     RebalanceInProgress,
+    RequestTimedOut,
     UnknownMemberId,
     UnstableOffsetCommit,
 )
@@ -39,10 +42,10 @@ from tests.groups.requests import (
     commit_code,
     fetch,
     fetch_all,
-    heartbeat,
     send_leave,
     send_txn_commit,
     sync,
+    try_heartbeat,
 )
 from tests.groups.shell import Shell, subscription
 
@@ -50,6 +53,7 @@ GROUP_IDS: Final = ("group-0", "group-1")
 PARTITIONS: Final = range(6)
 CLIENTS_MAX: Final = 8
 STEPS: Final = 300
+TWIN_STEPS: Final = 30
 SETTLING_ROUNDS_MAX: Final = 1_000
 ROUND_MS: Final = 500
 DAY_MS: Final = 24 * 60 * 60 * 1_000
@@ -61,6 +65,23 @@ RETRIED: Final = {
     NotCoordinator.code,
 }
 FATAL: Final = {FencedInstanceId.code, GroupMaxSizeReached.code, InconsistentGroupProtocol.code}
+
+
+class Written(NamedTuple):
+    """An offset that a transaction has committed for a group and a partition."""
+
+    place: tuple[str, int]
+    offset: int
+    # Where its record ends in the log.
+    end_offset: int
+
+
+class End(NamedTuple):
+    producer_id: int
+    written: list[Written]
+    is_committed: bool
+    # Where its marker ends in the log.
+    end_offset: int
 
 
 class Client:
@@ -96,7 +117,7 @@ class Client:
             self.join()
         else:
             self.on_error(
-                heartbeat(
+                try_heartbeat(
                     self.shell,
                     self.member_id,
                     self.generation_id,
@@ -150,8 +171,8 @@ class Client:
             place = (self.group_id, self.generation_id, partition)
             assert self.world.owners.setdefault(place, self.name) == self.name, place
 
-    def on_error(self, code: int) -> None:
-        if code == NONE:
+    def on_error(self, code: int | None) -> None:
+        if code in (None, NONE):
             return
         self.owned = None
         if code == UnknownMemberId.code:
@@ -194,8 +215,10 @@ class World:
         self.commits: dict[Caller, tuple[str, int, int]] = {}
         self.acknowledged: dict[tuple[str, int], int] = {}
         # What open transactions have written, and all that must not be seen: theirs, and that of aborted ones.
-        self.transactions: dict[int, dict[tuple[str, int], int]] = {}
+        self.transactions: dict[int, list[Written]] = {}
         self.hidden: set[int] = set()
+        # Ends of transactions whose markers are not committed.
+        self.ends: list[End] = []
 
     def step(self) -> None:
         roll = self.random.random()
@@ -216,19 +239,26 @@ class World:
             self.shell.advance_ms(self.random.choice([10, 500, 500, 3_000, 3_000, 12_000]))
         elif roll < 0.95:
             self.shell.append_error = NotEnoughReplicas()
-        elif roll < 0.96:
+        elif roll < 0.97:
             self.shell.holds_commits = True
         elif roll < 0.995:
             self.heal()
         else:
             self.fail_over()
         self.note_commits()
+        self.note_ends()
         self.clients = [each for each in self.clients if not each.is_dead]
 
     def heal(self) -> None:
         self.shell.append_error = None
-        self.shell.holds_commits = False
-        self.shell.commit(self.random.choice([None, None, NotEnoughReplicas()]))
+        self.shell.holds_commits = self.random.random() < 0.2
+        if self.shell.uncommitted and self.random.random() < 0.3:
+            self.shell.commit_next(self.random.choice([None, RequestTimedOut()]))
+        else:
+            self.shell.commit(self.random.choice([None, None, RequestTimedOut()]))
+        # After a time-out the replicas come back sooner or later.
+        if not self.shell.holds_commits:
+            self.shell.commit()
 
     def transact(self) -> None:
         producer_id = self.random.randrange(3)
@@ -244,16 +274,35 @@ class World:
         )
         assert self.shell.holds_commits or caller in self.shell.replies
         if is_stored:
-            written = self.transactions.setdefault(producer_id, {})
-            written[place] = self.last_offset
+            written = Written(place, self.last_offset, self.shell.next_offset)
+            self.transactions.setdefault(producer_id, []).append(written)
             self.hidden.add(self.last_offset)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         self.shell.end_transaction(producer_id, is_committed=is_committed)
-        for place, offset in self.transactions.pop(producer_id, {}).items():
-            if is_committed:
-                self.hidden.discard(offset)
-                self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
+        written = self.transactions.pop(producer_id, [])
+        self.ends.append(End(producer_id, written, is_committed, self.shell.next_offset))
+
+    def note_ends(self) -> None:
+        while self.ends and self.ends[0].end_offset <= self.shell.high_watermark:
+            end = self.ends.pop(0)
+            if end.is_committed:
+                # Of two offsets for one partition the later takes effect.
+                last = {written.place: written.offset for written in end.written}
+                for place, offset in last.items():
+                    self.hidden.discard(offset)
+                    self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
+
+    def lose_uncommitted(self) -> None:
+        """What the replicas do not have has never been."""
+        high_watermark = self.shell.high_watermark
+        for end in reversed(self.ends):
+            self.transactions[end.producer_id] = end.written + self.transactions.get(end.producer_id, [])
+        self.ends.clear()
+        self.transactions = {
+            producer_id: [each for each in written if each.end_offset <= high_watermark]
+            for producer_id, written in self.transactions.items()
+        }
 
     def start_client(self) -> None:
         self.client_count += 1
@@ -263,14 +312,18 @@ class World:
     def fail_over(self) -> None:
         old = self.shell
         parked = {each.waiting for each in self.clients if each.waiting and each.waiting not in old.replies}
-        old.commit(NotCoordinator())
-        old.carry_out(old.coordinator.unloaded(old.now_ms))
+        shown = {group_id: fetch_all(old, group_id) for group_id in GROUP_IDS}
+        old.unload()
         assert parked <= old.replies.keys()
         assert not old.timers
         self.note_commits()
-        self.shell = old.reloaded()
+        is_lost = self.random.random() < 0.5
+        if is_lost:
+            self.lose_uncommitted()
+        has_more = not is_lost and old.high_watermark < old.next_offset
+        self.shell = old.reloaded(loses_uncommitted=is_lost)
         for group_id in GROUP_IDS:
-            assert fetch_all(self.shell, group_id) == fetch_all(old, group_id)
+            assert has_more or fetch_all(self.shell, group_id) == shown[group_id]
         for client in self.clients:
             client.waiting = None
 
@@ -291,13 +344,31 @@ class World:
                 parked |= {member.awaiting_join, member.awaiting_sync}
         for client in self.clients:
             assert client.waiting is None or client.waiting in self.shell.replies or client.waiting in parked
+        in_flight = self.shell.in_flight()
         for (group_id, partition), offset in self.acknowledged.items():
             _, committed, _ = fetch(self.shell, partition=partition, group_id=group_id)
             assert committed >= offset
             assert committed not in self.hidden
             code, _, _ = fetch(self.shell, partition=partition, group_id=group_id, stable=True)
-            is_open = any((group_id, partition) in written for written in self.transactions.values())
+            place = (group_id, partition)
+            is_open = place in in_flight or any(place == each.place for each in self.pending())
             assert code == (UnstableOffsetCommit.code if is_open else NONE)
+
+    def pending(self) -> Iterator[Written]:
+        """What transactions have written that are open as far as is committed."""
+        for written in self.transactions.values():
+            yield from written
+        for end in self.ends:
+            yield from end.written
+
+    def check_committed(self) -> None:
+        """What the coordinator shows is what another one shows that loads what is committed."""
+        twin = self.shell.reloaded(loses_uncommitted=True)
+        for group_id in GROUP_IDS:
+            assert fetch_all(self.shell, group_id) == fetch_all(twin, group_id)
+        # A group that had nothing but offsets of an aborted transaction is left out when it is loaded.
+        implied = {each for each in GROUP_IDS if not fetch_all(self.shell, each)}
+        assert _group_ids(twin) <= _group_ids(self.shell) <= _group_ids(twin) | implied
 
     def check_group(self, group: ClassicGroup) -> None:
         timers = self.shell.timers
@@ -342,6 +413,7 @@ class World:
         self.shell.commit()
         for producer_id in list(self.transactions):
             self.end_transaction(producer_id, is_committed=True)
+        self.note_ends()
         for _ in range(SETTLING_ROUNDS_MAX):
             for client in self.clients:
                 client.step()
@@ -365,11 +437,17 @@ class World:
         assert not self.shell.reloaded().coordinator.list_groups()
 
 
+def _group_ids(shell: Shell) -> set[str]:
+    return {group.group_id for group in shell.coordinator.list_groups()}
+
+
 def run_history(seed: int) -> None:
     world = World(seed)
-    for _ in range(STEPS):
+    for number in range(STEPS):
         world.step()
         world.check()
+        if number % TWIN_STEPS == 0 or world.shell.high_watermark < world.shell.next_offset:
+            world.check_committed()
     world.settle()
     world.forsake()
 

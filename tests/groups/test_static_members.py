@@ -11,7 +11,18 @@ from barnabas.errors import (
     NotEnoughReplicas,
     UnknownMemberId,
 )
-from tests.groups.requests import commit, commit_code, heartbeat, join_new, leave, settle, state, sync, synced
+from tests.groups.requests import (
+    commit,
+    commit_code,
+    heartbeat,
+    join_new,
+    leave,
+    send_leave,
+    settle,
+    state,
+    sync,
+    synced,
+)
 from tests.groups.shell import GROUP, Shell, subscription
 
 INSTANCE = "static-1"
@@ -139,9 +150,9 @@ def test_a_rebalance_answers_a_return_that_is_being_stored() -> None:
     shell.holds_commits = True
     back = shell.join(instance_id=INSTANCE)
     assert back not in shell.replies
-    leave(shell, (follower, None))
-    assert shell.joined(back).generation_id == generation_id + 1
+    send_leave(shell, (follower, None))
     shell.commit()
+    assert shell.joined(back).generation_id == generation_id + 1
     assert state(shell) == "CompletingRebalance"
 
 

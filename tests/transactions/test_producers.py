@@ -163,7 +163,7 @@ def test_without_a_producer_id_there_is_no_producer() -> None:
     shell = Shell()
     shell.producer_ids.error = CoordinatorLoadInProgress()
     assert error_of(shell.ask_init()) is CoordinatorLoadInProgress
-    assert not len(shell.coordinator)
+    assert not list(shell.coordinator)
     shell.producer_ids.error = None
     assert shell.init() == (1_000, 0)
     shell, last = at_epoch(LAST_PRODUCER_EPOCH)
@@ -221,11 +221,11 @@ def test_ids_that_are_not_used_are_forgotten() -> None:
         shell.init(transactional_id=f"old-{number}")
     shell.advance_ms(shell.settings.transactional_id_expiration_ms - 1)
     young = shell.init(transactional_id="young")
-    assert len(shell.coordinator) == 451
+    assert len(list(shell.coordinator)) == 451
     shell.advance_ms(2 * shell.settings.remove_expired_interval_ms)
     assert [entry.transactional_id for entry in shell.coordinator] == ["young"]
     assert [record.transaction for record in shell.records()].count(None) == 450
-    assert len(shell.reloaded().coordinator) == 1
+    assert len(list(shell.reloaded().coordinator)) == 1
     assert shell.init(young, transactional_id="young") == (young[0], 1)
     assert shell.init((1_000, 0), transactional_id="old-0") == (young[0] + 1, 0)
 

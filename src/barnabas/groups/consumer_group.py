@@ -153,6 +153,27 @@ class ConsumerGroup:
         self._owners: dict[tuple[TopicId, int], str] = {}
         self._refreshed_epoch: int | None = None
 
+    def copy(self) -> ConsumerGroup:
+        """The group as it is now. Members never change, so that both may have them."""
+        group = ConsumerGroup(self.group_id)
+        group.group_epoch = self.group_epoch
+        group.metadata_hash = self.metadata_hash
+        group.assignment_epoch = self.assignment_epoch
+        group.assignment_timestamp_ms = self.assignment_timestamp_ms
+        group.members = self.members.copy()
+        group.static_members = self.static_members.copy()
+        group.target = self.target.copy()
+        group.resolved_regexes = self.resolved_regexes.copy()
+        group.subscribed_topics = self.subscribed_topics.copy()
+        group.regex_subscribers = self.regex_subscribers.copy()
+        group.server_assignors = self.server_assignors.copy()
+        group.classic_member_count = self.classic_member_count
+        group.classic_protocols = self.classic_protocols.copy()
+        group.has_partition_metadata_record = self.has_partition_metadata_record
+        group._owners = self._owners.copy()
+        group._refreshed_epoch = self._refreshed_epoch
+        return group
+
     @property
     def state(self) -> ConsumerGroupState:
         if not self.members:

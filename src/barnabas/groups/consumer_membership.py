@@ -18,6 +18,7 @@ from barnabas.errors import (
     InvalidRequest,
     KafkaError,
     RebalanceInProgress,
+    RequestTimedOut,
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
@@ -269,6 +270,7 @@ class ConsumerMembership:
         # The following rebalance elects a leader; if it is lost, the coordinator that loads the group sees this.
         record.value.leader = None
         work.records.append(record)
+        self._groups.committed.keep(group.group_id, group)
         del self._groups.consumer[group.group_id]
         self._groups.classic[group.group_id] = classic
         work.decision.cancel_timer(join_timer(classic))
@@ -283,6 +285,10 @@ class ConsumerMembership:
     def _undo_downgrade(
         self, group: ConsumerGroup, classic: ClassicGroup, decision: Decision, error: KafkaError, now_ms: int
     ) -> None:
+        if isinstance(error, RequestTimedOut):
+            # The records are still in the log, and will be committed or lost with the leadership.
+            return
+        self._groups.committed.release(group.group_id)
         if self._groups.classic.get(group.group_id) is classic:
             bury(decision, classic, error_of_failed_append(error).code, now_ms)
             del self._groups.classic[group.group_id]

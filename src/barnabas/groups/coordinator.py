@@ -1,25 +1,32 @@
 """The coordinator of the groups whose records are in one partition of `__consumer_offsets`.
 
-Loading is `replay` of all batches of the partition in order, then `loaded`. After that requests, timers and appends may
-come in any order; each method returns a decision for the shell (see `decision`). A classic group's record is written
-from its state, which is ahead of it, so only loading reads it back. Offsets and deletions take effect when their
-records are appended, in the order of the log. The same holds for the whole state of consumer groups of the new
-protocol.
+Loading is `replay` of all batches of the partition in order, then `loaded`. After that requests, timers, appends
+and commits may come in any order; a method that decides returns what the shell is to do (see `primitives.decision`).
 
-A record that cannot be read is logged and skipped: one bad record must not block all groups of a partition.
+Two states are kept apart as long as records are appended and not committed (in a cluster, until the in-sync replicas
+have them):
+
+- The latest state of groups, from which the machine decides. A classic group is ahead of its record; a consumer group
+  changes, and a group is deleted, when the records are appended.
+- What is committed, which is all that anybody sees. Offsets take effect when their records are committed, in the order
+  of the log; see `offset_store`. Groups are shown without the records that are not committed; see `committed`.
+
+A coordinator that loses its partition is dropped with both. The next one loads what is committed. A record that cannot
+be read is logged and skipped: one bad record must not block all groups of a partition.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from barnabas.errors import GroupIdNotFound, InvalidRecord, NonEmptyGroup
 from barnabas.groups.caller import Caller
 from barnabas.groups.classic_group import ClassicGroup
 from barnabas.groups.classic_members import ClassicMembers
+from barnabas.groups.committed import group_id_of
 from barnabas.groups.consumer_describe import describe_consumer_group
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_membership import ConsumerMembership
@@ -52,7 +59,7 @@ from barnabas.groups.states import ConsumerGroupState, GroupState
 from barnabas.groups.timers import TimerKey, TimerKind
 from barnabas.groups.topics import Topics
 from barnabas.model import Offset, ProducerId, TopicPartition
-from barnabas.primitives.decision import Decision
+from barnabas.primitives.decision import Decision, StoredRecord
 from barnabas.protocol.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,
 )
@@ -76,6 +83,32 @@ CLEANUP: Final = TimerKey(TimerKind.CLEANUP)
 _CLASSIC_TIMERS: Final = (TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC)
 
 
+class _Marker(NamedTuple):
+    """The end of a transaction that has committed offsets."""
+
+    producer_id: ProducerId
+    is_committed: bool
+
+
+class _Uncommitted:
+    """A batch that is appended and not committed."""
+
+    __slots__ = ("base_offset", "end_offset", "marker", "producer_id", "records")
+
+    def __init__(
+        self,
+        base_offset: Offset,
+        records: Sequence[StoredRecord],
+        producer_id: ProducerId | None,
+        marker: _Marker | None = None,
+    ) -> None:
+        self.base_offset: Final = base_offset
+        self.records: Final = records
+        self.producer_id: Final = producer_id
+        self.marker: Final = marker
+        self.end_offset: Final = base_offset + (len(records) if marker is None else 1)
+
+
 class GroupCoordinator:
     def __init__(
         self, settings: GroupSettings, new_uuid: Callable[[], str], counts: GroupCounts | None = None
@@ -86,6 +119,8 @@ class GroupCoordinator:
         self._store = OffsetStore()
         # Groups that are known only from offsets so far.
         self._implied: set[str] = set()
+        # What has been appended and is not committed, in the order of the log.
+        self._uncommitted: deque[_Uncommitted] = deque()
         rebalance = Rebalance(settings, counts)
         self._updates = MemberUpdates(self._groups, settings, counts)
         self.consumers = ConsumerMembership(self._groups, settings, self._updates, rebalance, new_uuid)
@@ -117,7 +152,7 @@ class GroupCoordinator:
             if header.is_control:
                 marker = parse_end_txn_marker(record)
                 if marker is not None:
-                    self.transaction_ended(
+                    self._store.end_transaction(
                         header.producer_id, is_committed=marker.control_type is ControlRecordType.COMMIT
                     )
                 continue
@@ -150,7 +185,10 @@ class GroupCoordinator:
             group_id = record.key.group
             if group_id not in self._groups.classic:
                 self._implied.add(group_id)
-            self._apply(record, offset, producer_id)
+            if isinstance(record, OffsetCommitRecord):
+                self._apply_offset(record, offset, producer_id)
+            else:
+                self._change_group(record)
 
     def _forget_versions(self, record: ConsumerGroupRecord) -> None:
         """The topics of an expression belong to an older image: it is resolved again."""
@@ -185,16 +223,62 @@ class GroupCoordinator:
         decision.cancel_timer(CLEANUP)
         return decision
 
-    def appended(self, decision: Decision, base_offset: Offset) -> None:
-        """The records of a decision have been appended, the first at the offset."""
+    def appended(self, decision: Decision, base_offset: Offset, high_watermark: int) -> None:
+        """The records of a decision have been appended, the first at the offset.
+
+        Groups change at once. Offsets, and what others see of groups, change when the records are committed.
+        """
         producer_id = None if decision.producer is None else decision.producer.producer_id
-        for index, record in enumerate(decision.records):
-            if isinstance(record, ConsumerGroupRecord):
-                self._apply_consumer_record(record)
-            elif isinstance(record, OffsetCommitRecord) or (
-                isinstance(record, GroupMetadataRecord) and record.value is None
-            ):
-                self._apply(record, Offset(base_offset + index), producer_id)
+        records = decision.records
+        if self._uncommitted:
+            self.committed(high_watermark)
+        if high_watermark < base_offset + len(records):
+            self._hold(records, base_offset, producer_id)
+            return
+        for index, record in enumerate(records):
+            if isinstance(record, OffsetCommitRecord):
+                self._apply_offset(record, Offset(base_offset + index), producer_id)
+            else:
+                assert isinstance(record, (ConsumerGroupRecord, GroupMetadataRecord))
+                self._change_group(record)
+                self._groups.committed.release(group_id_of(record))
+
+    def _hold(
+        self, records: Sequence[StoredRecord], base_offset: Offset, producer_id: ProducerId | None
+    ) -> None:
+        for record in records:
+            if isinstance(record, OffsetCommitRecord):
+                self._store.hold(record)
+            else:
+                assert isinstance(record, (ConsumerGroupRecord, GroupMetadataRecord))
+                self._groups.committed.appended(record)
+                self._change_group(record)
+        self._uncommitted.append(_Uncommitted(base_offset, records, producer_id))
+
+    @property
+    def has_uncommitted(self) -> bool:
+        return bool(self._uncommitted)
+
+    def committed(self, high_watermark: int) -> None:
+        """What has been appended below the high watermark is committed."""
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0].end_offset <= high_watermark:
+            batch = uncommitted.popleft()
+            if batch.marker is not None:
+                self._store.end_transaction(batch.marker.producer_id, is_committed=batch.marker.is_committed)
+            for index, record in enumerate(batch.records):
+                if isinstance(record, OffsetCommitRecord):
+                    self._store.release(record)
+                    self._apply_offset(record, Offset(batch.base_offset + index), batch.producer_id)
+                else:
+                    assert isinstance(record, (ConsumerGroupRecord, GroupMetadataRecord))
+                    self._groups.committed.committed(record)
+
+    def _change_group(self, record: ConsumerGroupRecord | GroupMetadataRecord) -> None:
+        if isinstance(record, ConsumerGroupRecord):
+            self._apply_consumer_record(record)
+        elif record.value is None:
+            self._groups.classic.pop(record.key.group, None)
 
     def _apply_consumer_record(self, record: ConsumerGroupRecord) -> None:
         group_id = record.group_id
@@ -210,27 +294,32 @@ class GroupCoordinator:
                 self._groups.classic.pop(group_id, None)
         apply_record(group, record)
 
-    def _apply(
-        self,
-        record: OffsetCommitRecord | GroupMetadataRecord,
-        record_offset: Offset,
-        producer_id: ProducerId | None,
+    def _apply_offset(
+        self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId | None
     ) -> None:
-        if isinstance(record, GroupMetadataRecord):
-            assert record.value is None
-            self._groups.classic.pop(record.key.group, None)
-            return
         group_id = record.key.group
         groups = self._groups
-        is_known = group_id in groups.classic or group_id in groups.consumer or groups.is_other(group_id)
-        if record.value is not None and not is_known:
+        if (
+            record.value is not None
+            and not groups.has(group_id)
+            # Else the group is being deleted, with all of its offsets.
+            and not groups.committed.has_uncommitted(group_id)
+        ):
             # A commit from a client that is not a member creates a group without a protocol.
-            self._groups.classic[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
+            groups.classic[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
         self._store.apply(record, record_offset, producer_id)
 
-    def transaction_ended(self, producer_id: ProducerId, *, is_committed: bool) -> None:
-        """A marker has been appended."""
-        self._store.end_transaction(producer_id, is_committed=is_committed)
+    def marker_appended(
+        self, producer_id: ProducerId, offset: Offset, high_watermark: int, *, is_committed: bool
+    ) -> None:
+        """A transaction has ended; `is_committed` if its offsets are to take effect."""
+        if self._uncommitted:
+            self.committed(high_watermark)
+        if high_watermark > offset:
+            self._store.end_transaction(producer_id, is_committed=is_committed)
+        else:
+            marker = _Marker(producer_id, is_committed)
+            self._uncommitted.append(_Uncommitted(offset, (), None, marker))
 
     def expire(self, key: TimerKey, now_ms: int) -> Decision:
         """A timer is due; the shell has forgotten it."""
@@ -267,7 +356,7 @@ class GroupCoordinator:
 
     def _may_go(self, group: ClassicGroup | ConsumerGroup) -> bool:
         """Whether the group is nothing but its offsets."""
-        if self._store.has_open_transaction(group.group_id):
+        if self._store.may_change(group.group_id) or self._groups.committed.has_uncommitted(group.group_id):
             return False
         return _is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
 
@@ -275,51 +364,33 @@ class GroupCoordinator:
         """Those in one of the states and of one of the types, in any case of letters; none named means any."""
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
-        listed = []
-        if not wanted_types or _CLASSIC in wanted_types:
-            listed = [
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=_CLASSIC,
-                )
-                for group in self._groups.classic.values()
-            ]
-        if not wanted_types or _CONSUMER in wanted_types:
-            listed += [
-                ListedGroup(
-                    group_id=consumer_group.group_id,
-                    protocol_type=CONSUMER_PROTOCOL_TYPE,
-                    group_state=consumer_group.state.value,
-                    group_type=_CONSUMER,
-                )
-                for consumer_group in self._groups.consumer.values()
-            ]
-        return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
+        return [
+            listed
+            for listed in map(_listed, self._groups.committed)
+            if (not wanted_types or listed.group_type in wanted_types)
+            and (not wanted_states or listed.group_state.lower() in wanted_states)
+        ]
 
     def group_counts(self) -> Iterable[tuple[str, str, int]]:
         """Type and state of groups, and how many there are."""
-        classic = Counter(group.state.value for group in self._groups.classic.values())
-        consumer = Counter(group.state.value for group in self._groups.consumer.values())
-        yield from ((_CLASSIC, state, count) for state, count in classic.items())
-        yield from ((_CONSUMER, state, count) for state, count in consumer.items())
+        counts = Counter((_type_of(group), group.state.value) for group in self._groups.committed)
+        return ((group_type, state, count) for (group_type, state), count in counts.items())
 
     @property
     def offset_count(self) -> int:
         return self._store.count()
 
     def groups_with_offsets(self) -> list[str]:
-        return self._store.group_ids()
+        return self._store.committed_group_ids()
 
     def committed_offsets(self, group_id: str) -> list[tuple[TopicPartition, int]]:
         committed = self._store.committed(group_id)
         return [(at, stored.value.offset) for at, stored in committed.items()]
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        group = self._groups.consumer.get(group_id)
-        if group is None:
-            is_known = group_id in self._groups.classic or self._groups.is_other(group_id)
+        group = self._groups.committed.find(group_id)
+        if not isinstance(group, ConsumerGroup):
+            is_known = group is not None or self._groups.is_other(group_id)
             what = "is not a consumer group" if is_known else "not found"
             return DescribedConsumerGroup(
                 group_id=group_id,
@@ -332,12 +403,12 @@ class GroupCoordinator:
         return [self._describe(group_id, version) for group_id in group_ids]
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self._groups.classic.get(group_id)
-        if group is None:
+        group = self._groups.committed.find(group_id)
+        if not isinstance(group, ClassicGroup):
             described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
             if version >= _FIRST_DESCRIBE_WITH_UNKNOWN_GROUP:
                 described.error_code = GroupIdNotFound.code
-                is_known = group_id in self._groups.consumer or self._groups.is_other(group_id)
+                is_known = group is not None or self._groups.is_other(group_id)
                 what = "is not a classic group" if is_known else "not found"
                 described.error_message = f"Group {group_id} {what}."
             return described
@@ -379,6 +450,20 @@ class GroupCoordinator:
         decision.append(records)
         decision.reply(caller, response)
         return decision
+
+
+def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
+    return _CLASSIC if isinstance(group, ClassicGroup) else _CONSUMER
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    protocol_type = group.protocol_type or "" if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=protocol_type,
+        group_state=group.state.value,
+        group_type=_type_of(group),
+    )
 
 
 def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:

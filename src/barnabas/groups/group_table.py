@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.groups.classic_group import ClassicGroup
+from barnabas.groups.committed import CommittedGroups
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.topics import NoTopics, Topics
 
@@ -10,11 +11,12 @@ from barnabas.groups.topics import NoTopics, Topics
 class GroupTable:
     """A group is of one type at a time."""
 
-    __slots__ = ("classic", "consumer", "image", "other", "topics_version")
+    __slots__ = ("classic", "committed", "consumer", "image", "other", "topics_version")
 
     def __init__(self) -> None:
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.committed = CommittedGroups(self.classic, self.consumer)
         # Groups of other protocols, with the name of their type. They are known so that they are not changed.
         self.other: dict[str, str] = {}
         self.image: Topics = NoTopics()

@@ -30,6 +30,7 @@ from barnabas.errors import (
     MemberIdRequired,
     NotCoordinator,
     RebalanceInProgress,
+    RequestTimedOut,
     UnknownMemberId,
     UnknownServerError,
 )
@@ -137,6 +138,7 @@ class Membership:
             self._rejoin(decision, caller, request, protocols, group, now_ms)
         if is_new_group:
             records: list[GroupRecord] = [group.to_empty_record()]
+            self._groups.committed.keep(request.group_id, consumer_group)
             if consumer_group is not None:
                 del self._groups.consumer[request.group_id]
                 records = [*consumer_group_tombstones(consumer_group), *records]
@@ -169,12 +171,15 @@ class Membership:
         now_ms: int,
     ) -> Decision:
         decision = Decision()
-        still_new = group.generation_id == 0 and self._groups.classic.get(group.group_id) is group
-        if error is not None and still_new:
+        if error is None or isinstance(error, RequestTimedOut):
+            # After a time-out the record is still in the log, and will be committed or lost with the leadership.
+            return decision
+        if group.generation_id == 0 and self._groups.classic.get(group.group_id) is group:
             bury(decision, group, error_of_failed_append(error).code, now_ms)
             del self._groups.classic[group.group_id]
             if consumer_group is not None:
                 self._groups.consumer[group.group_id] = consumer_group
+        self._groups.committed.release(group.group_id)
         return decision
 
     def _join_new(

@@ -1,4 +1,7 @@
-"""The committed offsets of groups, and those that wait for the end of a transaction.
+"""The committed offsets of groups, those that wait for the end of a transaction, and those in flight.
+
+A record takes effect when it is committed, in the order of the log. Until then it is in flight: the offset before it
+is fetched, and a client that wants stable offsets has to wait.
 
 Offsets of an open transaction are kept beside the committed ones until its marker arrives. Then each takes effect
 unless a later record was written for the same partition in the meantime: that is why the store keeps a record's own
@@ -25,47 +28,75 @@ class StoredOffset:
 
 GroupOffsets: TypeAlias = dict[TopicPartition, StoredOffset]
 _NO_OFFSETS: Final[GroupOffsets] = {}
+_NONE_IN_FLIGHT: Final[dict[TopicPartition, int]] = {}
 
 
 class OffsetStore:
-    __slots__ = ("_committed", "_pending", "_producers")
+    __slots__ = ("_committed", "_in_flight", "_pending", "_producers")
 
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
         self._pending: dict[ProducerId, dict[str, GroupOffsets]] = {}
         # The open transactions of a group, in the order of their first offset.
         self._producers: dict[str, dict[ProducerId, None]] = {}
+        # How many records of a partition are appended and not committed.
+        self._in_flight: dict[str, dict[TopicPartition, int]] = {}
 
     def committed(self, group_id: str) -> GroupOffsets:
         """Not to be changed, nor kept while records are applied."""
         return self._committed.get(group_id, _NO_OFFSETS)
 
-    def has_open_transaction(self, group_id: str) -> bool:
-        return group_id in self._producers
+    def may_change(self, group_id: str) -> bool:
+        """Whether the group has offsets in an open transaction or in flight."""
+        return group_id in self._producers or group_id in self._in_flight
 
-    def has_pending(self, group_id: str, partition: TopicPartition) -> bool:
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether an open transaction or a record in flight may change the offset of the partition."""
+        if self._in_flight and partition in self._in_flight.get(group_id, _NONE_IN_FLIGHT):
+            return True
         return any(
             partition in self._pending[producer_id][group_id]
             for producer_id in self._producers.get(group_id, ())
         )
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
-        """All that the group has an offset for, committed or pending, each once."""
+        """All that the group has an offset for: committed, in a transaction or in flight; each once."""
         found = dict.fromkeys(self.committed(group_id))
         for producer_id in self._producers.get(group_id, ()):
             found.update(dict.fromkeys(self._pending[producer_id][group_id]))
+        found.update(dict.fromkeys(self._in_flight.get(group_id, _NONE_IN_FLIGHT)))
         return list(found)
 
     def group_ids(self) -> list[str]:
-        return list(dict.fromkeys((*self._committed, *self._producers)))
+        """All that have an offset of any kind."""
+        return list(dict.fromkeys((*self._committed, *self._producers, *self._in_flight)))
+
+    def committed_group_ids(self) -> list[str]:
+        return list(self._committed)
 
     def count(self) -> int:
         return sum(map(len, self._committed.values()))
 
+    def hold(self, record: OffsetCommitRecord) -> None:
+        """The record is appended and not committed."""
+        in_flight = self._in_flight.setdefault(record.key.group, {})
+        partition = TopicPartition(record.key.topic, record.key.partition)
+        in_flight[partition] = in_flight.get(partition, 0) + 1
+
+    def release(self, record: OffsetCommitRecord) -> None:
+        """The record is committed: `apply` follows."""
+        in_flight = self._in_flight[record.key.group]
+        partition = TopicPartition(record.key.topic, record.key.partition)
+        in_flight[partition] -= 1
+        if not in_flight[partition]:
+            del in_flight[partition]
+            if not in_flight:
+                del self._in_flight[record.key.group]
+
     def apply(
         self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId | None
     ) -> None:
-        """A record of the log takes effect; `producer_id` if it is part of a transaction."""
+        """A committed record takes effect; `producer_id` if it is part of a transaction."""
         group_id = record.key.group
         partition = TopicPartition(record.key.topic, record.key.partition)
         if record.value is None:

@@ -222,8 +222,8 @@ class Offsets:
 
         Raises for a member that is not in the group, or not in this epoch.
         """
-        group = self._groups.consumer.get(request.group_id)
-        if group is not None:
+        group = self._groups.committed.find(request.group_id)
+        if isinstance(group, ConsumerGroup):
             group.validate_fetch(request.member_id, request.member_epoch)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
         committed = self._store.committed(request.group_id)
@@ -236,7 +236,7 @@ class Offsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
                 for name, indexes in partitions_by_topic.items()
             ]
-        may_be_unstable = require_stable and self._store.has_open_transaction(request.group_id)
+        may_be_unstable = require_stable and self._store.may_change(request.group_id)
         for asked in topics:
             answers = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
             response.topics.append(answers)
@@ -247,7 +247,7 @@ class Offsets:
                 answers.partitions.append(answer)
                 where = TopicPartition(asked.name, index)
                 stored = committed.get(where)
-                if may_be_unstable and self._store.has_pending(request.group_id, where):
+                if may_be_unstable and self._store.is_unstable(request.group_id, where):
                     answer.error_code = UnstableOffsetCommit.code
                 elif stored is not None and not _is_of_another_topic(stored.value.topic_id, asked.topic_id):
                     answer.committed_offset = stored.value.offset
@@ -352,7 +352,7 @@ class Offsets:
             is_due = now_ms >= stored.value.expire_timestamp
         else:
             is_due = now_ms - since_ms >= self._settings.offsets_retention_ms
-        return is_due and not self._store.has_pending(group.group_id, partition)
+        return is_due and not self._store.is_unstable(group.group_id, partition)
 
 
 def _is_of_another_topic(topic_id: Uuid, asked_id: Uuid) -> bool:

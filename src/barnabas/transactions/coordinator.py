@@ -92,13 +92,12 @@ class TransactionCoordinator:
         self._ongoing: dict[str, Entry] = {}
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries.values())
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        """The transactional ids, as far as they are committed."""
+        return (entry for entry in self._entries.values() if entry.is_stored)
 
     def find(self, transactional_id: str) -> Entry | None:
-        return self._entries.get(transactional_id)
+        entry = self._entries.get(transactional_id)
+        return entry if entry is not None and entry.is_stored else None
 
     def replay(self, header: BatchHeader, records: Iterable[Record]) -> None:
         """A batch of the partition while it is loaded. Raises InvalidRecord if a record is not what it should be."""
@@ -274,7 +273,7 @@ class TransactionCoordinator:
 
     def _entry_of(self, transactional_id: str) -> Entry:
         entry = self._entries.get(transactional_id)
-        if entry is None or (entry.pending is None and entry.transaction.producer_epoch < 0):
+        if entry is None or (entry.pending is None and not entry.is_stored):
             raise InvalidProducerIdMapping(f"{transactional_id} has no producer id")
         return entry
 

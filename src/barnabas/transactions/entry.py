@@ -44,6 +44,11 @@ class Entry:
         self.retry_ms = RETRY_MIN_MS
 
     @property
+    def is_stored(self) -> bool:
+        """Whether a record of it has been committed. It has no producer epoch before."""
+        return self.transaction.producer_epoch >= 0
+
+    @property
     def open_partitions(self) -> Iterable[TopicPartition]:
         return self.unmarked if self.transaction.state in PREPARED else self.transaction.partitions
 

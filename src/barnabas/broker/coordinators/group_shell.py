@@ -6,13 +6,12 @@ from collections.abc import Hashable, Sequence
 
 from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.timers import TimerKey
 from barnabas.log.partition.append import AppendInfo
-from barnabas.model import Offset, TopicPartition
+from barnabas.model import Offset, ProducerId, TopicPartition
 from barnabas.primitives.decision import Decision
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import CompressionType
@@ -54,13 +53,35 @@ class GroupShell(CoordinatorShell):
         assert isinstance(key, TimerKey)
         return self.coordinator.expire(key, now_ms)
 
-    def _appended(self, decision: Decision, info: AppendInfo) -> None:
-        self.coordinator.appended(decision, Offset(info.first_offset))
+    def check_ready(self) -> None:
+        super().check_ready()
+        if self._relied_on_end_offset:
+            # Nobody waits for records whose commit took too long. They may be committed all the same.
+            self._catch_up(self.partition.leader_log().high_watermark)
 
-    async def load(self, buffer_bytes: int, background: Background) -> None:
-        await super().load(buffer_bytes, background)
-        self.forget_partitions(self._deleted)
-        self._deleted = set()
+    def _appended(self, decision: Decision, info: AppendInfo, high_watermark: int) -> None:
+        self.coordinator.appended(decision, Offset(info.first_offset), high_watermark)
+        if high_watermark <= info.last_offset:
+            self._relied_on_end_offset = info.last_offset + 1
+
+    def _catch_up(self, high_watermark: int) -> None:
+        self.coordinator.committed(high_watermark)
+        if not self.coordinator.has_uncommitted:
+            self._relied_on_end_offset = 0
+
+    def marker_appended(self, producer_id: ProducerId, info: AppendInfo, *, is_committed: bool) -> None:
+        """A transaction that has committed offsets is ended."""
+        high_watermark = self.partition.leader_log().high_watermark
+        self.coordinator.marker_appended(
+            producer_id, Offset(info.first_offset), high_watermark, is_committed=is_committed
+        )
+        if high_watermark <= info.last_offset:
+            self._relied_on_end_offset = info.last_offset + 1
+
+    def _activate(self) -> None:
+        super()._activate()
+        deleted, self._deleted = self._deleted, set()
+        self.forget_partitions(deleted)
 
     def forget_partitions(self, deleted: set[TopicPartition]) -> None:
         """Partitions are gone, and with them what groups have committed for them."""

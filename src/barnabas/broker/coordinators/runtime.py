@@ -165,7 +165,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
             self._partition_count = 0 if topic is None else len(topic.partitions)
         led = self._led_partitions(topic)
         for index, shell in list(self._shells.items()):
-            if led.get(index) is not shell.partition:
+            if led.get(index) is not shell.partition or shell.is_outdated:
                 del self._shells[index]
                 shell.unload()
         new = {index: self._new_shell(led[index]) for index in led if index not in self._shells}

@@ -25,6 +25,7 @@ from barnabas.errors import (
     KafkaError,
     NotCoordinator,
     NotEnoughReplicasAfterAppend,
+    RequestTimedOut,
 )
 from barnabas.log.partition.append import AppendInfo
 from barnabas.log.producers.state import NO_GUARD
@@ -35,6 +36,7 @@ from barnabas.records.header import BatchHeader
 from barnabas.records.layout import CompressionType
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.record import Record
+from barnabas.replication.leader import PartitionLeader
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +65,16 @@ class CoordinatorShell(ABC):
         self._compression = compression
         self._is_loading = True
         self._is_active = False
+        # In which the partition was loaded. After another one the log may have other records.
+        self._leadership: PartitionLeader | None = None
         self._timers: dict[Hashable, _CoordinatorTimer] = {}
         self._replies: deque[tuple[Requester, Any]] = deque()
         self._is_replying = False
+        # The end of the records that the machine relies on and that are not committed; 0 if all are.
+        self._relied_on_end_offset = 0
+        # Decisions whose records are not committed yet, or whose replies rely on such records.
+        self._kept: dict[int, Decision] = {}
+        self._kept_count = 0
 
     @abstractmethod
     def _replay(self, header: BatchHeader, records: Sequence[Record]) -> None:
@@ -83,8 +92,12 @@ class CoordinatorShell(ABC):
         """A timer is due, and forgotten."""
 
     @abstractmethod
-    def _appended(self, decision: Decision, info: AppendInfo) -> None:
-        """The records of the decision are in the log."""
+    def _appended(self, decision: Decision, info: AppendInfo, high_watermark: int) -> None:
+        """The records of the decision are in the log. A machine that relies on them sets `_relied_on_end_offset`."""
+
+    @abstractmethod
+    def _catch_up(self, high_watermark: int) -> None:
+        """Records are committed up to the high watermark."""
 
     def _do(self, work: object) -> None:
         """Other work of a decision."""
@@ -101,25 +114,62 @@ class CoordinatorShell(ABC):
     def check_ready(self) -> None:
         if self._is_loading:
             raise CoordinatorLoadInProgress(f"{self.partition.topic_partition} is being read")
-        if not self._is_active or self.partition.log is None:
-            raise NotCoordinator(f"{self.partition.topic_partition} is not in use here")
+        if not self._is_active or self.partition.leadership is not self._leadership:
+            raise self._not_coordinator()
+
+    def _not_coordinator(self) -> NotCoordinator:
+        return NotCoordinator(f"{self.partition.topic_partition} is not coordinated here.")
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this broker leads the partition again, after it has not led it for a while."""
+        leadership = self.partition.leadership
+        return leadership is not None and self._leadership is not None and leadership is not self._leadership
 
     async def load(self, buffer_bytes: int, background: Background) -> None:
         """Replays the partition. One that cannot be read leaves its keys without a coordinator."""
         try:
             source = self.partition.leader_log()
+            self._leadership = self.partition.leadership
             async for header, records in read_batches(source, background, buffer_bytes=buffer_bytes):
                 if not self._is_loading:
                     return
                 self._replay(header, records)
+            if self._is_loading:
+                self._activate_when_committed(source.log_end_offset)
         except KafkaError as error:
-            log.error("%s cannot be loaded: %s", self.partition.topic_partition, error)
-            self._is_loading = False
+            self._fail_to_load(error)
+
+    def _activate_when_committed(self, end_offset: int) -> None:
+        """Nobody sees what is in the log of a new leader and may still be lost with it."""
+        if self.partition.has_replicated(end_offset):
+            self._activate()
+        else:
+            await_replicated(
+                self.partition,
+                end_offset,
+                self._commit_timeout_ms,
+                partial(self._load_committed, end_offset),
+            )
+
+    def _load_committed(self, end_offset: int, error: KafkaError | None) -> None:
+        if not self._is_loading:
             return
-        if self._is_loading:
-            self._is_loading = False
-            self._is_active = True
-            self.carry_out(self._loaded(self._clock.now_ms()))
+        if error is None or isinstance(error, NotEnoughReplicasAfterAppend):
+            self._activate()
+        elif isinstance(error, RequestTimedOut):
+            self._activate_when_committed(end_offset)
+        else:
+            self._fail_to_load(error)
+
+    def _fail_to_load(self, error: KafkaError) -> None:
+        log.error("%s cannot be loaded: %s", self.partition.topic_partition, error)
+        self._is_loading = False
+
+    def _activate(self) -> None:
+        self._is_loading = False
+        self._is_active = True
+        self.carry_out(self._loaded(self._clock.now_ms()))
 
     def unload(self) -> None:
         """The partition is not ours any more: clients that wait are sent away."""
@@ -127,10 +177,20 @@ class CoordinatorShell(ABC):
         self._is_loading = False
         if was_active:
             self._replies.extend(self._unloaded(self._clock.now_ms()).replies)
+            self._refuse_kept()
             self._send_replies()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def _refuse_kept(self) -> None:
+        """The next coordinator knows whether the records are committed. The requesters ask it."""
+        kept, self._kept = self._kept, {}
+        gone = self._not_coordinator()
+        for decision in kept.values():
+            self._queue_replies(decision, gone)
+            if decision.then is not None:
+                self._replies.extend(decision.then(gone, self._clock.now_ms()).replies)
 
     def carry_out(self, decision: Decision) -> None:
         self._act(decision)
@@ -149,7 +209,10 @@ class CoordinatorShell(ABC):
             )
         if not decision.records:
             assert decision.then is None
-            self._replies.extend(decision.replies)
+            if decision.replies and self._relied_on_end_offset:
+                self._keep(decision, self._relied_on_end_offset)
+            else:
+                self._replies.extend(decision.replies)
         elif decision.is_atomic:
             self._append(decision)
         else:
@@ -191,13 +254,34 @@ class CoordinatorShell(ABC):
         except KafkaError as error:
             self._settle(decision, error)
             return
-        self._appended(decision, info)
-        end_offset = info.last_offset + 1
-        if self.partition.has_replicated(end_offset):
+        high_watermark = self.partition.leader_log().high_watermark
+        self._appended(decision, info, high_watermark)
+        if high_watermark > info.last_offset:
             self._settle(decision, None)
         else:
-            timeout_ms = self._commit_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
-            await_replicated(self.partition, end_offset, timeout_ms, partial(self._commit_awaited, decision))
+            self._keep(decision, info.last_offset + 1)
+
+    def _keep(self, decision: Decision, end_offset: int) -> None:
+        """Settles the decision when all records before the offset are committed."""
+        self._kept_count += 1
+        self._kept[self._kept_count] = decision
+        timeout_ms = self._commit_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
+        await_replicated(
+            self.partition, end_offset, timeout_ms, partial(self._commit_awaited, self._kept_count)
+        )
+
+    def _commit_awaited(self, number: int, error: KafkaError | None) -> None:
+        decision = self._kept.pop(number, None)
+        if decision is None:
+            # The partition is not ours any more, and the requesters know it.
+            return
+        if isinstance(error, NotEnoughReplicasAfterAppend):
+            # The records are committed, and the next coordinator will read them.
+            error = None
+        if error is None:
+            self._catch_up(self.partition.leader_log().high_watermark)
+        self._settle(decision, error)
+        self._send_replies()
 
     def _append_in_parts(self, decision: Decision) -> None:
         assert decision.producer is None
@@ -224,6 +308,8 @@ class CoordinatorShell(ABC):
 
     def _write(self, records: Sequence[StoredRecord], producer: Producer | None) -> AppendInfo:
         """Appends records as one batch, in a transaction of the producer if there is one."""
+        if self.partition.leadership is not self._leadership:
+            raise self._not_coordinator()
         builder = BatchBuilder(
             compression=self._compression,
             producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
@@ -251,20 +337,6 @@ class CoordinatorShell(ABC):
         else:
             for requester, response in decision.replies:
                 self._replies.append((requester, requester.refusal(response, error)))
-
-    def _commit_awaited(self, decision: Decision, error: KafkaError | None) -> None:
-        if isinstance(error, NotEnoughReplicasAfterAppend):
-            # The records are committed, and the next coordinator will read them.
-            error = None
-        if self._is_active:
-            self._settle(decision, error)
-        else:
-            # The next coordinator knows whether the records are committed. The requesters ask it.
-            gone = NotCoordinator(f"{self.partition.topic_partition} is not in use here any more")
-            self._queue_replies(decision, gone)
-            if decision.then is not None:
-                self._replies.extend(decision.then(gone, self._clock.now_ms()).replies)
-        self._send_replies()
 
 
 class _CoordinatorTimer(TimerTask):

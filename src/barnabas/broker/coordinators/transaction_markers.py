@@ -88,7 +88,7 @@ class TransactionMarkers:
             # A transaction's coordinator knows partitions and their leaders, not coordinators of groups.
             raise NotLeaderOrFollower(str(error)) from error
         info = _append(shell.partition, marker, transaction_version)
-        shell.coordinator.transaction_ended(producer_id, is_committed=commit)
+        shell.marker_appended(producer_id, info, is_committed=commit)
         return info
 
 

@@ -57,8 +57,11 @@ class TransactionShell(CoordinatorShell):
         assert isinstance(key, TimerKey)
         return self.coordinator.expire(key, now_ms)
 
-    def _appended(self, decision: Decision, info: AppendInfo) -> None:
-        """A transaction takes its step when the record is committed."""
+    def _appended(self, decision: Decision, info: AppendInfo, high_watermark: int) -> None:
+        """A transaction takes its step when the record is committed: see `then` of the decision."""
+
+    def _catch_up(self, high_watermark: int) -> None:
+        """The same."""
 
     def _do(self, work: object) -> None:
         assert isinstance(work, Markers)

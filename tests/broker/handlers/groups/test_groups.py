@@ -517,10 +517,19 @@ def test_a_commit_waits_for_the_replicas(tmp_path: Path, is_in_time: bool) -> No
             offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
             topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[offset])
             other.send("OffsetCommit", 9, OffsetCommitRequest(group_id="group", topics=[topic]))
-            wait_until(lambda: describe(client, "group").group_state == "Empty")
+            wait_until(lambda: partition.log is not None and partition.log.log_end_offset > 0)
+            # The group and its offset are appended, and not committed.
+            assert describe(client, "group").group_state == "Dead"
+            assert fetch_offsets(client, "group", None) == {}
             if is_in_time:
                 broker.call(remove_it)
             body = decode_response(api_for_name("OffsetCommit"), 9, other.receive_frame()).body
         assert isinstance(body, OffsetCommitResponse)
         [answer] = body.topics[0].partitions
         assert answer.error_code == (NONE if is_in_time else CoordinatorNotAvailable.code)
+        if not is_in_time:
+            assert fetch_offsets(client, "group", None) == {}
+            # The record is still in the log. It counts as soon as the replicas have it.
+            broker.call(remove_it)
+        assert fetch_offsets(client, "group", None) == {(TOPIC, 0): 7}
+        assert describe(client, "group").group_state == "Empty"
