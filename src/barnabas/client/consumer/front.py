@@ -46,7 +46,10 @@ POLL_TIMEOUT_MS: Final = 1_000.0
 
 
 class RebalanceListener:
-    """Told in poll() of partitions that come and go. For the asyncio consumer, methods may be coroutines."""
+    """Called in poll() when partitions are assigned and revoked.
+
+    For the asyncio consumer, methods may be coroutines.
+    """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Any:
         """These came; nothing is read of them yet, so this is the place to seek()."""
@@ -152,7 +155,7 @@ class ConsumerFront(ABC):
         return set(self._subscription.topics)
 
     def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
-        """Goes on reading at this offset."""
+        """Continues to read at this offset."""
         self._check_open()
         state = self._subscription.state_of(as_partition(partition))
         target = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
@@ -164,15 +167,15 @@ class ConsumerFront(ABC):
         self._replace([state.successor(position=target.offset, epoch=target.leader_epoch)])
 
     def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Goes on at the first record of these partitions, or of all assigned ones."""
+        """Continues at the first record of these partitions, or of all assigned ones."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Goes on behind the last record of these partitions, or of all assigned ones."""
+        """Continues after the last record of these partitions, or of all assigned ones."""
         self._seek_to(partitions, LATEST)
 
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        """Hands nothing out of these partitions, or of all assigned ones, until they are resumed."""
+        """Returns no records of these partitions, or of all assigned ones, until they are resumed."""
         for state in self._states(partitions):
             state.is_paused = True
 
@@ -307,7 +310,7 @@ class ConsumerFront(ABC):
             self._callbacks.append(lambda: callback(offsets, error))
 
     def _prepare(self, rebalance: Rebalance) -> Callable[[list[TopicPartition]], Any] | None:
-        """Makes ready for a listener's call: which one it is, None if there is none to be made."""
+        """Prepares the call of a listener: its method, None if there is none to call."""
         subscription = self._subscription
         if rebalance.change is Change.ASSIGNED:
             subscription.set_partitions(

@@ -95,7 +95,7 @@ class Handover:
             self._loop.call_soon_threadsafe(_finish, asked.done)
 
     def clear(self) -> None:
-        """Nobody waits for answers any more."""
+        """No task waits for answers any more."""
         self.rebalances.clear()
         self.failures.clear()
 

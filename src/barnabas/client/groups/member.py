@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberParts:
-    """What a member works with. Its connections are not those of fetches: a heartbeat must not wait for a fetch."""
+    """The parts that a member needs.
+
+    Its connections are not those of fetches: a heartbeat must not wait for a fetch.
+    """
 
     settings: ConsumerSettings
     brokers: Brokers

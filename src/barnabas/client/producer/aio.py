@@ -85,7 +85,7 @@ class AsyncProducer:
     async def send_and_wait(
         self, topic: str, value: object = None, key: object = None, **others: Any
     ) -> RecordMetadata:
-        """Hands in a record and waits until it is acknowledged."""
+        """Sends a record and waits until it is acknowledged."""
         return await (await self.send(topic, value, key, **others))
 
     async def send_many(
@@ -98,7 +98,7 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
         headers: HeadersLike | None = None,
     ) -> SendManyFuture:
-        """Hands in many records at once, in any of the forms that the blocking producer takes."""
+        """Sends many records at once, in any of the forms that the blocking producer takes."""
         core = self._core
         await self.start()
         if core.refusal is not None:

@@ -57,7 +57,7 @@ class BufferPool:
         self._grant()
 
     def wake_all(self) -> None:
-        """Nobody has to wait any more, granted or not: the client is closed."""
+        """No thread has to wait any more, granted or not: the client is closed."""
         for waiter in self._waiters:
             waiter.wake()
 

@@ -213,7 +213,7 @@ class ManyAppender:
 def many_records(
     core: ProducerCore, topic: TopicQueue, records: Any, keys: Any, headers: HeadersLike | None
 ) -> ManyRecords:
-    """Whatever `send_many` was given, as columns of bytes, checked."""
+    """The argument of `send_many`, as columns of bytes, checked."""
     made: ManyRecords | None = None
     if core.value_serializer is None and keys is None and headers is None:
         if isinstance(records, list):

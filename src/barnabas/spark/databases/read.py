@@ -9,9 +9,9 @@
 | arrays of all these but numeric | array |
 | another type (json, uuid, interval, …) | string, as its text |
 
-SQLite has types a value, not a column: a column's declared type tells what its values are read as (INT… bigint,
-REAL, FLOA…, DOUB… double, BOOL… boolean, DATE date, TIMESTAMP, DATETIME timestamp in UTC, BLOB binary, others string),
-and an expression's is that of its first value. A schema that the query gives says otherwise.
+In SQLite a value has a type, not a column. The declared type of a column determines the type of its values (INT…
+bigint, REAL, FLOA…, DOUB… double, BOOL… boolean, DATE date, TIMESTAMP, DATETIME timestamp in UTC, BLOB binary, others
+string), and the first value of an expression determines its type. A schema of the query overrides both.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from barnabas.model import TopicPartition
 FINE_SLOTS: Final = 1_000
 COARSE_SLOTS: Final = 1_000
 COARSE: Final = "every-1000-"
-# So many lines of a partition are held at most before those are let go that the topic does not keep either.
+# At most this many lines of a partition are kept; then those are dropped that the topic does not keep either.
 LINES_MAX: Final = 2 * (FINE_SLOTS + COARSE_SLOTS)
 
 

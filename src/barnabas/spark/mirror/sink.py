@@ -256,7 +256,7 @@ class MirroredBatch:
         self._target_starts = self._mirror.target_ends(self._ends)
 
     def end(self, producer: Producer) -> None:
-        """Hands the lines of the map to the producer, whose transaction it may be."""
+        """Passes the lines of the map to the producer, within its transaction."""
         target_ends = self._mirror.target_ends(self._ends)
         self.copied = []
         for source, source_end in self._ends.items():

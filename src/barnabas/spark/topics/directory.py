@@ -163,7 +163,7 @@ class TopicDirectory:
         return {partition: each.offset for partition, each in listed.items()}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tells the group of progress."""
+        """Commits the progress to the group."""
         self._ask(lambda admin: commit_by(admin, group, offsets))
 
     def _by_time(self, position: Position, times_ms: Mapping[TopicPartition, int]) -> Offsets:

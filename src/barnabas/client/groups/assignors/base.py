@@ -50,5 +50,5 @@ class Assignor(ABC):
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Tells a member's assignor what its member has got; for those that remember."""
+        """Informs a member's assignor of the assignment of its member; for assignors with state."""
         return
