@@ -12,6 +12,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
+from barnabas.errors import KafkaStorageError
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import (
@@ -49,12 +50,15 @@ class OnePartition:
         self._executor = ThreadPoolExecutor(1)
         # Whether logs were opened as those of new partitions, one after the other.
         self.opened_as_new: list[bool] = []
+        self.is_disk_broken = False
         self._log: PartitionLog | None = None
         self.manager = ReplicaManager(context, loop, self._open, self._make, self._executor)
 
     def _open(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool = False) -> PartitionLog:
         assert (partition, topic_id) == (PARTITION, TOPIC_ID)
         self.opened_as_new.append(is_new)
+        if self.is_disk_broken:
+            raise KafkaStorageError("The disk is broken.")
         if self._log is None:
             self._log = self.disk.open()
         return self._log

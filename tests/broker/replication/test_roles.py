@@ -174,6 +174,32 @@ class TestLeaderEpochOfRequests:
         asyncio.run(run())
 
 
+def test_a_partition_whose_log_cannot_be_opened_is_offline() -> None:
+    async def run() -> None:
+        replica = OnePartition()
+        replica.is_disk_broken = True
+        partition = await replica.became(role(US, 5))
+        assert partition.is_offline
+        with pytest.raises(KafkaStorageError):
+            partition.leader_log(5)
+        assert replica.stop(stop_request(5)) == KafkaStorageError.code
+
+    asyncio.run(run())
+
+
+def test_a_leader_that_cannot_write_its_epoch_is_offline() -> None:
+    async def run() -> None:
+        replica = OnePartition()
+        partition = await replica.became(role(US, 5))
+        outcome = Outcome(replica)
+        replica.log.take_offline("The disk is broken.")
+        assert replica.become(role(US, 6)) == KafkaStorageError.code
+        assert partition.is_offline
+        assert await outcome.error() is KafkaStorageError
+
+    asyncio.run(run())
+
+
 def test_only_brokers_of_the_assignment_fetch_as_followers() -> None:
     async def run() -> None:
         partition = await OnePartition().became(role(US, 5))
