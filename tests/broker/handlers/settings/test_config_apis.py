@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from barnabas import errors
+from barnabas.broker.waiting.turns import AT_ONCE
+from barnabas.coordination.writing.cluster_writer import ClusterWriter, Edit
+from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -257,6 +261,34 @@ def test_each_resource_stands_for_itself(client: RawClient) -> None:
     assert answers[2].error_message == answers[3].error_message == "Each resource must appear at most once."
     assert own_settings(client, "several-a") == {"retention.ms": "7"}
     assert own_settings(client, "several-b") == own_settings(client, "several-c") == {}
+
+
+def test_many_resources_are_altered_in_parts(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is validated with all its settings: other requests run between one part and the next."""
+    parts: list[int] = []
+    alter_groups = ClusterWriter.alter_group_configs
+
+    async def note_part(
+        writer: ClusterWriter, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        parts.append(len(changes))
+        return await alter_groups(writer, changes, validate_only=validate_only)
+
+    monkeypatch.setattr(ClusterWriter, "alter_group_configs", note_part)
+    count = 3 * AT_ONCE + 5
+    name = "consumer.session.timeout.ms"
+    resources = [
+        incremental_resource(GROUP, f"part-{number}", (name, SET, "x" if number % 10 == 0 else "50000"))
+        for number in range(count)
+    ]
+    answers = client.ask(
+        "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources)
+    ).responses
+    assert [(answer.resource_name, answer.error_code) for answer in answers] == [
+        (f"part-{number}", INVALID_CONFIG if number % 10 == 0 else 0) for number in range(count)
+    ]
+    assert parts == [AT_ONCE] * 3 + [5]
+    assert describe(client, GROUP, f"part-{count - 1}")[name].value == "50000"
 
 
 def test_an_open_log_follows_its_topics_settings(broker: RunningBroker, client: RawClient) -> None:

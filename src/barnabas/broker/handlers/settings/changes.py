@@ -11,6 +11,7 @@ from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.handlers.settings.edits import Operation, ResourceChange, edit_of
 from barnabas.broker.settings.loggers import change_levels
 from barnabas.broker.settings.resources import ResourceType, check_broker_name
+from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.coordination.metadata.topic_names import check_topic_name
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import InvalidRequest, KafkaError
@@ -69,6 +70,7 @@ async def alter_resources(
 async def _store(
     broker: Broker, edits: dict[ResourceType, dict[str, Edit[str]]], *, validate_only: bool
 ) -> _Results:
+    """Stores some resources at a time: each edit validates all settings of a resource, which takes long for many."""
     writer = broker.writer
     results: _Results = {}
     for resource_type, alter in (
@@ -77,12 +79,15 @@ async def _store(
         (ResourceType.GROUP, writer.alter_group_configs),
         (ResourceType.CLIENT_METRICS, writer.alter_client_metrics),
     ):
-        wanted = edits.get(resource_type)
-        if wanted:
+        wanted = list(edits.get(resource_type, {}).items())
+        for start in range(0, len(wanted), AT_ONCE):
+            if start > 0:
+                await broker.turns.next()
+            part = dict(wanted[start : start + AT_ONCE])
             try:
-                altered = await alter(wanted, validate_only=validate_only)
+                altered = await alter(part, validate_only=validate_only)
             except KafkaError as error:
-                altered = dict.fromkeys(wanted, error)
+                altered = dict.fromkeys(part, error)
             results.update(((resource_type, name), result) for name, result in altered.items())
     return results
 
