@@ -1,9 +1,9 @@
-"""A cluster of one broker for tests: a controller on an embedded store in a file, started and stopped at will."""
+"""Clusters for tests: brokers without logs on an embedded store in a file, started and stopped at will."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
 
@@ -11,79 +11,180 @@ from barnabas.clock import ManualClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.controller.controller import Controller
-from barnabas.coordination.metadata.cache import Stage
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage
+from barnabas.coordination.controller.events import ControlRequest
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
+from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from barnabas.coordination.metadata.membership import join_cluster, register
+from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
+from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.model import BrokerId
+from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
+from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
 
 # A wait that lasts this long is a failure, never a slow machine.
 PATIENCE_S = 120.0
 BROKER = BrokerId(0)
 
+StopReplicas = Callable[[StopReplicaRequest], Awaitable[StopReplicaResponse | None]]
+
+
+def stopped(request: StopReplicaRequest, error_code: int = 0) -> StopReplicaResponse:
+    """What a broker answers that has done it, or could not."""
+    return StopReplicaResponse(
+        partition_errors=[
+            StopReplicaPartitionError(
+                topic_name=topic.topic_name, partition_index=each.partition_index, error_code=error_code
+            )
+            for topic in request.topic_states
+            for each in topic.partition_states
+        ]
+    )
+
+
+class BrokerNode:
+    """A broker as far as the cluster is concerned: session, registration, metadata, writer, controller."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        session: EmbeddedSession,
+        broker_id: BrokerId,
+        settings: LiveSettings,
+        image: MetadataImage,
+        known: set[str],
+        clock: ManualClock,
+    ) -> None:
+        rng = brokers.rng
+        self.broker_id = broker_id
+        self.session = session
+        self.cache = MetadataCache(image)
+        self.updates = MetadataUpdates(session, self.cache, broker_id, known)
+        self.writer = ClusterWriter(session, self.cache, settings, rng)
+        self.blocks = ProducerIdBlocks(session, broker_id)
+        self.controller = Controller(session, broker_id, image.cluster_id, settings, brokers, clock, rng)
+        self.roles: list[LeaderAndIsrRequest] = []
+        self.stop_replicas: StopReplicas = self._stop_replicas
+        self.deleted: list[tuple[str, int]] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.cache.image
+
+    async def receive(self, request: ControlRequest) -> None:
+        if isinstance(request, LeaderAndIsrRequest):
+            await self.updates.learn_topics(request)
+            self.roles.append(request)
+        elif isinstance(request, UpdateMetadataRequest):
+            self.updates.update(request)
+
+    async def _stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse | None:
+        self.deleted += [
+            (topic.topic_name, each.partition_index)
+            for topic in request.topic_states
+            for each in topic.partition_states
+        ]
+        return stopped(request)
+
+
+class Brokers:
+    """Links between the brokers of a test: all of them are in this process."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.nodes: dict[BrokerId, BrokerNode] = {}
+
+    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        if broker_id in self.nodes:
+            await self.nodes[broker_id].receive(request)
+
+    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
+        node = self.nodes.get(broker_id)
+        return None if node is None else await node.stop_replicas(request)
+
 
 class Cluster:
-    """`controller` works in `session`; tests look behind it, or play another broker, with sessions of their own."""
+    """`node` is broker 0; tests look behind it, or play another broker, with sessions of their own."""
 
     store: EmbeddedStore
-    session: EmbeddedSession
-    controller: Controller
-    writer: ClusterWriter
-    blocks: ProducerIdBlocks
+    node: BrokerNode
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self._directory = str(directory)
         self.config = BrokerConfig({"broker.id": "0", **(properties or {})})
         self.clock = ManualClock()
         self.rng = Random(1)
+        self.brokers = Brokers(self.rng)
         self.images: list[tuple[MetadataImage, MetadataImage]] = []
-        self.deleted: list[TopicImage] = []
+
+    @property
+    def controller(self) -> Controller:
+        return self.node.controller
+
+    @property
+    def session(self) -> EmbeddedSession:
+        return self.node.session
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.node.image
+
+    @property
+    def writer(self) -> ClusterWriter:
+        return self.node.writer
+
+    @property
+    def blocks(self) -> ProducerIdBlocks:
+        return self.node.blocks
 
     async def open_store(self) -> EmbeddedSession:
         self.store = await EmbeddedStore.open([self._directory], clock=self.clock)
         return await self.store.connect()
 
-    @property
-    def image(self) -> MetadataImage:
-        return self.controller.cache.image
-
     async def start(
         self, *, clean_stop: bool = True, cluster_id: str | None = None, broker_id: BrokerId = BROKER
     ) -> Cluster:
-        self.session = await self.open_store()
-        self.controller = await self.open_controller(
-            self.session, clean_stop=clean_stop, cluster_id=cluster_id, broker_id=broker_id
+        session = await self.open_store()
+        self.node = await self.start_broker(
+            session, clean_stop=clean_stop, cluster_id=cluster_id, broker_id=broker_id
         )
         return self
 
-    async def open_controller(
+    async def start_broker(
         self,
         session: EmbeddedSession,
         *,
         clean_stop: bool = True,
         cluster_id: str | None = None,
         broker_id: BrokerId = BROKER,
-    ) -> Controller:
-        controller = await Controller.open(
+    ) -> BrokerNode:
+        cluster_id = await join_cluster(session, self.rng, cluster_id)
+        image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
+        known = await stored_topics(session)
+        image = await with_settings(session, image, known)
+        settings = LiveSettings(self.config)
+        node = BrokerNode(self.brokers, session, broker_id, settings, image, known, self.clock)
+        node.cache.subscribe(Stage.REPLICAS, lambda before, after: self.images.append((before, after)))
+        self.brokers.nodes[broker_id] = node
+        await register(
             session,
-            broker_id=broker_id,
-            settings=LiveSettings(self.config),
+            broker_id,
             endpoints=self.config.advertised_endpoints,
+            rack=self.config.broker_rack,
             clock=self.clock,
-            rng=self.rng,
-            cluster_id=cluster_id,
-            clean_stop=clean_stop,
         )
-        controller.cache.subscribe(Stage.REPLICAS, lambda before, after: self.images.append((before, after)))
-        controller.delete_logs = self._delete_logs
-        self.writer = ClusterWriter(session, controller.cache)
-        self.blocks = ProducerIdBlocks(session, broker_id)
-        return controller
+        await node.controller.start(clean_stop=clean_stop)
+        self.images.clear()
+        return node
 
     async def stop(self) -> None:
         await self.controller.close()
+        self.brokers.nodes.clear()
         await self.store.close()
 
     async def restart(self, *, clean_stop: bool = True) -> Cluster:
@@ -112,9 +213,6 @@ class Cluster:
                 waiting.append(child)
         await session.close()
         return dict(sorted(found.items()))
-
-    async def _delete_logs(self, topics: Sequence[TopicImage]) -> None:
-        self.deleted += topics
 
 
 def run(scenario: Callable[[Cluster], Awaitable[None]], directory: Path, **properties: str) -> None:

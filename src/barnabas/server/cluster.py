@@ -1,16 +1,19 @@
-"""The broker's place in the cluster: the store, its identity, the metadata, the writer, the controller."""
+"""The broker's place in the cluster: the store, its identity and registration, the metadata, the writer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from barnabas.broker.upkeep.config_updates import effective_config
 from barnabas.config.listeners import Endpoint
 from barnabas.config.live_settings import LiveSettings
-from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.metadata import membership
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.identity import settle_broker_id
+from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage
+from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
+from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.store.contract import Store
 from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.log.manager.directory_check import FoundDirectories
@@ -32,8 +35,12 @@ class Cluster:
     broker_id: BrokerId
     session: Store
     settings: LiveSettings
-    controller: Controller
+    broker_epoch: int
+    # Whether the logs of this broker are known to be whole.
+    stopped_cleanly: bool
+    known_topics: Collection[str]
     metadata: MetadataCache
+    updates: MetadataUpdates
     writer: ClusterWriter
 
 
@@ -44,7 +51,10 @@ async def join_cluster(
     environment: Environment,
     found: FoundDirectories,
 ) -> Cluster:
-    """Settles the broker's id and opens the controller. From now on the settings include those made at run time."""
+    """Settles the broker's id, registers the broker and reads the settings of the cluster.
+
+    From now on the live settings include those made at run time. Topics come from the controller later.
+    """
     config = settings.current
     broker_id = await settle_broker_id(
         session,
@@ -52,23 +62,22 @@ async def join_cluster(
         in_directories=found.broker_id,
         reserved_broker_max_id=config.reserved_broker_max_id,
     )
-    controller = await Controller.open(
-        session,
-        broker_id=broker_id,
-        settings=settings,
-        endpoints=advertised,
-        clock=environment.clock,
-        rng=environment.rng,
-        cluster_id=found.cluster_id,
-        clean_stop=found.is_clean,
+    cluster_id = await membership.join_cluster(session, environment.rng, found.cluster_id)
+    registered = await membership.register(
+        session, broker_id, endpoints=advertised, rack=config.broker_rack, clock=environment.clock
     )
-    metadata = controller.cache
+    known_topics = await stored_topics(session)
+    image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
+    metadata = MetadataCache(await with_settings(session, image, known_topics))
     settings.current = effective_config(config, metadata.image, broker_id)
     return Cluster(
         broker_id=broker_id,
+        broker_epoch=registered.epoch,
+        stopped_cleanly=found.is_clean,
         session=session,
         settings=settings,
-        controller=controller,
+        known_topics=known_topics,
         metadata=metadata,
-        writer=ClusterWriter(session, metadata),
+        updates=MetadataUpdates(session, metadata, broker_id, known_topics),
+        writer=ClusterWriter(session, metadata, settings, environment.rng),
     )

@@ -11,7 +11,7 @@ from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
 from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
 from barnabas.broker.parts import CoordinatorParts
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.upkeep.image_follower import ImageFollower
+from barnabas.broker.upkeep.log_adoption import Adopted
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.server.cluster import Cluster
@@ -20,7 +20,7 @@ from barnabas.server.cluster import Cluster
 def start_coordinators(
     cluster: Cluster,
     replicas: ReplicaManager,
-    follower: ImageFollower,
+    adopted: Adopted,
     scheduling: Scheduling,
     rng: Random,
     blocks: ProducerIdBlocks,
@@ -28,7 +28,7 @@ def start_coordinators(
     surroundings = Surroundings(
         cluster.metadata,
         cluster.settings,
-        cluster.controller.auto_create_topics,
+        cluster.writer.create_topics,
         replicas,
         scheduling,
     )
@@ -36,10 +36,10 @@ def start_coordinators(
     groups.begin()
     timeout_ms = cluster.settings.current.request_timeout_ms
     markers = TransactionMarkers(replicas, groups, scheduling.clock, timeout_ms=timeout_ms)
-    blocks.raise_to(follower.next_producer_id)
+    blocks.raise_to(adopted.next_producer_id)
     producer_ids = ProducerIds(blocks, scheduling.tasks)
     transactions = TransactionRuntime(surroundings, markers, producer_ids)
-    if transactions.topic in follower.adopted:
+    if transactions.topic in adopted.topics:
         transactions.learn_producer_ids()
     transactions.begin()
     return CoordinatorParts(

@@ -12,7 +12,7 @@ from barnabas.broker.replication.log_dir_mover import LogDirMover
 from barnabas.broker.replication.partition import PartitionContext
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.upkeep.config_updates import ConfigUpdates
-from barnabas.broker.upkeep.image_follower import ImageFollower
+from barnabas.broker.upkeep.quota_updates import QuotaUpdates
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
@@ -55,34 +55,23 @@ def build_replicas(
     return ReplicaParts(log_manager=manager, replicas=replicas, log_dir_mover=mover)
 
 
-async def follow_metadata(
+def follow_metadata(
     cluster: Cluster,
     parts: ReplicaParts,
     quotas: Quotas,
     scheduling: Scheduling,
     use_config: Callable[[BrokerConfig], None],
-) -> ImageFollower:
+) -> None:
     """`use_config` passes a new configuration to the parts that do not read it from the live settings."""
-    updates = ConfigUpdates(
+    ConfigUpdates(
         cluster.metadata,
         cluster.settings,
         parts.replicas,
         parts.log_manager,
         scheduling.tasks,
         use_config,
-    )
-    follower = ImageFollower(
-        cluster.controller,
-        cluster.metadata,
-        parts.replicas,
-        parts.log_manager,
-        quotas,
-        updates,
-        parts.log_dir_mover,
-        scheduling,
-    )
-    await follower.begin()
-    return follower
+    ).begin()
+    QuotaUpdates(cluster.metadata, quotas, scheduling.tasks).begin()
 
 
 def _open_log(

@@ -40,6 +40,7 @@ from barnabas.log.manager.manager import LogManager
 from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
 from barnabas.server.cluster import Cluster, join_cluster, open_store
+from barnabas.server.control import begin_control, build_controller
 from barnabas.server.coordinators import start_coordinators
 from barnabas.server.environment import Environment
 from barnabas.server.listeners import Listeners, check_security, connection_limits
@@ -159,11 +160,10 @@ class Server:
         self._open.push_async_callback(store.close)
         session = await store.connect()
         cluster = await join_cluster(session, settings, listeners.advertised, environment, found)
-        self._open.push_async_callback(cluster.controller.close)
         self._open.push_async_callback(cluster.writer.close)
-        topics.metadata = cluster.metadata
+        topics.metadata, topics.updates = cluster.metadata, cluster.updates
         if store.may_have_lost:
-            await cluster.writer.hold_deletion(cluster.metadata.image.topics)
+            await cluster.writer.hold_deletion(cluster.known_topics)
         manager.settings = manager_settings(settings.current)
         self._open.callback(scheduling.timer.close)
         storage = build_replicas(cluster.broker_id, settings, cluster.metadata, manager, scheduling)
@@ -185,16 +185,19 @@ class Server:
             connections.change_limits(connection_limits(changed))
             storage.log_manager.settings = manager_settings(changed)
 
-        settings, controller = cluster.settings, cluster.controller
+        settings = cluster.settings
         use(settings.current)
         environment, tasks, replicas = self._environment, scheduling.tasks, storage.replicas
         quotas = Quotas()
         connections.creation_quota = ConnectionQuota(quotas, environment.clock, lambda: settings.current)
         self._open.push_async_callback(tasks.stop)
-        follower = await follow_metadata(cluster, storage, quotas, scheduling, use)
+        follow_metadata(cluster, storage, quotas, scheduling, use)
+        controller = build_controller(cluster, storage, environment, scheduling.background)
+        self._open.push_async_callback(controller.close)
+        adopted = await begin_control(controller, cluster, storage)
         blocks = ProducerIdBlocks(cluster.session, cluster.broker_id)
         self._open.push_async_callback(blocks.close)
-        coordinators = start_coordinators(cluster, replicas, follower, scheduling, environment.rng, blocks)
+        coordinators = start_coordinators(cluster, replicas, adopted, scheduling, environment.rng, blocks)
         clients = start_client_parts(cluster, quotas, self._metrics, environment, scheduling)
         self._open.callback(clients.conversions.close)
         return Broker(
@@ -205,7 +208,7 @@ class Server:
                 settings=settings,
                 controller=controller,
                 writer=cluster.writer,
-                automatic_topics=AutomaticTopics(controller.auto_create_topics, replicas, tasks),
+                automatic_topics=AutomaticTopics(cluster.writer.create_topics, replicas, tasks),
             ),
             replicas=storage,
             coordinators=coordinators,

@@ -17,6 +17,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
 from barnabas.config.log_config import LogConfig
 from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.log.directory import LogDirectory
 from barnabas.log.manager.directory_check import FoundDirectories, emptied
 from barnabas.log.manager.loading import LoadProgress
@@ -32,22 +33,23 @@ RECOVERY_REPORT_NS: Final = 1_000_000_000
 
 
 class TopicSettings:
-    """The log manager's source of topic settings. It opens no log before `metadata` is set."""
+    """What the log manager needs to know about topics. It opens no log before the attributes are set."""
 
     metadata: MetadataCache
+    updates: MetadataUpdates
 
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
 
     def config_of(self, topic: str) -> LogConfig:
         """Nothing is deleted from the directories of a topic that is not known."""
-        config, image = self._settings.current, self.metadata.image
-        if topic not in image.topics:
+        config = self._settings.current
+        if not self.is_known(topic):
             return replace(config.log_defaults, barnabas_deletion_hold=True)
-        return config.topic_config(image.topic_config(topic))
+        return config.topic_config(self.metadata.image.topic_config(topic))
 
     def is_known(self, topic: str) -> bool:
-        return topic in self.metadata.image.topics
+        return self.updates.knows(topic)
 
 
 class DirectoryFailures:

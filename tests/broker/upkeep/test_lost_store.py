@@ -111,7 +111,7 @@ def test_of_topics_without_their_settings_nothing_is_deleted(
         manager = broker.server.broker.log_manager
         assert manager.retain() == 0
         check_record(broker)
-        assert "topic kept was found on the disk" in caplog.text
+        assert "Topic kept was found on the disk" in caplog.text
         assert f"barnabas configs alter topic TOPIC retention.ms=... --delete {DELETION_HOLD}" in caplog.text
     # That stands in the store: the next start does not forget it.
     caplog.clear()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordination.metadata.identity import random_id
 from barnabas.coordination.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -20,7 +21,6 @@ from barnabas.coordination.metadata.image import (
 from barnabas.coordination.metadata.tree import encode_uuid
 from barnabas.coordination.planning.partition_changes import ElectionType, elected, reassigned
 from barnabas.coordination.planning.placement import place_replicas
-from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from barnabas.coordination.metadata.identity import random_id
 from barnabas.coordination.metadata.image import NO_LEADER
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
@@ -21,9 +22,8 @@ from barnabas.coordination.metadata.tree import (
     encode_controller,
 )
 from barnabas.coordination.planning.topic_adoption import FoundPartition
-from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.coordination.store.contract import CreateMode, Store
-from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId, NotController
+from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 from tests.coordination.controllers import PATIENCE_S, Cluster, run
 
@@ -76,7 +76,7 @@ def test_a_cluster_id_from_elsewhere_is_taken_or_refused(tmp_path: Path) -> None
         await cluster.stop()
         session = await cluster.open_store()
         with pytest.raises(InconsistentClusterId, match="abcdefghijklmnopqrstuv"):
-            await cluster.open_controller(session, cluster_id="vutsrqponmlkjihgfedcba")
+            await cluster.start_broker(session, cluster_id="vutsrqponmlkjihgfedcba")
         assert await session.exists("/controller") is None
         await cluster.store.close()
 
@@ -89,17 +89,7 @@ def test_a_broker_id_in_use_is_refused(tmp_path: Path) -> None:
         with pytest.raises(
             DuplicateBrokerRegistration, match=r"broker id 0 is in use by a broker at PLAINTEXT://"
         ):
-            await cluster.open_controller(await cluster.store.connect())
-        assert await cluster.tree() == tree
-
-    run(scenario, tmp_path)
-
-
-def test_a_second_controller_is_refused(tmp_path: Path) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = await cluster.tree()
-        with pytest.raises(NotController, match="broker 0 is the controller"):
-            await cluster.open_controller(await cluster.store.connect(), broker_id=BrokerId(1))
+            await cluster.start_broker(await cluster.store.connect())
         assert await cluster.tree() == tree
 
     run(scenario, tmp_path)
@@ -218,7 +208,7 @@ def test_leaders_on_other_live_brokers_are_left_alone(tmp_path: Path) -> None:
         await session.create("/brokers/ids/5", encode_broker(registration), mode=CreateMode.EPHEMERAL)
         state = edit_json(session, "/brokers/topics/orders/partitions/0/state")
         await state(leader=5, isr=[5, 0], leader_epoch=3)
-        controller = await cluster.open_controller(await cluster.store.connect(), clean_stop=False)
+        controller = await cluster.start_broker(await cluster.store.connect(), clean_stop=False)
         assert sorted(controller.cache.image.brokers) == [0, 5]
         assert controller.cache.image.brokers[BrokerId(5)].rack == "r5"
         (partition,) = controller.cache.image.topics["orders"].partitions
@@ -273,10 +263,10 @@ def test_a_damaged_node_is_named(tmp_path: Path) -> None:
             whole, _ = await session.get(path)
             await session.set(path, data)
             with pytest.raises(MalformedNode, match=path):
-                await cluster.open_controller(session)
+                await cluster.start_broker(session)
             await session.set(path, whole)
             await session.close()
-        await cluster.open_controller(await cluster.store.connect())
+        await cluster.start_broker(await cluster.store.connect())
 
     restart_after(tmp_path, damage, check)
 
@@ -316,7 +306,7 @@ def test_directories_that_the_store_does_not_know_become_topics(tmp_path: Path) 
         assert brought.id == topic_id
         # Epochs go on from where the logs are; a partition between others is new.
         assert [each.leader_epoch for each in brought.partitions] == [5, 0, 0]
-        assert image.topics["known"] is known
+        assert image.topics["known"] == known
         assert image.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
         assert (await cluster.restart()).image.topics == image.topics
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.metadata.cache import Stage
 from barnabas.coordination.metadata.image import TopicImage
 from barnabas.coordination.metadata.tree import encode_uuid
 from barnabas.coordination.planning.topic_creation import NewPartitions, NewTopic, PlannedTopic
@@ -29,7 +27,9 @@ from barnabas.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tests.coordination.controllers import Cluster, run
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
+from tests.coordination.controllers import Cluster, run, stopped
 
 
 def test_a_topic_is_stored_as_kafka_stores_it(tmp_path: Path) -> None:
@@ -64,10 +64,14 @@ def test_a_created_topic_is_in_the_next_image_and_after_a_restart(tmp_path: Path
         before = cluster.image
         topic = await cluster.create("orders", 3, configs={"cleanup.policy": "compact"})
         image = cluster.image
-        assert cluster.images == [(before, image)]
+        # The settings are there before the topic is, and with it the log.
+        assert [(list(each.topics), dict(each.topic_configs)) for _, each in cluster.images] == [
+            ([], {"orders": {"cleanup.policy": "compact"}}),
+            (["orders"], {"orders": {"cleanup.policy": "compact"}}),
+        ]
         assert before.topics == {}
         assert image.topics == {"orders": topic}
-        assert image.topic_by_id(topic.id) is topic
+        assert image.topic_by_id(topic.id) == topic
         assert image.topic_config("orders") == {"cleanup.policy": "compact"}
         for partition in topic.partitions:
             assert (partition.leader, partition.leader_epoch) == (0, 0)
@@ -260,7 +264,7 @@ def test_a_topic_of_many_partitions_is_stored_in_parts(tmp_path: Path) -> None:
 def test_topics_are_created_for_those_who_use_them(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("there")
-        failed = await cluster.controller.auto_create_topics(["there", "new", "new", "bad name", "the.re"])
+        failed = await cluster.writer.create_topics(["there", "new", "new", "bad name", "the.re"])
         assert list(failed) == ["bad name"]
         assert isinstance(failed["bad name"], InvalidTopicException)
         topics = cluster.image.topics
@@ -272,9 +276,7 @@ def test_topics_are_created_for_those_who_use_them(tmp_path: Path) -> None:
 
 def test_topics_of_the_broker_have_settings_of_their_own(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        assert (
-            await cluster.controller.auto_create_topics(["__consumer_offsets", "__transaction_state"]) == {}
-        )
+        assert await cluster.writer.create_topics(["__consumer_offsets", "__transaction_state"]) == {}
         image = cluster.image
         offsets, transactions = image.topics["__consumer_offsets"], image.topics["__transaction_state"]
         assert (len(offsets.partitions), len(transactions.partitions)) == (7, 50)
@@ -298,7 +300,7 @@ def test_topics_of_the_broker_have_settings_of_their_own(tmp_path: Path) -> None
 
 def test_a_replication_factor_that_was_asked_for_is_not_lowered(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        failed = await cluster.controller.auto_create_topics(["__consumer_offsets"])
+        failed = await cluster.writer.create_topics(["__consumer_offsets"])
         assert isinstance(failed["__consumer_offsets"], InvalidReplicationFactor)
 
     run(scenario, tmp_path, offsets_topic_replication_factor="3")
@@ -311,7 +313,7 @@ def test_a_deleted_topic_is_gone_from_image_store_and_disk(tmp_path: Path) -> No
         results = await cluster.controller.delete_topics(["orders", "no.such"])
         assert results["orders"] is None
         assert isinstance(results["no.such"], UnknownTopicOrPartition)
-        assert cluster.deleted == [topic]
+        assert cluster.node.deleted == [("orders", 0), ("orders", 1)]
         image = cluster.image
         assert (image.topics, image.topic_names, image.topic_configs) == ({}, {}, {})
         assert await cluster.tree() == tree
@@ -346,10 +348,11 @@ def test_nobody_sees_a_topic_while_its_logs_are_deleted(tmp_path: Path) -> None:
         await cluster.create("orders")
         seen = []
 
-        async def delete_logs(topics: Sequence[TopicImage]) -> None:
+        async def stop_replicas(request: StopReplicaRequest) -> StopReplicaResponse:
             seen.append((list(cluster.image.topics), await cluster.tree("/admin/delete_topics")))
+            return stopped(request)
 
-        cluster.controller.delete_logs = delete_logs
+        cluster.node.stop_replicas = stop_replicas
         assert await cluster.controller.delete_topics(["orders"]) == {"orders": None}
         assert seen == [([], {"/admin/delete_topics/orders": b""})]
 
@@ -359,12 +362,12 @@ def test_nobody_sees_a_topic_while_its_logs_are_deleted(tmp_path: Path) -> None:
 def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         tree = await cluster.tree()
-        topic = await cluster.create("orders", 2)
+        await cluster.create("orders", 2)
 
-        async def fail(topics: Sequence[TopicImage]) -> None:
-            raise KafkaStorageError("the disk is gone")
+        async def fail(request: StopReplicaRequest) -> StopReplicaResponse:
+            return stopped(request, KafkaStorageError.code)
 
-        cluster.controller.delete_logs = fail
+        cluster.node.stop_replicas = fail
         results = await cluster.controller.delete_topics(["orders"])
         assert isinstance(results["orders"], KafkaStorageError)
         assert cluster.image.topics == {}
@@ -372,18 +375,14 @@ def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> 
         assert isinstance(again, TopicAlreadyExists)
         assert str(again) == "Topic 'orders' is marked for deletion."
         # Whoever uses it comes again later.
-        used = await cluster.controller.auto_create_topics(["orders"])
+        used = await cluster.writer.create_topics(["orders"])
         assert isinstance(used["orders"], LeaderNotAvailable)
 
         await cluster.restart()
         assert cluster.image.topics == {}
-        await cluster.controller.resume_deletions()
-        assert [(each.name, each.id, len(each.partitions)) for each in cluster.deleted] == [
-            ("orders", topic.id, 2)
-        ]
+        assert cluster.node.deleted == [("orders", 0), ("orders", 1)]
         assert (await cluster.tree()).keys() == tree.keys()
-        await cluster.controller.resume_deletions()
-        assert len(cluster.deleted) == 1
+        assert (await cluster.restart()).node.deleted == []
         await cluster.create("orders")
 
     run(scenario, tmp_path)
@@ -494,8 +493,10 @@ def test_a_controller_that_was_replaced_changes_nothing(tmp_path: Path) -> None:
         tree = await cluster.tree()
         with pytest.raises(NotController, match="another controller has taken over"):
             await cluster.controller.create_topics([NewTopic("orders")])
-        failed = await cluster.controller.auto_create_topics(["orders"])
-        assert isinstance(failed["orders"], NotController)
+        # It knows now that it is not the controller.
+        assert not cluster.controller.is_active
+        with pytest.raises(NotController, match="not the correct controller"):
+            await cluster.controller.delete_topics(["orders"])
         assert cluster.image.topics == {}
         assert await cluster.tree() == tree
 
@@ -511,20 +512,3 @@ def test_a_controller_that_has_stopped_changes_nothing(tmp_path: Path) -> None:
         assert (await cluster.tree("/brokers/ids")) == {}
 
     run(scenario, tmp_path)
-
-
-def test_a_listener_that_fails_does_not_stop_the_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        def fail(before: object, after: object) -> None:
-            raise RuntimeError("no")
-
-        seen = []
-        cluster.controller.cache.subscribe(Stage.REPLICAS, fail)
-        cluster.controller.cache.subscribe(Stage.REPLICAS, lambda before, after: seen.append(after))
-        await cluster.create("orders")
-        assert seen == [cluster.image]
-
-    run(scenario, tmp_path)
-    assert "A subscriber to metadata failed in stage REPLICAS" in caplog.text

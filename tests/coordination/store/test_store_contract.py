@@ -70,6 +70,20 @@ def test_a_node_keeps_its_data_and_counts_its_changes(holds: Holds) -> None:
     holds(scenario)
 
 
+def test_many_nodes_are_read_at_once(holds: Holds) -> None:
+    async def scenario(engine: Engine) -> None:
+        store, root = await engine.connect(), engine.root
+        for name in ("a", "b"):
+            await store.create(f"{root}/{name}", name.encode())
+        paths = [f"{root}/{name}" for name in ("b", "missing", "a")]
+        assert await store.get_all(paths) == [await store.get(paths[0]), None, await store.get(paths[2])]
+        assert await store.get_all([]) == []
+        with pytest.raises(BadArguments):
+            await store.get_all([f"{root}/a", "no path"])
+
+    holds(scenario)
+
+
 def test_children_are_named_and_counted(holds: Holds) -> None:
     async def scenario(engine: Engine) -> None:
         store = await engine.connect()

@@ -19,9 +19,9 @@ from barnabas.broker.telemetry.otlp import Attributes, parse_samples
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
+from barnabas.coordination.metadata.identity import random_id
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.coordination.metadata.tree import encode_uuid
-from barnabas.coordination.planning.topic_creation import random_id
 from barnabas.errors import (
     InvalidConfig,
     InvalidRecord,

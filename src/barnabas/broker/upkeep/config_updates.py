@@ -15,7 +15,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.config.broker_config import BrokerConfig, is_honoured, validate_dynamic
 from barnabas.config.live_settings import LiveSettings
-from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.log.manager.manager import LogManager
@@ -71,7 +71,10 @@ class ConfigUpdates:
         self._tasks = tasks
         self._on_config = on_config
 
-    def apply(self, before: MetadataImage, after: MetadataImage) -> None:
+    def begin(self) -> None:
+        self._cache.subscribe(Stage.SETTINGS, self._on_image)
+
+    def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         if before.broker_configs is not after.broker_configs and self._follow_broker(after):
             self._update(list(after.topics))
         elif before.topic_configs is not after.topic_configs:

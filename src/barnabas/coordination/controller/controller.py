@@ -1,436 +1,340 @@
-"""The controller: the only writer of topics and partitions.
+"""The shell of the controller: it takes part in elections and carries out what the machine decides.
 
-Changes run one after the other: read the image, compute the change, write it to the store, publish the next image. No
-reader sees a change before it is stored. Every write also checks that the controller's epoch is still its own, so that
-a controller that was replaced without noticing cannot change anything.
-
-A change runs to its end even if its requester is cancelled, because store and image must agree.
+Every broker has one. While another broker is the controller, requests are refused with NotController. After an election
+that this broker wins, the cluster is read and a new machine takes over; its effects are carried out one after the
+other. A change goes on to its end when its requester is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from dataclasses import replace
-from itertools import chain, islice
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Protocol
 
 from barnabas.clock import Clock
-from barnabas.config.listeners import Endpoint
 from barnabas.config.live_settings import LiveSettings
-from barnabas.coordination.controller.loading import Claim, ClusterLoader, Loaded, claim_cluster
-from barnabas.coordination.metadata.cache import MetadataCache
-from barnabas.coordination.metadata.image import PartitionImage, TopicImage, Uuid
-from barnabas.coordination.metadata.nodes import (
-    create_partitions,
-    create_topic,
-    put_config,
-    remove_topic,
-    set_state,
-    topic_node,
+from barnabas.coordination.controller.election import elect
+from barnabas.coordination.controller.events import (
+    NO_IDS,
+    AdoptTopics,
+    AlterReassignments,
+    Answered,
+    Ask,
+    Asked,
+    BrokersChanged,
+    Closing,
+    ControlRequest,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Effect,
+    ElectLeaders,
+    Event,
+    ReadTopics,
+    ReadTree,
+    Reply,
+    Request,
+    Resign,
+    Result,
+    Send,
+    Stored,
+    StoreRefused,
+    TakeOver,
+    TopicsListed,
+    TopicsRead,
+    TreeRead,
+    Write,
 )
-from barnabas.coordination.metadata.store_errors import as_kafka_error
-from barnabas.coordination.metadata.tree import (
-    CONTROLLER_EPOCH,
-    config_path,
-    delete_topic_path,
-    encode_uuid,
-    topic_path,
-)
-from barnabas.coordination.planning.partition_changes import ElectionType, elected, reassigned
-from barnabas.coordination.planning.topic_adoption import FoundPartition as FoundPartition
-from barnabas.coordination.planning.topic_adoption import plan_adoption
+from barnabas.coordination.controller.machine import ControllerMachine
+from barnabas.coordination.controller.reading import read_cluster, read_topics, read_tree
+from barnabas.coordination.controller.state import Claim, ControllerState
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
+from barnabas.coordination.metadata.membership import registered_brokers
+from barnabas.coordination.metadata.tree import CONTROLLER, TOPICS
+from barnabas.coordination.planning.partition_changes import ElectionType
+from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.planning.topic_creation import (
     Charge,
     NewPartitions,
     NewTopic,
     Planned,
-    PlannedTopic,
-    TopicPlanner,
-    automatic_topic,
     free_of_charge,
-    plan_partitions,
-    repeated_names,
 )
-from barnabas.coordination.store.contract import (
-    Check,
-    Create,
-    MultiFailed,
-    Operation,
-    SetData,
-    Store,
-    StoreError,
-)
-from barnabas.errors import (
-    InvalidRequest,
-    KafkaError,
-    KafkaStorageError,
-    LeaderNotAvailable,
-    NotController,
-    TopicAlreadyExists,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from barnabas.coordination.store.contract import Store, StoreError, WatchEvent
+from barnabas.errors import KafkaError, NotController
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-DeleteLogs: TypeAlias = Callable[[Sequence[TopicImage]], Awaitable[None]]
-
-# A larger change is stored in parts: between them other requests have their turn, and ZooKeeper's bound of 1 MiB on
-# what it takes at once is far.
-OPERATIONS_AT_ONCE: Final = 250
-NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
+PartitionResults = dict[TopicPartition, KafkaError | None]
 
 
-async def _no_logs(topics: Sequence[TopicImage]) -> None:
-    """No log manager is connected yet."""
+class BrokerLinks(Protocol):
+    """Ways to the brokers of the cluster. Requests to one broker arrive in order."""
+
+    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        """Returns when the request is on its way; a broker in this process has carried it out then."""
+
+    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
+        """The answer, or None if the broker is gone."""
 
 
 class Controller:
-    """Changes topics and partitions, and publishes each change to `cache`."""
-
     def __init__(
         self,
         store: Store,
-        claim: Claim,
-        loaded: Loaded,
         broker_id: BrokerId,
+        cluster_id: str,
         settings: LiveSettings,
-        rng: Random,
-    ) -> None:
-        self.cache = MetadataCache(loaded.image)
-        self._settings = settings
-        self.delete_logs: DeleteLogs = _no_logs
-        self._store = store
-        self._claim = claim
-        self._broker_id = broker_id
-        self._rng = rng
-        self._deleting = loaded.deleting
-        self._config_paths = loaded.config_paths
-        self._lock = asyncio.Lock()
-        self._is_closed = False
-
-    @classmethod
-    async def open(
-        cls,
-        store: Store,
-        *,
-        broker_id: BrokerId,
-        settings: LiveSettings,
-        endpoints: Sequence[Endpoint],
+        links: BrokerLinks,
         clock: Clock,
         rng: Random,
-        cluster_id: str | None = None,
-        clean_stop: bool = True,
-    ) -> Controller:
-        """Takes over the cluster. `clean_stop` says whether this broker's logs are known to be complete.
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._links = links
+        self._clock = clock
+        self._rng = rng
+        self._machine: ControllerMachine | None = None
+        self._refusal: KafkaError = NotController("This is not the correct controller for this cluster.")
+        self._is_closed = False
+        self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._last_ticket = 0
+        # What is to be done, in order. A task works on it while there is any.
+        self._work: deque[Callable[[], Awaitable[None]]] = deque()
+        self._worker: asyncio.Task[None] | None = None
 
-        Raises InconsistentClusterId, DuplicateBrokerRegistration, NotController or StoreError.
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._machine is not None
+
+    async def start(self, *, clean_stop: bool = True) -> None:
+        """Takes part in the election, and takes over if this broker wins. From then on it follows elections.
+
+        `clean_stop` says that the logs of this broker are known to be whole. Raises KafkaError or StoreError.
         """
-        claim = await claim_cluster(
-            store,
-            broker_id=broker_id,
-            endpoints=endpoints,
-            rack=settings.current.broker_rack,
-            clock=clock,
-            rng=rng,
-            cluster_id=cluster_id,
-        )
-        loaded = await ClusterLoader(store, claim, broker_id, rng, clean_stop=clean_stop).load()
-        controller = cls(store, claim, loaded, broker_id, settings, rng)
-        await controller._commit(loaded.repairs)
-        return controller
+        await self._do(self._elect(() if clean_stop else (self._broker_id,)))
 
     async def close(self) -> None:
-        """Waits for the change under way; later ones are refused. The store's session is the caller's to end."""
-        async with self._lock:
+        """Waits for the change under way and refuses later ones. The caller ends the session with the store."""
+        if not self._is_closed:
             self._is_closed = True
+            await self._do(self._close())
 
     async def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
     ) -> list[Planned]:
-        return await self._exclusively(self._create_topics(new, validate_only=validate_only, charge=charge))
+        planned: list[Planned] = await self._ask(CreateTopics(new, validate_only, charge))
+        return planned
 
-    async def auto_create_topics(
-        self, names: Iterable[str], charge: Charge = free_of_charge
-    ) -> dict[str, KafkaError]:
-        """Creates topics that a client uses; returns the errors of those that could not be created."""
-        return await self._exclusively(self._auto_create_topics(list(dict.fromkeys(names)), charge))
+    async def adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
+        """Makes topics of directories of this broker that the store does not know."""
+        adopted: list[TopicImage] = await self._ask(AdoptTopics(self._broker_id, found))
+        return adopted
 
     async def delete_topics(
         self, names: Collection[str], *, ids: Mapping[str, Uuid] = NO_IDS, charge: Charge = free_of_charge
     ) -> dict[str, KafkaError | None]:
-        """A topic that has an id in `ids` is deleted only if that is its id when the turn has come."""
-        return await self._exclusively(self._delete_topics(list(dict.fromkeys(names)), ids, charge))
-
-    async def resume_deletions(self) -> None:
-        """Finishes deletions that were started before; must be called once logs can be deleted.
-
-        A deletion that is not possible now, perhaps because a log directory is offline, is left to the next start.
-        """
-
-        async def finish_all() -> None:
-            try:
-                await self._finish_deletion(list(self._deleting.values()))
-            except KafkaStorageError as error:
-                log.error("topics %s cannot be deleted yet: %s", ", ".join(self._deleting), error)
-
-        await self._exclusively(finish_all())
+        """A topic that has an id in `ids` is deleted only if that is its id when the request has its turn."""
+        results: dict[str, KafkaError | None] = await self._ask(DeleteTopics(names, ids, charge))
+        return results
 
     async def create_partitions(
         self, new: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = free_of_charge
     ) -> list[TopicImage | KafkaError]:
-        return await self._exclusively(
-            self._create_partitions(new, validate_only=validate_only, charge=charge)
-        )
+        results: list[TopicImage | KafkaError] = await self._ask(CreatePartitions(new, validate_only, charge))
+        return results
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition], election: ElectionType
-    ) -> dict[TopicPartition, KafkaError | None]:
-        wanted = dict.fromkeys(partitions)
-        return await self._exclusively(
-            self._change_partitions(wanted, lambda at: elected(self.cache.image, at, election))
-        )
+        self, partitions: Collection[TopicPartition], election: ElectionType
+    ) -> PartitionResults:
+        results: PartitionResults = await self._ask(ElectLeaders(partitions, election))
+        return results
 
     async def alter_reassignments(
         self,
         targets: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-    ) -> dict[TopicPartition, KafkaError | None]:
-        def change(at: TopicPartition) -> PartitionImage:
-            return reassigned(
-                self.cache.image,
-                at,
-                targets[at],
-                allow_replication_factor_change=allow_replication_factor_change,
-            )
+    ) -> PartitionResults:
+        request = AlterReassignments(targets, allow_replication_factor_change)
+        results: PartitionResults = await self._ask(request)
+        return results
 
-        return await self._exclusively(self._change_partitions(targets, change))
+    async def _ask(self, request: Request) -> Any:
+        if self._is_closed:
+            raise NotController("the broker is stopping")
+        ticket, reply = self._take_ticket()
+        self._add_work(lambda: self._feed(Asked(ticket, request), ticket))
+        return await reply
 
-    async def adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
-        """Makes topics of directories that the store knows nothing of, as when data was brought from elsewhere."""
-        return await self._exclusively(self._adopt_topics(found))
+    def _take_ticket(self) -> tuple[int, asyncio.Future[Any]]:
+        self._last_ticket += 1
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._tickets[self._last_ticket] = reply
+        return self._last_ticket, reply
 
-    async def _exclusively(self, change: Coroutine[Any, Any, T]) -> T:
-        async def run() -> T:
+    def _reply(self, ticket: int, outcome: Any) -> None:
+        reply = self._tickets.pop(ticket)
+        # A requester may have gone meanwhile.
+        if not reply.done():
+            if isinstance(outcome, KafkaError):
+                reply.set_exception(outcome)
+            else:
+                reply.set_result(outcome)
+
+    async def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Has work done in its turn, and returns or raises what came of it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
             try:
-                async with self._lock:
-                    if self._is_closed:
-                        raise NotController("the broker is stopping")
-                    return await change
-            finally:
-                # Without effect after its end; without it, one that never had its turn would be complained about.
-                change.close()
+                await work
+            except (KafkaError, StoreError) as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
 
-        return await asyncio.shield(asyncio.ensure_future(run()))
+        self._add_work(run)
+        await asyncio.shield(done)
 
-    async def _commit(self, operations: Iterable[Operation]) -> None:
-        remaining = iter(operations)
-        while batch := list(islice(remaining, OPERATIONS_AT_ONCE)):
-            try:
-                await self._store.multi([Check(CONTROLLER_EPOCH, self._claim.epoch_version), *batch])
-            except StoreError as error:
-                log.error("a change of the cluster could not be stored: %s", error)
-                # The next user of missing nodes creates them.
-                unmade = [each.path for each in chain(batch, remaining) if isinstance(each, Create)]
-                self._config_paths.difference_update(unmade)
-                if isinstance(error, MultiFailed) and error.index == 0:
-                    raise NotController("another controller has taken over") from error
-                raise as_kafka_error(error) from error
+    def _add_work(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work.append(work)
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._run())
 
-    async def _create_topics(
-        self, new: Sequence[NewTopic], *, validate_only: bool, charge: Charge = free_of_charge
-    ) -> list[Planned]:
-        planner = TopicPlanner(
-            self.cache.image, self._settings.current, self._rng, deleting=self._deleting, charge=charge
+    async def _run(self) -> None:
+        try:
+            while self._work:
+                try:
+                    await self._work.popleft()()
+                except Exception:
+                    log.exception("The controller failed")
+        finally:
+            self._worker = None
+
+    async def _feed(self, event: Event, ticket: int | None = None) -> None:
+        """Gives an event to the machine and carries out what follows from it, to the end."""
+        machine = self._machine
+        if machine is None:
+            if ticket is not None:
+                self._reply(ticket, self._refusal)
+            return
+        effects = machine.handle(event)
+        while effects:
+            result: Result | None = None
+            for effect in effects:
+                result = await self._carry_out(effect)
+            effects = [] if result is None else machine.handle(result)
+
+    async def _carry_out(self, effect: Effect) -> Result | None:
+        match effect:
+            case Write() | ReadTopics() | ReadTree():
+                try:
+                    return await self._use_store(effect)
+                except StoreError as error:
+                    return StoreRefused(error)
+            case Send(broker_id, request):
+                await self._send(broker_id, request)
+            case Ask(requests):
+                answers = await asyncio.gather(
+                    *(self._links.ask(broker_id, request) for broker_id, request in requests.items())
+                )
+                return Answered(dict(zip(requests, answers, strict=True)))
+            case Reply(ticket, outcome):
+                self._reply(ticket, outcome)
+            case Resign(reason):
+                self._resign(reason)
+        return None
+
+    async def _use_store(self, effect: Write | ReadTopics | ReadTree) -> Result:
+        match effect:
+            case Write(operations):
+                await self._store.multi(operations)
+                return Stored()
+            case ReadTopics(names):
+                return TopicsRead(await read_topics(self._store, names))
+            case ReadTree(roots):
+                return TreeRead(await read_tree(self._store, roots))
+
+    async def _send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        try:
+            await self._links.send(broker_id, request)
+        except Exception:
+            # The change is stored, and the other brokers have to hear of it.
+            log.exception("Broker %d has failed to carry out %s", broker_id, type(request).__name__)
+
+    async def _elect(self, unclean: Collection[BrokerId] = ()) -> None:
+        if self._is_closed:
+            return
+        node = await self._store.exists(CONTROLLER, self._on_controller_node)
+        if self._machine is not None:
+            if node is not None and node.ephemeral_owner == self._store.session_id:
+                return
+            self._resign(NotController("another broker has become the controller"))
+        claim = None if node is not None else await elect(self._store, self._broker_id, self._clock)
+        if claim is None:
+            log.info("Another broker is the controller")
+            return
+        log.info("Broker %d is the controller in epoch %d", self._broker_id, claim.controller_epoch)
+        try:
+            await self._take_over(claim, unclean)
+        except (KafkaError, StoreError):
+            self._machine = None
+            raise
+
+    async def _take_over(self, claim: Claim, unclean: Collection[BrokerId]) -> None:
+        snapshot = await read_cluster(self._store, self._on_brokers, self._on_topics)
+        image = MetadataImage(
+            cluster_id=self._cluster_id,
+            controller_id=self._broker_id,
+            controller_epoch=claim.controller_epoch,
         )
-        planned = planner.plan(new)
-        if not validate_only:
-            await self._store_topics([each for each in planned if isinstance(each, PlannedTopic)])
-        return planned
+        self._machine = ControllerMachine(ControllerState(claim, self._settings, self._rng, image))
+        ticket, reply = self._take_ticket()
+        await self._feed(Asked(ticket, TakeOver(snapshot, unclean)), ticket)
+        await reply
 
-    async def _store_topics(self, planned: Sequence[PlannedTopic]) -> None:
-        if not planned:
-            return
-        await self._commit(chain.from_iterable(map(self._creation, planned)))
-        image = self.cache.image.with_topics(each.topic for each in planned)
-        self.cache.publish(image.with_topic_configs({each.topic.name: each.configs for each in planned}))
-        for each in planned:
-            topic = each.topic
-            log.info(
-                "Created topic %s with %d partitions, topic id %s, settings %s",
-                topic.name,
-                len(topic.partitions),
-                encode_uuid(topic.id),
-                dict(each.configs),
-                extra={
-                    "topic": topic.name,
-                    "topic_id": encode_uuid(topic.id),
-                    "partitions": len(topic.partitions),
-                },
-            )
+    def _resign(self, reason: KafkaError) -> None:
+        if not self._is_closed:
+            log.warning("This broker is no longer the controller: %s", reason)
+        self._machine = None
 
-    def _creation(self, planned: PlannedTopic) -> Iterator[Operation]:
-        topic = planned.topic
-        yield from put_config(config_path("topics", topic.name), planned.configs, self._config_paths)
-        yield from create_topic(topic, self._claim.controller_epoch)
+    def _on_controller_node(self, event: WatchEvent) -> None:
+        """The node of the controller has gone, or come, or changed."""
+        if not self._is_closed:
+            self._add_work(self._follow_controller)
 
-    async def _auto_create_topics(self, names: Sequence[str], charge: Charge) -> dict[str, KafkaError]:
-        # Others may have had the same wish and waited less.
-        missing = [name for name in names if name not in self.cache.image.topics]
-        count = len(self.cache.image.brokers)
-        new = [automatic_topic(name, self._settings.current, count) for name in missing]
-        results: Sequence[Planned]
+    async def _follow_controller(self) -> None:
         try:
-            results = await self._create_topics(new, validate_only=False, charge=charge)
-        except KafkaError as error:
-            results = [error] * len(new)
-        failed: dict[str, KafkaError] = {}
-        for name, result in zip(missing, results, strict=True):
-            if isinstance(result, TopicAlreadyExists):
-                failed[name] = LeaderNotAvailable(str(result))
-            elif isinstance(result, KafkaError):
-                failed[name] = result
-        return failed
+            await self._elect()
+        except (KafkaError, StoreError) as error:
+            log.error("This broker cannot become the controller: %s", error)
 
-    async def _delete_topics(
-        self, names: Sequence[str], ids: Mapping[str, Uuid], charge: Charge
-    ) -> dict[str, KafkaError | None]:
-        unknown = UnknownTopicOrPartition("This server does not host this topic-partition.")
-        unknown_id = UnknownTopicId("This server does not host this topic ID.")
-        results: dict[str, KafkaError | None] = {
-            name: unknown_id if name in ids else unknown for name in names
-        }
-        topics = []
-        for topic in (self.cache.image.topics[name] for name in names if name in self.cache.image.topics):
-            try:
-                if ids.get(topic.name, topic.id) != topic.id:
-                    raise unknown_id
-                charge(len(topic.partitions))
-                topics.append(topic)
-            except KafkaError as refusal:
-                results[topic.name] = refusal
-        if not topics:
-            return results
-        await self._commit([Create(delete_topic_path(topic.name)) for topic in topics])
-        self._deleting.update((topic.name, topic) for topic in topics)
-        self.cache.publish(self.cache.image.without_topics(topic.name for topic in topics))
-        for topic in topics:
-            log.info(
-                "Deleted topic %s with %d partitions, topic id %s",
-                topic.name,
-                len(topic.partitions),
-                encode_uuid(topic.id),
-                extra={
-                    "topic": topic.name,
-                    "topic_id": encode_uuid(topic.id),
-                    "partitions": len(topic.partitions),
-                },
-            )
-        error: KafkaError | None = None
-        try:
-            await self._finish_deletion(topics)
-        except KafkaError as failure:
-            # The topics are gone for everybody; the rest is done at the next start.
-            error = failure
-        results.update(dict.fromkeys((topic.name for topic in topics), error))
-        return results
+    def _on_brokers(self, event: WatchEvent) -> None:
+        self._add_work(self._read_brokers)
 
-    async def _finish_deletion(self, topics: Sequence[TopicImage]) -> None:
-        if not topics:
-            return
-        await self.delete_logs(topics)
-        operations: list[Operation] = []
-        for topic in topics:
-            operations += await remove_topic(self._store, topic.name)
-            if len(operations) >= OPERATIONS_AT_ONCE:
-                await self._commit(operations)
-                operations.clear()
-        await self._commit(operations)
-        for topic in topics:
-            self._config_paths.discard(config_path("topics", topic.name))
-            del self._deleting[topic.name]
+    def _on_topics(self, event: WatchEvent) -> None:
+        self._add_work(self._list_topics)
 
-    async def _create_partitions(
-        self, new: Sequence[NewPartitions], *, validate_only: bool, charge: Charge
-    ) -> list[TopicImage | KafkaError]:
-        repeated = repeated_names(each.name for each in new)
-        results: list[TopicImage | KafkaError] = []
-        operations: list[Operation] = []
-        for each in new:
-            try:
-                if each.name in repeated:
-                    raise InvalidRequest("Duplicate topic name.")
-                topic = plan_partitions(self.cache.image, each, self._rng)
-                first = len(self.cache.image.topics[topic.name].partitions)
-                charge(len(topic.partitions) - first)
-            except KafkaError as error:
-                results.append(error)
-                continue
-            results.append(topic)
-            operations.append(SetData(topic_path(topic.name), topic_node(topic)))
-            operations += create_partitions(topic, first, self._claim.controller_epoch)
-        if operations and not validate_only:
-            await self._commit(operations)
-            grown = [each for each in results if isinstance(each, TopicImage)]
-            self.cache.publish(self.cache.image.with_topics(grown))
-            for topic in grown:
-                log.info("Topic %s has %d partitions now", topic.name, len(topic.partitions))
-        return results
+    async def _read_brokers(self) -> None:
+        if self._machine is not None:
+            await self._feed(BrokersChanged(await registered_brokers(self._store, self._on_brokers)))
 
-    async def _change_partitions(
-        self, partitions: Iterable[TopicPartition], change: Callable[[TopicPartition], PartitionImage]
-    ) -> dict[TopicPartition, KafkaError | None]:
-        results: dict[TopicPartition, KafkaError | None] = {}
-        changed: dict[str, dict[int, PartitionImage]] = {}
-        operations: list[Operation] = []
-        for at in partitions:
-            try:
-                after = change(at)
-            except KafkaError as error:
-                results[at] = error
-                continue
-            results[at] = None
-            before = self.cache.image.topics[at.topic].partitions[at.partition]
-            if (after.leader, after.leader_epoch, after.isr) != (
-                before.leader,
-                before.leader_epoch,
-                before.isr,
-            ):
-                operations.append(set_state(at, after, self._claim.controller_epoch))
-            if after != before:
-                changed.setdefault(at.topic, {})[at.partition] = after
-        if not changed:
-            return results
-        topics = []
-        for name, by_index in changed.items():
-            topic = self.cache.image.topics[name]
-            partitions_now = tuple(by_index.get(index, each) for index, each in enumerate(topic.partitions))
-            topics.append(replace(topic, partitions=partitions_now))
-            if any(by_index[index].replicas != topic.partitions[index].replicas for index in by_index):
-                operations.append(SetData(topic_path(name), topic_node(topics[-1])))
-        await self._commit(operations)
-        self.cache.publish(self.cache.image.with_topics(topics))
-        return results
+    async def _list_topics(self) -> None:
+        if self._machine is not None:
+            names, _ = await self._store.children(TOPICS, self._on_topics)
+            await self._feed(TopicsListed(names))
 
-    async def _adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
-        unknown = {at: each for at, each in found.items() if at.topic not in self._deleting}
-        adopted = plan_adoption(self.cache.image, self._broker_id, self._settings.current, unknown, self._rng)
-        await self._store_topics(adopted)
-        return [each.topic for each in adopted]
+    async def _close(self) -> None:
+        self._refusal = NotController("the broker is stopping")
+        await self._feed(Closing())
+        self._machine = None

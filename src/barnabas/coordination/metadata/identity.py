@@ -1,4 +1,4 @@
-"""Numbers that a cluster gives out once: broker ids and blocks of producer ids.
+"""Ids that a cluster gives out once: broker ids, blocks of producer ids, random ids.
 
 The store decides: the first to change the version it saw has the number.
 """
@@ -6,6 +6,7 @@ The store decides: the first to change the version it saw has the number.
 from __future__ import annotations
 
 import logging
+from random import Random
 from typing import Final
 
 from barnabas.coordination.metadata import tree
@@ -27,6 +28,17 @@ log = logging.getLogger(__name__)
 NO_BROKER_ID: Final = -1
 FIRST_PRODUCER_ID: Final = ProducerId(0)
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+def random_id(rng: Random) -> bytes:
+    """A random UUID whose text does not begin with a dash, since people hand it to commands."""
+    while True:
+        id_bytes = bytearray(rng.randbytes(16))
+        id_bytes[6] = id_bytes[6] & 0x0F | 0x40
+        id_bytes[8] = id_bytes[8] & 0x3F | 0x80
+        # In URL-safe base 64 the dash is digit 62.
+        if id_bytes[0] >> 2 != 62:
+            return bytes(id_bytes)
 
 
 class ProducerIdsExhausted(StoreError):

@@ -14,9 +14,7 @@ from barnabas.coordination.metadata.tree import (
     ReplicaAssignment,
     TopicAssignment,
     config_path,
-    delete_topic_path,
     desanitize,
-    encode_config,
     encode_partition_state,
     encode_topic,
     partition_path,
@@ -25,7 +23,7 @@ from barnabas.coordination.metadata.tree import (
     sanitize,
     topic_path,
 )
-from barnabas.coordination.store.contract import Create, Delete, NoNode, Operation, SetData, Store, parent_of
+from barnabas.coordination.store.contract import Create, Operation, SetData
 from barnabas.model import TopicPartition
 
 QUOTA_KEYS: Final = frozenset(
@@ -81,47 +79,6 @@ def set_state(at: TopicPartition, partition: PartitionImage, controller_epoch: i
     return SetData(
         partition_state_path(at), state_node(partition, controller_epoch), partition.partition_epoch - 1
     )
-
-
-async def remove_topic(store: Store, name: str) -> list[Operation]:
-    """Takes away what the store has of a topic, its mark for deletion last."""
-    partitions = partitions_path(name)
-    operations: list[Operation] = []
-    for partition in await children_of(store, partitions):
-        path = f"{partitions}/{partition}"
-        operations += [Delete(f"{path}/{child}") for child in await children_of(store, path)]
-        operations.append(Delete(path))
-    for path in (partitions, topic_path(name), config_path("topics", name), delete_topic_path(name)):
-        if await store.exists(path) is not None:
-            operations.append(Delete(path))
-    return operations
-
-
-async def children_of(store: Store, path: str) -> list[str]:
-    """A missing node has none."""
-    try:
-        names, _ = await store.children(path)
-    except NoNode:
-        return []
-    return names
-
-
-def put_config(path: str, properties: Mapping[str, str], known: set[str]) -> Iterator[Operation]:
-    """Stores settings, whether there is a node for them or not; `known` has the nodes there are, and the new ones."""
-    data = encode_config(properties)
-    if path in known:
-        yield SetData(path, data)
-        return
-    # Below a user stand its clients: /config/users/U/clients/C.
-    missing = []
-    above = parent_of(path)
-    while above.count("/") > 2 and above not in known:
-        missing.append(above)
-        above = parent_of(above)
-    known.update(missing)
-    known.add(path)
-    yield from (Create(each) for each in reversed(missing))
-    yield Create(path, data)
 
 
 def broker_config_path(broker: str) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import DELETION_HOLD
+from barnabas.coordination.metadata.identity import random_id
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.coordination.planning.topic_creation import (
@@ -16,7 +17,6 @@ from barnabas.coordination.planning.topic_creation import (
     PlannedTopic,
     automatic_topic,
     new_partition,
-    random_id,
 )
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import LogConfig
-from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
+from barnabas.coordination.metadata.identity import random_id
+from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.metadata.topic_names import check_topic_name, collision_key
 from barnabas.coordination.planning.placement import place_replicas
 from barnabas.errors import (
@@ -281,17 +282,6 @@ def repeated_names(names: Iterable[str]) -> set[str]:
     for name in names:
         (repeated if name in seen else seen).add(name)
     return repeated
-
-
-def random_id(rng: Random) -> Uuid:
-    """A random UUID whose text does not begin with a dash, because users pass it to commands."""
-    while True:
-        id_bytes = bytearray(rng.randbytes(16))
-        id_bytes[6] = id_bytes[6] & 0x0F | 0x40
-        id_bytes[8] = id_bytes[8] & 0x3F | 0x80
-        # In URL-safe base 64 the dash is digit 62.
-        if id_bytes[0] >> 2 != 62:
-            return bytes(id_bytes)
 
 
 def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTopic:

@@ -182,6 +182,9 @@ class Store(Protocol):
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
         """The node's data. Raises NoNode, and then leaves no watch."""
 
+    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """The data of many nodes, None for those that do not exist. The store reads them together."""
+
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         """The names of the node's children, sorted. Raises NoNode, and then leaves no watch."""
 
@@ -242,6 +245,15 @@ async def ensure_path(store: Store, path: str) -> None:
     except NoNode:
         await ensure_path(store, parent_of(path))
         await ensure_path(store, path)
+
+
+async def children_of(store: Store, path: str) -> list[str]:
+    """The names of a node's children. A node that does not exist has none."""
+    try:
+        names, _ = await store.children(path)
+    except NoNode:
+        return []
+    return names
 
 
 def _path_problem(path: str) -> str:

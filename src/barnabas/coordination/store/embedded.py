@@ -322,6 +322,10 @@ class EmbeddedSession:
             self.watches.add(WatchKind.DATA, path, watcher)
         return node.data, node.stat()
 
+    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        nodes = map(self._find, paths)
+        return [None if node is None else (node.data, node.stat()) for node in nodes]
+
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         node = self._find(path)
         if node is None:

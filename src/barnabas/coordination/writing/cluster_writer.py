@@ -1,27 +1,42 @@
-"""The writes to the store that any broker may do in Kafka 3.9: settings, quotas and credentials.
+"""The writes to the store that any broker may do in Kafka 3.9: settings, quotas, credentials, automatic topics.
 
 The store decides between writers: a write succeeds only if the node has the version that was read. Otherwise the node
 is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction, if Kafka
 has one.
+
+A topic that is created here consists of its settings and its own node. The controller sees the node, gives the
+partitions their states, and tells all brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import Final, TypeAlias, TypeVar
 
+from barnabas.config.live_settings import LiveSettings
 from barnabas.config.log_config import DELETION_HOLD
-from barnabas.coordination.metadata.cache import MetadataCache
-from barnabas.coordination.metadata.image import QuotaEntity
+from barnabas.coordination.metadata.cache import MetadataCache, Stage
+from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
+from barnabas.coordination.metadata.nodes import topic_node
 from barnabas.coordination.metadata.scram_credentials import ScramCredential
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import (
     CONFIG_CHANGE_PREFIX,
+    config_path,
     decode_config,
     encode_config,
     encode_config_change,
+    topic_path,
+)
+from barnabas.coordination.planning.topic_creation import (
+    Charge,
+    Planned,
+    TopicPlanner,
+    automatic_topic,
+    free_of_charge,
 )
 from barnabas.coordination.store.contract import (
     BadVersion,
@@ -39,7 +54,7 @@ from barnabas.coordination.store.contract import (
 from barnabas.coordination.writing import entities
 from barnabas.coordination.writing.entities import EntityKind
 from barnabas.coordination.writing.one_at_a_time import OneAtATime
-from barnabas.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition
 
 log = logging.getLogger(__name__)
 
@@ -51,19 +66,41 @@ Edit: TypeAlias = Callable[[Mapping[str, V]], Mapping[str, V]]
 
 # Each conflict means that another writer has succeeded.
 CONFLICTS_MAX: Final = 100
+# As long as Kafka's clients wait for an answer.
+CREATION_WAIT_S: Final = 30.0
 
 
 class ClusterWriter:
     """Results are by entity. A write that has succeeded is in this broker's metadata when the method returns."""
 
-    def __init__(self, store: Store, cache: MetadataCache) -> None:
+    def __init__(self, store: Store, cache: MetadataCache, settings: LiveSettings, rng: Random) -> None:
         self._store = store
         self._cache = cache
+        self._settings = settings
+        self._rng = rng
+        # Topics that were created and that this broker's metadata does not have yet.
+        self._expected: dict[str, asyncio.Future[None]] = {}
+        cache.subscribe(Stage.CLIENTS, self._on_image)
         self._turns = OneAtATime()
 
     async def close(self) -> None:
         """Waits for the change under way and refuses later ones."""
         await self._turns.close()
+
+    async def create_topics(
+        self, names: Iterable[str], charge: Charge = free_of_charge
+    ) -> dict[str, KafkaError]:
+        """Creates topics that a client or this broker uses; returns why some could not be.
+
+        Those that were created are in this broker's metadata, unless the controller takes too long.
+        """
+        failed, created = await self._turns.run(self._create_topics(list(dict.fromkeys(names)), charge))
+        if created:
+            await asyncio.wait(created.values(), timeout=CREATION_WAIT_S)
+            for name, shown in created.items():
+                if not shown.done():
+                    failed[name] = LeaderNotAvailable(f"the controller has not seen topic {name} yet")
+        return failed
 
     async def alter_topic_configs(
         self, changes: Mapping[str, Edit[str]], *, validate_only: bool = False
@@ -116,6 +153,49 @@ class ClusterWriter:
     ) -> dict[str, KafkaError | None]:
         """By user."""
         return await self._alter(entities.SCRAM_CREDENTIALS, changes, False)
+
+    async def _create_topics(
+        self, names: Sequence[str], charge: Charge
+    ) -> tuple[dict[str, KafkaError], dict[str, asyncio.Future[None]]]:
+        image = self._cache.image
+        # Others may have created some of them meanwhile.
+        missing = [name for name in names if name not in image.topics]
+        planner = TopicPlanner(image, self._settings.current, self._rng, charge=charge)
+        new = [automatic_topic(name, self._settings.current, len(image.brokers)) for name in missing]
+        results = await asyncio.gather(*map(self._create_topic, planner.plan(new)))
+        failed = {name: error for name, error in zip(missing, results, strict=True) if error is not None}
+        loop = asyncio.get_running_loop()
+        expected = {}
+        for name in missing:
+            if name not in failed and name not in self._cache.image.topics:
+                expected[name] = self._expected.setdefault(name, loop.create_future())
+        return failed, expected
+
+    async def _create_topic(self, planned: Planned) -> KafkaError | None:
+        if isinstance(planned, KafkaError):
+            return planned
+        topic = planned.topic
+        path = config_path("topics", topic.name)
+        try:
+            # A topic that was deleted halfway may have left its settings.
+            _, version = await self._read(path)
+            data = encode_config(planned.configs)
+            config = Create(path, data) if version is None else SetData(path, data, version)
+            await self._store.multi([Create(topic_path(topic.name), topic_node(topic)), config])
+        except MultiFailed as failed:
+            if isinstance(failed.error, NodeExists) and failed.index == 0:
+                return LeaderNotAvailable(f"Topic '{topic.name}' already exists.")
+            return as_kafka_error(failed)
+        except StoreError as error:
+            return as_kafka_error(error)
+        return None
+
+    def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
+        if self._expected and before.topics is not after.topics:
+            for name in [each for each in self._expected if each in after.topics]:
+                shown = self._expected.pop(name)
+                if not shown.done():
+                    shown.set_result(None)
 
     async def _alter(
         self, kind: EntityKind[K, V], changes: Mapping[K, Edit[V]], validate_only: bool

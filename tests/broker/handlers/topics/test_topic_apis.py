@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 
 from barnabas import errors
 from barnabas.clock import ManualClock
-from barnabas.coordination.metadata.image import QuotaEntity, TopicImage
+from barnabas.coordination.metadata.image import QuotaEntity
+from barnabas.model import BrokerId
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions_request import (
@@ -28,6 +28,8 @@ from barnabas.protocol.messages.create_topics_request import (
 )
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, produce, values
@@ -272,19 +274,21 @@ def test_partitions_that_are_only_checked_are_not_added(client: RawClient) -> No
     assert len(metadata(client, "few").partitions) == 1
 
 
-def test_who_waits_too_long_is_told_and_the_change_goes_on(tmp_path: Path) -> None:
+def test_who_waits_too_long_is_told_and_the_change_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RunningBroker(tmp_path) as broker, broker.client() as client, broker.client() as other:
         create_topic(client, "slow")
         controller = broker.server.broker.controller
-        delete_logs = controller.delete_logs
+        ask = controller._links.ask
         begun, may_go_on = threading.Event(), asyncio.Event()
 
-        async def delete_slowly(topics: Sequence[TopicImage]) -> None:
+        async def ask_slowly(broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
             begun.set()
             await may_go_on.wait()
-            await delete_logs(topics)
+            return await ask(broker_id, request)
 
-        controller.delete_logs = delete_slowly
+        monkeypatch.setattr(controller._links, "ask", ask_slowly)
         states = [DeleteTopicState(name="slow")]
         client.send("DeleteTopics", 6, DeleteTopicsRequest(topics=states, timeout_ms=60_000))
         assert begun.wait(60)

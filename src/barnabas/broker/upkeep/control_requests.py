@@ -1,0 +1,119 @@
+"""The requests of the controller to this broker: roles, the end of roles, metadata.
+
+They come over the network, or from a controller in this process without being encoded; it is the same code. A
+controller that has been replaced, and a request for an earlier registration of this broker, are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from barnabas.broker.replication.log_dir_mover import LogDirMover
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.waiting.background import Background
+from barnabas.coordination.controller.events import ControlRequest
+from barnabas.coordination.metadata.updates import MetadataUpdates
+from barnabas.errors import NONE, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.log.manager.manager import LogManager
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
+from barnabas.protocol.messages.leader_and_isr_response import LeaderAndIsrResponse
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
+from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
+from barnabas.protocol.messages.update_metadata_response import UpdateMetadataResponse
+
+log = logging.getLogger(__name__)
+
+
+class ControlRequests:
+    def __init__(
+        self,
+        broker_epoch: int,
+        updates: MetadataUpdates,
+        replicas: ReplicaManager,
+        manager: LogManager,
+        mover: LogDirMover,
+        background: Background,
+    ) -> None:
+        self._broker_epoch = broker_epoch
+        self._updates = updates
+        self._replicas = replicas
+        self._manager = manager
+        self._mover = mover
+        self._background = background
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Raises StoreError if the settings of a new topic cannot be read."""
+        code = self._refusal(request)
+        if code != NONE:
+            return LeaderAndIsrResponse(error_code=code)
+        await self._updates.learn_topics(request)
+        return self._replicas.become(request)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Answers when the logs that are to be deleted are gone."""
+        code = self._refusal(request)
+        if code != NONE:
+            return StopReplicaResponse(error_code=code)
+        response = self._replicas.stop(request)
+        deleted = {
+            TopicPartition(topic.topic_name, each.partition_index)
+            for topic in request.topic_states
+            for each in topic.partition_states
+            if each.delete_partition
+        }
+        if response.error_code != NONE or not deleted:
+            return response
+        code = await self._delete_logs(sorted(deleted))
+        for each in response.partition_errors:
+            if TopicPartition(each.topic_name, each.partition_index) in deleted:
+                each.error_code = code
+        return response
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        code = self._refusal(request)
+        if code == NONE and not self._replicas.admit_controller(request.controller_epoch):
+            code = StaleControllerEpoch.code
+        if code == NONE:
+            self._updates.update(request)
+        return UpdateMetadataResponse(error_code=code)
+
+    def _refusal(self, request: ControlRequest) -> int:
+        # A higher epoch is possible: the controller may know of the registration before this broker does.
+        if 0 <= request.broker_epoch < self._broker_epoch:
+            log.info("Ignoring a request for broker epoch %d, which is over", request.broker_epoch)
+            return StaleBrokerEpoch.code
+        return NONE
+
+    async def _delete_logs(self, partitions: list[TopicPartition]) -> int:
+        await self._replicas.opened({each.topic for each in partitions})
+        await self._mover.cancel(partitions)
+        try:
+            await self._background.run(partial(self._manager.delete_all, partitions))
+        except KafkaStorageError as error:
+            log.error("Logs cannot be deleted: %s", error)
+            return error.code
+        return NONE
+
+
+class LocalLinks:
+    """The controller's ways to brokers, on a cluster of one broker: only to itself."""
+
+    def __init__(self, broker_id: BrokerId, requests: ControlRequests) -> None:
+        self._broker_id = broker_id
+        self._requests = requests
+
+    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        if broker_id != self._broker_id:
+            log.warning("There is no way to broker %d", broker_id)
+        elif isinstance(request, LeaderAndIsrRequest):
+            await self._requests.leader_and_isr(request)
+        elif isinstance(request, UpdateMetadataRequest):
+            self._requests.update_metadata(request)
+        else:
+            await self._requests.stop_replica(request)
+
+    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
+        return await self._requests.stop_replica(request) if broker_id == self._broker_id else None

@@ -1,0 +1,142 @@
+"""Changes that make topics and partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from barnabas.coordination.controller.events import (
+    AdoptTopics,
+    CreatePartitions,
+    CreateTopics,
+    ReadTopics,
+    StoreRefused,
+    TopicsRead,
+)
+from barnabas.coordination.controller.messages import Changed, whole
+from barnabas.coordination.controller.state import (
+    Change,
+    ControllerState,
+    commit,
+    refusal,
+    tell_brokers,
+)
+from barnabas.coordination.controller.takeover import plan_topic
+from barnabas.coordination.metadata.image import TopicImage
+from barnabas.coordination.metadata.nodes import create_partitions as partition_nodes
+from barnabas.coordination.metadata.nodes import create_topic, topic_node
+from barnabas.coordination.metadata.tree import config_path, encode_config, encode_uuid, topic_path
+from barnabas.coordination.planning.topic_adoption import plan_adoption
+from barnabas.coordination.planning.topic_creation import (
+    Planned,
+    PlannedTopic,
+    TopicPlanner,
+    plan_partitions,
+    repeated_names,
+)
+from barnabas.coordination.store.contract import Create, Operation, SetData
+from barnabas.errors import InvalidRequest, KafkaError
+
+log = logging.getLogger(__name__)
+
+
+def create_topics(state: ControllerState, request: CreateTopics) -> Change[list[Planned]]:
+    planner = TopicPlanner(
+        state.image, state.settings.current, state.rng, deleting=state.deleting, charge=request.charge
+    )
+    planned = planner.plan(request.new)
+    if not request.validate_only:
+        topics = [each for each in planned if isinstance(each, PlannedTopic)]
+        yield from _store_topics(state, topics, is_new=True)
+    return planned
+
+
+def adopt_topics(state: ControllerState, request: AdoptTopics) -> Change[list[TopicImage]]:
+    unknown = {at: each for at, each in request.found.items() if at.topic not in state.deleting}
+    planned = plan_adoption(state.image, request.broker_id, state.settings.current, unknown, state.rng)
+    # The logs are there already.
+    yield from _store_topics(state, planned, is_new=False)
+    return [each.topic for each in planned]
+
+
+def create_partitions(
+    state: ControllerState, request: CreatePartitions
+) -> Change[list[TopicImage | KafkaError]]:
+    repeated = repeated_names(each.name for each in request.new)
+    results: list[TopicImage | KafkaError] = []
+    grown: list[Changed] = []
+    operations: list[Operation] = []
+    for each in request.new:
+        try:
+            if each.name in repeated:
+                raise InvalidRequest("Duplicate topic name.")
+            topic = plan_partitions(state.image, each, state.rng)
+            first = len(state.image.topics[topic.name].partitions)
+            request.charge(len(topic.partitions) - first)
+        except KafkaError as error:
+            results.append(error)
+            continue
+        results.append(topic)
+        grown.append(Changed(topic, range(first, len(topic.partitions))))
+        operations.append(SetData(topic_path(topic.name), topic_node(topic)))
+        operations += partition_nodes(topic, first, state.claim.controller_epoch)
+    if grown and not request.validate_only:
+        yield from commit(state, operations)
+        state.image = state.image.with_topics(each.topic for each in grown)
+        yield from tell_brokers(state, grown, is_new=True)
+        for topic, _ in grown:
+            log.info("Topic %s has %d partitions now", topic.name, len(topic.partitions))
+    return results
+
+
+def take_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]:
+    """Completes topics that brokers have created without the controller: it gives them partition states."""
+    unknown = [name for name in names if name not in state.image.topics and name not in state.deleting]
+    if not unknown:
+        return
+    result = yield ReadTopics(unknown)
+    if isinstance(result, StoreRefused):
+        raise refusal(state, result)
+    assert isinstance(result, TopicsRead)
+    topics: list[TopicImage] = []
+    repairs: list[Operation] = []
+    for name, stored in result.topics.items():
+        topic = plan_topic(state, name, stored, repairs)
+        topics.append(topic)
+        state.configured.add(name)
+    yield from commit(state, repairs)
+    state.image = state.image.with_topics(topics)
+    yield from tell_brokers(state, whole(topics), is_new=True)
+    for topic in topics:
+        _log_creation(topic)
+
+
+def _store_topics(state: ControllerState, planned: Sequence[PlannedTopic], *, is_new: bool) -> Change[None]:
+    if not planned:
+        return
+    yield from commit(state, (operation for each in planned for operation in _creation(state, each)))
+    topics = [each.topic for each in planned]
+    state.image = state.image.with_topics(topics)
+    yield from tell_brokers(state, whole(topics), is_new=is_new)
+    for each in planned:
+        _log_creation(each.topic, dict(each.configs))
+
+
+def _creation(state: ControllerState, planned: PlannedTopic) -> Iterator[Operation]:
+    name = planned.topic.name
+    path, data = config_path("topics", name), encode_config(planned.configs)
+    # A topic that was deleted halfway may have left its settings.
+    yield SetData(path, data) if name in state.configured else Create(path, data)
+    yield from create_topic(planned.topic, state.claim.controller_epoch)
+
+
+def _log_creation(topic: TopicImage, configs: dict[str, str] | None = None) -> None:
+    topic_id = encode_uuid(topic.id)
+    log.info(
+        "Created topic %s with %d partitions, topic id %s%s",
+        topic.name,
+        len(topic.partitions),
+        topic_id,
+        "" if configs is None else f", settings {configs}",
+        extra={"topic": topic.name, "topic_id": topic_id, "partitions": len(topic.partitions)},
+    )

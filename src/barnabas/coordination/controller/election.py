@@ -1,0 +1,55 @@
+"""The election of the controller. To lose one is normal: another broker is the controller then."""
+
+from __future__ import annotations
+
+from barnabas.clock import Clock
+from barnabas.coordination.controller.state import Claim
+from barnabas.coordination.metadata.tree import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from barnabas.coordination.store.contract import (
+    BadVersion,
+    Create,
+    CreateMode,
+    MultiFailed,
+    NodeExists,
+    SetData,
+    Store,
+    StoreUnavailable,
+)
+from barnabas.model import BrokerId
+
+
+async def elect(store: Store, broker_id: BrokerId, clock: Clock) -> Claim | None:
+    """Tries to become the controller; None if another broker is.
+
+    One transaction makes the node and raises the epoch, so that each controller has an epoch of its own.
+    """
+    data, stat = await store.get(CONTROLLER_EPOCH)
+    epoch = decode_controller_epoch(data) + 1
+    claim = Claim(controller_epoch=epoch, epoch_version=stat.version + 1)
+    try:
+        await store.multi(
+            [
+                Create(CONTROLLER, encode_controller(broker_id, clock.now_ms()), CreateMode.EPHEMERAL),
+                SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
+            ]
+        )
+    except (MultiFailed, StoreUnavailable) as error:
+        if isinstance(error, MultiFailed) and not isinstance(error.error, (NodeExists, BadVersion)):
+            raise
+        # The answer to a transaction may have been lost that has succeeded.
+        return claim if await _has_won(store, claim) else None
+    return claim
+
+
+async def _has_won(store: Store, claim: Claim) -> bool:
+    controller = await store.exists(CONTROLLER)
+    if controller is None or controller.ephemeral_owner != store.session_id:
+        return False
+    data, stat = await store.get(CONTROLLER_EPOCH)
+    return (decode_controller_epoch(data), stat.version) == claim

@@ -1,0 +1,37 @@
+"""What the store holds of the cluster when a controller takes over, as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.coordination.metadata.image import BrokerImage, Uuid
+from barnabas.coordination.metadata.tree import PartitionState
+from barnabas.model import BrokerId
+
+
+class StoredState(NamedTuple):
+    state: PartitionState
+    version: int
+
+
+class StoredTopic(NamedTuple):
+    """A topic may be half written: each of its nodes may be missing."""
+
+    # Releases before 2.8 gave topics no id.
+    topic_id: Uuid | None
+    # By partition.
+    replicas: Sequence[tuple[BrokerId, ...]]
+    has_partitions_node: bool
+    # Numbers of the partitions that have a node.
+    partition_nodes: Collection[int]
+    states: Mapping[int, StoredState]
+
+
+class Snapshot(NamedTuple):
+    brokers: Mapping[BrokerId, BrokerImage]
+    topics: Mapping[str, StoredTopic]
+    # Topics that are marked for deletion.
+    marked: Collection[str]
+    # Topics that have a node for their settings.
+    configured: Collection[str]

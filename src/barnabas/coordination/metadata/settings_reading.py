@@ -1,0 +1,115 @@
+"""Reads settings, quotas and credentials from the store. Every broker does, when it starts and when topics appear."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+
+from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
+from barnabas.coordination.metadata.node_reader import MalformedNode
+from barnabas.coordination.metadata.nodes import quota_entity, quota_limits
+from barnabas.coordination.metadata.scram_credentials import ScramCredential, user_credentials
+from barnabas.coordination.metadata.tree import (
+    DEFAULT_ENTITY,
+    DELETE_TOPICS,
+    TOPICS,
+    config_path,
+    decode_config,
+    desanitize,
+)
+from barnabas.coordination.store.contract import Store, children_of
+
+log = logging.getLogger(__name__)
+
+
+async def with_settings(store: Store, image: MetadataImage, known_topics: Container[str]) -> MetadataImage:
+    """The image with all settings that the store has. Raises MalformedNode.
+
+    A topic that was deleted halfway may have left settings: only those of known topics count.
+    """
+    quotas, credentials = await _quotas_and_credentials(store)
+    return replace(
+        image,
+        topic_configs={
+            name: config
+            for name, config in (await _configs(store, "topics")).items()
+            if config and name in known_topics
+        },
+        broker_configs={
+            "" if name == DEFAULT_ENTITY else name: config
+            for name, config in (await _configs(store, "brokers")).items()
+            if config
+        },
+        group_configs={
+            desanitize(name): config for name, config in (await _configs(store, "groups")).items() if config
+        },
+        client_metrics={
+            desanitize(name): config
+            for name, config in (await _configs(store, "client-metrics")).items()
+            if config
+        },
+        client_quotas=quotas,
+        scram_credentials=credentials,
+    )
+
+
+async def stored_topics(store: Store) -> set[str]:
+    """The topics of the cluster, without those that are being deleted."""
+    names = await children_of(store, TOPICS)
+    return set(names).difference(await children_of(store, DELETE_TOPICS))
+
+
+async def topic_configs(store: Store, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of these topics, empty where there are none."""
+    paths = [config_path("topics", name) for name in topics]
+    return dict(zip(topics, await _read(store, paths), strict=True))
+
+
+async def _configs(store: Store, config_type: str) -> dict[str, dict[str, str]]:
+    names = await children_of(store, f"/config/{config_type}")
+    paths = [config_path(config_type, name) for name in names]
+    return dict(zip(names, await _read(store, paths), strict=True))
+
+
+async def _read(store: Store, paths: Sequence[str]) -> list[dict[str, str]]:
+    found = await store.get_all(paths)
+    return [
+        {} if each is None else decode_config(path, each[0]) for path, each in zip(paths, found, strict=True)
+    ]
+
+
+async def _quotas_and_credentials(
+    store: Store,
+) -> tuple[dict[QuotaEntity, dict[str, float]], dict[str, dict[str, ScramCredential]]]:
+    """A user's quotas and credentials are settings of one node."""
+    quotas: dict[QuotaEntity, dict[str, float]] = {}
+    all_credentials: dict[str, dict[str, ScramCredential]] = {}
+    paths = await _quota_paths(store)
+    for path, properties in zip(paths, await _read(store, paths), strict=True):
+        user, client_id, _ = entity = quota_entity(path)
+        limits = quota_limits(path, properties)
+        if limits:
+            quotas[entity] = limits
+        if user is not None and client_id is None:
+            try:
+                credentials = user_credentials(path, properties)
+            except MalformedNode as error:
+                log.warning("SCRAM credentials are not used: %s", error)
+                continue
+            if credentials:
+                all_credentials[user] = credentials
+    return quotas, all_credentials
+
+
+async def _quota_paths(store: Store) -> list[str]:
+    paths: list[str] = []
+    for config_type in ("users", "clients", "ips"):
+        paths += _below(f"/config/{config_type}", await children_of(store, f"/config/{config_type}"))
+    for user in [path for path in paths if path.startswith("/config/users/")]:
+        paths += _below(f"{user}/clients", await children_of(store, f"{user}/clients"))
+    return paths
+
+
+def _below(parent: str, names: Iterable[str]) -> list[str]:
+    return [f"{parent}/{name}" for name in names]

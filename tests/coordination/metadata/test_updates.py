@@ -1,0 +1,127 @@
+"""What a broker makes of UpdateMetadata, and when it reads the settings of topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.clock import ManualClock
+from barnabas.config.listeners import Endpoint, SecurityProtocol
+from barnabas.coordination.controller.messages import Changed, leader_and_isr, update_metadata, whole
+from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from barnabas.coordination.metadata.updates import MetadataUpdates, updated
+from barnabas.coordination.store.contract import ensure_path
+from barnabas.coordination.store.embedded import EmbeddedStore
+from barnabas.model import BrokerId, LeaderEpoch
+
+A, B = BrokerId(1), BrokerId(2)
+
+
+def broker(broker_id: BrokerId) -> BrokerImage:
+    endpoint = Endpoint(
+        listener_name="OUT", host="h", port=9000 + broker_id, security_protocol=SecurityProtocol.SASL_SSL
+    )
+    return BrokerImage(id=broker_id, epoch=40 + broker_id, rack="r", endpoints=(endpoint,))
+
+
+def topic(name: str, *leaders: BrokerId, topic_id: bytes | None = None) -> TopicImage:
+    return TopicImage(
+        name=name,
+        id=topic_id or name[:1].encode() * 16,
+        partitions=tuple(
+            PartitionImage(
+                leader=leader,
+                leader_epoch=LeaderEpoch(3),
+                replicas=(A, B),
+                isr=(leader,),
+                partition_epoch=7,
+            )
+            for leader in leaders
+        ),
+    )
+
+
+def cluster(*topics: TopicImage, brokers: Sequence[BrokerId] = (A, B)) -> MetadataImage:
+    image = MetadataImage(
+        cluster_id="c",
+        controller_id=A,
+        controller_epoch=5,
+        brokers={each: broker(each) for each in brokers},
+    )
+    return image.with_topics(topics)
+
+
+EMPTY = MetadataImage(cluster_id="c", controller_id=BrokerId(-1), topic_configs={"a": {"x": "1"}})
+
+
+def test_an_update_carries_the_whole_image() -> None:
+    image = cluster(topic("a", A, B), topic("b", B))
+    found = updated(EMPTY, update_metadata(image, broker(B), whole(image.topics.values())), B)
+    assert (found.topics, found.topic_names) == (image.topics, image.topic_names)
+    assert (found.controller_id, found.controller_epoch) == (1, 5)
+    assert found.brokers[B] == broker(B)
+    # The request does not say which epochs the other brokers have.
+    assert found.brokers[A].endpoints == broker(A).endpoints
+    # Settings do not come with it.
+    assert found.topic_configs == {"a": {"x": "1"}}
+
+
+def test_partitions_are_merged_and_live_brokers_replaced() -> None:
+    before = cluster(topic("a", A, A), topic("b", A))
+    after = cluster(topic("a", A, B, A), brokers=[B])
+    request = update_metadata(after, broker(B), [Changed(after.topics["a"], [1, 2])])
+    found = updated(before, request, B)
+    assert [each.leader for each in found.topics["a"].partitions] == [A, B, A]
+    assert found.topics["b"] is before.topics["b"]
+    assert list(found.brokers) == [B]
+
+
+def test_brokers_that_are_the_same_stay_the_same() -> None:
+    image = updated(cluster(), update_metadata(cluster(), broker(A)), A)
+    assert updated(image, update_metadata(cluster(), broker(A)), A).brokers is image.brokers
+
+
+def test_deleted_topics_go_with_their_settings() -> None:
+    before = cluster(topic("a", A, A), topic("b", A)).with_topic_configs({"a": {"x": "1"}, "b": {"y": "2"}})
+    request = update_metadata(cluster(), broker(B), deleted=[topic("a", A, A), topic("never", A)])
+    found = updated(before, request, B)
+    assert (list(found.topics), found.topic_configs) == (["b"], {"b": {"y": "2"}})
+    assert list(found.topic_names.values()) == ["b"]
+
+
+def test_a_topic_with_another_id_replaces_the_one_before() -> None:
+    before = cluster(topic("a", A, A, A))
+    after = cluster(topic("a", B, topic_id=bytes(16)))
+    found = updated(before, update_metadata(after, broker(B), whole(after.topics.values())), B)
+    assert found.topics == after.topics
+    assert found.topic_names == {bytes(16): "a"}
+
+
+def test_settings_of_a_topic_are_read_once_before_its_first_role(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await EmbeddedStore.open([str(tmp_path)], clock=ManualClock())
+        session = await store.connect()
+        await ensure_path(session, "/config/topics")
+        await session.create("/config/topics/a", b'{"version":1,"config":{"retention.ms":"5"}}')
+        cache = MetadataCache(EMPTY)
+        updates = MetadataUpdates(session, cache, B, ["known"])
+        image = cluster(topic("a", A), topic("plain", A), topic("known", A))
+        request = leader_and_isr(image, broker(B), whole(image.topics.values()))
+        assert request is not None
+        await updates.learn_topics(request)
+        # What a topic of the same name has left counts no more.
+        assert cache.image.topic_configs == {"a": {"retention.ms": "5"}}
+        assert [updates.knows(name) for name in ("a", "plain", "known", "other")] == [True, True, True, False]
+        await session.set("/config/topics/a", b"")
+        await updates.learn_topics(request)
+        assert cache.published == 1
+        updates.update(update_metadata(image, broker(B), whole(image.topics.values())))
+        updates.update(update_metadata(image, broker(B), deleted=[image.topics["a"]]))
+        assert not updates.knows("a")
+        await updates.learn_topics(request)
+        assert cache.image.topic_config("a") == {}
+        await store.close()
+
+    asyncio.run(main())
