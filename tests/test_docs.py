@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,15 @@ def test_files_that_are_named_exist(document: Path) -> None:
     for name in re.findall(r"`((?:\w+/)+[\w.-]*)`", document.read_text(encoding="utf-8")):
         is_found = any((folder / name).exists() for folder in folders)
         assert is_found or name in NOT_FILES, name
+
+
+def test_the_picture_of_the_house_is_the_contract() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    picture = re.findall(r"^    (.+)$", text.partition("## Rooms")[2].partition("\n| ")[0], re.MULTILINE)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = settings["tool"]["importlinter"]["contracts"][0]
+    assert contract["containers"] == ["barnabas"]
+    assert picture == contract["layers"]
 
 
 def test_architecture_names_every_part() -> None:

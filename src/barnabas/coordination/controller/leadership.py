@@ -52,7 +52,7 @@ def alter_reassignments(state: ControllerState, request: AlterReassignments) -> 
 
 
 def change_brokers(state: ControllerState, event: BrokersChanged) -> Change[None]:
-    """Partitions whose leader is gone get another one. A broker that has come is told of everything."""
+    """Partitions whose leader is gone get another one. A new broker gets the whole state."""
     before, now = state.image.brokers, event.brokers
     came = [broker for broker in now.values() if before.get(broker.id) != broker]
     went = [broker_id for broker_id, broker in before.items() if now.get(broker_id) != broker]

@@ -112,7 +112,7 @@ def _brokers(
     for each in request.live_brokers:
         epoch = request.broker_epoch if each.id == broker_id else _UNKNOWN_BROKER_EPOCH
         brokers[BrokerId(each.id)] = _broker(each, epoch)
-    # Most requests are about topics, and whoever compares images should see that.
+    # Most requests are about topics, and code that compares images should see that.
     return image.brokers if brokers == image.brokers else brokers
 
 
