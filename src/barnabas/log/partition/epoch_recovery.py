@@ -83,7 +83,7 @@ def epochs_fit(
         end_offset = epochs[index + 1].start_offset if index + 1 < len(epochs) else log_end_offset
         for offset in (max(entry.start_offset, log_start_offset), end_offset - 1):
             header = _batch_at(segments, offset) if offset >= log_start_offset else None
-            # Of a log that was compacted the batches of an epoch may be gone.
+            # In a compacted log the batches of an epoch may be gone.
             if (
                 header is not None
                 and header.base_offset < end_offset

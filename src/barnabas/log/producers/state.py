@@ -155,7 +155,7 @@ class ProducerState:
             )
 
     def check_verified(self, producer_id: int, producer_epoch: int, guard: int) -> None:
-        """Of a batch of a transaction: it is open here, or the coordinator has just said that it is."""
+        """Raises unless the transaction of a batch is open here, or the coordinator has just said that it is open."""
         entry = self._producers.get(producer_id)
         if entry is not None:
             if entry.is_in_transaction(producer_epoch):

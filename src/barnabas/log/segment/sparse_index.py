@@ -91,7 +91,7 @@ class SparseIndex(Resident):
         self._log = log
         # The expected content of the file, until it is first read.
         self._expected: FileDigest | None = None
-        # Of the bytes that are written; unknown until they have been read.
+        # The checksum of the written bytes; unknown until they have been read.
         self._checksum = _UNKNOWN
         self.is_vouched_for = False
         """Whether the entries are known to be those that were written, and not only to look like it."""
