@@ -27,7 +27,7 @@ START_TIMEOUT_S: Final = 90
 STOP_TIMEOUT_S: Final = 90
 POLL_S: Final = 0.01
 
-READY: Final = "ready after"
+READY: Final = "Ready after"
 
 
 class BrokerProcess:

@@ -121,7 +121,7 @@ def start(
         # the loop.
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
-        log.info("ready after %.2f s", _running_s())
+        log.info("Ready after %.2f s", _running_s())
         if supervisor_fd is not None:
             _report_to(supervisor_fd, server.ports)
         await server.run_until_signal()

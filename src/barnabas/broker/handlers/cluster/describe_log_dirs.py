@@ -62,8 +62,9 @@ def _directory(
     if directory.is_offline:
         return failed
     try:
-        disk = os.statvfs(directory.path)
-    except OSError:
+        total_bytes = directory.fs.total_bytes(directory.path)
+        usable_bytes = directory.fs.free_bytes(directory.path)
+    except KafkaStorageError:
         return failed
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in logs:
@@ -78,8 +79,8 @@ def _directory(
     return DescribeLogDirsResult(
         log_dir=directory.path,
         topics=list(topics.values()),
-        total_bytes=disk.f_blocks * disk.f_frsize,
-        usable_bytes=disk.f_bavail * disk.f_frsize,
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
     )
 
 
