@@ -1,4 +1,4 @@
-"""Requests for offsets of thousands of partitions: done in pieces, and answered as if they were not."""
+"""Requests for thousands of offsets or groups: done in pieces, and answered as if they were not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pytest
 
 from barnabas.broker.handlers.groups.wide_commit import PIECE_PARTITIONS, pieces
 from barnabas.broker.waiting.turns import AT_ONCE
-from barnabas.errors import NotCoordinator, UnknownMemberId, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.errors import (
+    GroupIdNotFound,
+    NotCoordinator,
+    UnknownMemberId,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from barnabas.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,7 +26,7 @@ from barnabas.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.broker.group_requests import commit, wait_for_coordinator
+from tests.broker.group_requests import commit, delete_groups, listed, wait_for_coordinator
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.running import RunningBroker
@@ -190,3 +196,19 @@ def test_an_error_in_a_wide_fetch_is_the_groups(tmp_path: Path, version: int) ->
         else:
             [group] = client.ask("OffsetFetch", version, one_group("group", {"one": indexes})).groups
             assert (group.error_code, group.topics) == (NotCoordinator.code, [])
+
+
+def test_many_groups_are_deleted(client: RawClient, topic_ids: dict[str, bytes]) -> None:
+    existing = [f"deleted-{number}" for number in range(30)]
+    for group_id in existing:
+        wait_for_coordinator(client, group_id)
+        assert commit(client, group_id, {("one", 0): 1}) == {("one", 0): 0}
+    # One coordinator has more groups than are deleted at once.
+    names = [
+        each
+        for number, name in enumerate(existing)
+        for each in (name, *(f"{number}-{n}" for n in range(100)))
+    ]
+    expected = {name: 0 if name in existing else GroupIdNotFound.code for name in names}
+    assert list(delete_groups(client, *names).items()) == list(expected.items())
+    assert not set(existing) & set(listed(client))

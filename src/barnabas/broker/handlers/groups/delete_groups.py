@@ -1,39 +1,48 @@
 """DeleteGroups, versions 0 to 2: deletes groups without members, with their offsets.
 
-The groups of one request may have several coordinators. The response waits for all of them.
+The groups of one request may have several coordinators. The response waits for all of them. Many groups are deleted in
+turns, some at a time.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.handlers.groups.asking import caller_of
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
+from barnabas.broker.waiting.turns import STEP
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
 
 class _Gathered:
-    """Gathers the answers of the coordinators, and sends one response in the order of the request."""
+    """Gathers the results of the coordinators, and sends one response in the order of the request."""
 
     def __init__(self, parked: Parked[DeleteGroupsResponse], group_ids: list[str]) -> None:
         self._parked = parked
         self._group_ids = group_ids
         self._results: dict[str, DeletableGroupResult] = {}
 
-    def add(self, results: list[DeletableGroupResult]) -> None:
-        self._results.update((result.group_id, result) for result in results)
+    def add(self, response: DeleteGroupsResponse) -> None:
+        self._results.update((result.group_id, result) for result in response.results)
         if len(self._results) == len(self._group_ids):
             self._parked.answer(
                 DeleteGroupsResponse(results=[self._results[group_id] for group_id in self._group_ids])
             )
 
-    def add_response(self, response: DeleteGroupsResponse) -> None:
-        self.add(response.results)
+    def refuse(self, group_ids: Iterable[str], error: KafkaError) -> None:
+        results = [DeletableGroupResult(group_id=each, error_code=error.code) for each in group_ids]
+        self.add(DeleteGroupsResponse(results=results))
+
+
+class _Part(NamedTuple):
+    shell: GroupShell
+    group_ids: list[str]
 
 
 def handle(
@@ -44,19 +53,29 @@ def handle(
         return DeleteGroupsResponse()
     parked = exchange.park()
     gathered = _Gathered(parked, group_ids)
-    refused = []
     by_shell: dict[GroupShell, list[str]] = {}
     for group_id in group_ids:
         try:
             by_shell.setdefault(broker.groups.shell_of(group_id), []).append(group_id)
         except KafkaError as error:
-            refused.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
-    if refused:
-        gathered.add(refused)
-    for shell, names in by_shell.items():
-        caller = caller_of(exchange, gathered.add_response)
-        shell.carry_out(shell.coordinator.delete_groups(caller, names))
-    return parked
+            gathered.refuse([group_id], error)
+
+    def delete(part: _Part) -> None:
+        try:
+            # It may have been unloaded since.
+            part.shell.check_ready()
+        except KafkaError as error:
+            gathered.refuse(part.group_ids, error)
+            return
+        caller = caller_of(exchange, gathered.add)
+        part.shell.carry_out(part.shell.coordinator.delete_groups(caller, part.group_ids))
+
+    parts = [
+        _Part(shell, names[start : start + STEP])
+        for shell, names in by_shell.items()
+        for start in range(0, len(names), STEP)
+    ]
+    return exchange.answer_in_turns(broker.turns, parts, delete, lambda _: parked)
 
 
 HANDLER: Final = Handler(DeleteGroupsRequest, DeleteGroupsResponse, handle)
