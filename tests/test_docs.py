@@ -90,6 +90,16 @@ def test_the_tour(session: list[tuple[str, str]], tmp_path: Path, broker: Broker
         assert done.stdout == output, command
 
 
+@pytest.mark.slow
+def test_the_lines_of_a_start(tmp_path: Path) -> None:
+    """The README shows all lines that a broker logs when it starts."""
+    variable = re.compile(r"^\[.*?\]|cluster \S+|in /\S+|PLAINTEXT://\S+|after [\d.]+ s")
+    shown = re.findall(r"^    (\[\d{4}-.*)$", README, re.MULTILINE)
+    with Broker(directory=tmp_path) as first:
+        logged = first.log().splitlines()
+    assert [variable.sub("…", line) for line in logged] == [variable.sub("…", line) for line in shown]
+
+
 def programs() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
