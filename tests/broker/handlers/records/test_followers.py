@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
 from barnabas.errors import (
     FencedLeaderEpoch,
     LeaderNotAvailable,
@@ -21,6 +22,11 @@ from barnabas.protocol.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.messages.list_offsets_response import ListOffsetsPartitionResponse, ListOffsetsResponse
+from barnabas.protocol.messages.stop_replica_request import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 from barnabas.protocol.requests import decode_response
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import (
@@ -34,6 +40,7 @@ from tests.broker.record_requests import (
 )
 from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
+from tests.waiting import wait_until
 
 FOLLOWER = BrokerId(7)
 LATEST, EARLIEST = -1, -2
@@ -101,6 +108,57 @@ def test_others_are_no_followers(broker: RunningBroker, client: RawClient) -> No
     assert code(replica_id=8, current_leader_epoch=epoch) == UnknownLeaderEpoch.code
     assert code(replica_id=FOLLOWER, current_leader_epoch=epoch - 1) == FencedLeaderEpoch.code
     assert code(replica_id=FOLLOWER, current_leader_epoch=epoch + 1) == UnknownLeaderEpoch.code
+
+
+def test_quotas_and_metrics_of_consumers_leave_followers_out(
+    broker: RunningBroker, client: RawClient, follower: RawClient
+) -> None:
+    create_topic(client, "unthrottled")
+    set_replicas(broker, "unthrottled", FOLLOWER)
+    assert produce(client, "unthrottled", batch(b"x" * 10_000)).error_code == 0
+    running = broker.server.broker
+    metrics = running.replicas.topic_metrics.of("unthrottled")
+
+    async def limit(rate: float | None) -> None:
+        running.quotas.set_limits(
+            QuotaEntity(None, DEFAULT), {} if rate is None else {CONSUMER_BYTE_RATE: rate}
+        )
+
+    broker.call(lambda: limit(1.0))
+    try:
+        for _ in range(3):
+            copied = fetch(follower, "unthrottled", 0, replica_id=FOLLOWER)
+            assert values(copied.records) == [b"x" * 10_000]
+    finally:
+        broker.call(lambda: limit(None))
+    assert metrics.bytes_out == 0
+
+
+def test_a_producer_that_waits_learns_the_new_leader(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "moved")
+    epoch = set_replicas(broker, "moved", FOLLOWER)
+    client.send("Produce", 10, produce_request("moved", batch(b"a"), acks=-1))
+    replicas = broker.server.broker.replicas
+    key = TopicPartition("moved", 0)
+    wait_until(lambda: replicas.delayed.produces.watches(key))
+
+    async def stop() -> None:
+        state = StopReplicaPartitionState(partition_index=0, leader_epoch=epoch)
+        replicas.stop(
+            StopReplicaRequest(
+                controller_epoch=replicas.controller_epoch,
+                topic_states=[StopReplicaTopicState(topic_name="moved", partition_states=[state])],
+            )
+        )
+
+    broker.call(stop)
+    answer = decode_response(api_for_name("Produce"), 10, client.receive_frame()).body
+    [partition] = answer.responses[0].partition_responses
+    assert partition.error_code == NotLeaderOrFollower.code
+    assert (
+        partition.current_leader.leader_id == broker.server.broker.image.topics["moved"].partitions[0].leader
+    )
+    assert answer.node_endpoints
 
 
 def list_offsets(client: RawClient, topic: str, timestamp: int, version: int) -> ListOffsetsPartitionResponse:

@@ -94,7 +94,7 @@ class Fetch:
         self._broker = broker
         self.exchange = exchange
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-        if broker.quotas.has(CONSUMER_BYTE_RATE):
+        if not context.is_follower and broker.quotas.has(CONSUMER_BYTE_RATE):
             # A fetch that asks for more than the quota of a window would never get anything.
             window_bytes = broker.quotas.max_in_window(
                 CONSUMER_BYTE_RATE, exchange.session.user, exchange.client_id
@@ -408,6 +408,8 @@ class Fetch:
         broker = self._broker
         session = exchange.session
         now_ms = broker.now_ms
+        if self._context.is_follower:
+            return self._response_of(answered, now_ms)
         throttle_ms = broker.quotas.record(
             CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
         )
@@ -420,10 +422,13 @@ class Fetch:
             return FetchResponse(session_id=self._context.known_session_id)
         for metrics, answer in self._found:
             metrics.bytes_out += len(answer.records or b"")
+        return self._response_of(answered, now_ms)
+
+    def _response_of(self, answered: Answered, now_ms: int) -> FetchResponse:
         response = FetchResponse(
             session_id=self._context.session_id(answered, now_ms), responses=_by_topic(answered)
         )
-        if exchange.version >= _FIRST_VERSION_WITH_ENDPOINTS:
+        if self.exchange.version >= _FIRST_VERSION_WITH_ENDPOINTS:
             response.node_endpoints = self._leaders(answered)
         return response
 

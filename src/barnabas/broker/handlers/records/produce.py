@@ -197,12 +197,14 @@ class Appending:
                 partition,
                 info.last_offset + 1,
                 self._request.timeout_ms,
-                partial(self._note_replicated, answer),
+                partial(self._note_replicated, partition.topic_partition.topic, answer),
             )
 
-    def _note_replicated(self, answer: PartitionProduceResponse, error: KafkaError | None) -> None:
+    def _note_replicated(
+        self, topic: str, answer: PartitionProduceResponse, error: KafkaError | None
+    ) -> None:
         if error is not None:
-            _fail(answer, error)
+            self._note_failure(topic, answer, error)
         self._unreplicated -= 1
         if self._has_ended and not self._unreplicated:
             self._exchange.park().answer(self._response)
