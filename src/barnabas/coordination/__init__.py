@@ -1,1 +1,1 @@
-"""What brokers agree on: a small tree of nodes with ZooKeeper's contract, and what Kafka keeps in it."""
+"""The shared state of brokers: a small tree of nodes with ZooKeeper's contract, and Kafka's data in it."""

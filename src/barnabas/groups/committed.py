@@ -1,10 +1,11 @@
-"""Groups as their committed records have them: what ListGroups, the descriptions and the metrics answer from.
+"""Groups according to their committed records: the source of ListGroups, the descriptions and the metrics.
 
-The machine decides from the latest state of groups, which counts on records that are appended and may still be lost
-with the leadership. A group that has such records is shown here as it was before them. The records change what is
-shown when they are committed, one by one, in the order of the log. A group without such records is shown as it is.
+The machine decides from the latest state of groups, which depends on records that are appended and may still be lost
+with the leadership. A group with such records is shown here in its state before them. The records change the shown
+state when they are committed, one by one, in the order of the log. A group without such records is shown in its current
+state.
 
-What a classic group does not write down (members that join, its state) is shown at once, as in Kafka.
+State that a classic group does not store (members that join, its state) is shown at once, as in Kafka.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class CommittedGroups:
         if isinstance(record, ConsumerGroupRecord):
             shown.group = _after(shown.group, record)
         elif record.value is not None:
-            # The group is ahead of its record, unless it has gone meanwhile.
+            # The group is ahead of its record, unless it has been deleted in the meantime.
             shown.group = self._classic.get(group_id) or ClassicGroup.from_value(group_id, record.value)
         elif isinstance(shown.group, ClassicGroup):
             shown.group = None

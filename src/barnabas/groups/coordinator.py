@@ -119,7 +119,7 @@ class GroupCoordinator:
         self._store = OffsetStore()
         # Groups that are known only from offsets so far.
         self._implied: set[str] = set()
-        # What has been appended and is not committed, in the order of the log.
+        # Records that are appended and not committed, in the order of the log.
         self._uncommitted: deque[_Uncommitted] = deque()
         rebalance = Rebalance(settings, counts)
         self._updates = MemberUpdates(self._groups, settings, counts)
@@ -260,7 +260,7 @@ class GroupCoordinator:
         return bool(self._uncommitted)
 
     def committed(self, high_watermark: int) -> None:
-        """What has been appended below the high watermark is committed."""
+        """Records that are appended below the high watermark are committed."""
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0].end_offset <= high_watermark:
             batch = uncommitted.popleft()

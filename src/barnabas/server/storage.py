@@ -33,7 +33,7 @@ RECOVERY_REPORT_NS: Final = 1_000_000_000
 
 
 class TopicSettings:
-    """What the log manager needs to know about topics. It opens no log before the attributes are set."""
+    """The log manager's source of topic settings. It opens no log before the attributes are set."""
 
     metadata: MetadataCache
     updates: MetadataUpdates

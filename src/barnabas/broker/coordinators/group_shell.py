@@ -56,7 +56,7 @@ class GroupShell(CoordinatorShell):
     def check_ready(self) -> None:
         super().check_ready()
         if self._relied_on_end_offset:
-            # Nobody waits for records whose commit took too long. They may be committed all the same.
+            # No request waits for records whose commit took too long. They may still be committed.
             self._catch_up(self.partition.leader_log().high_watermark)
 
     def _appended(self, decision: Decision, info: AppendInfo, high_watermark: int) -> None:

@@ -141,7 +141,7 @@ class CoordinatorShell(ABC):
             self._fail_to_load(error)
 
     def _activate_when_committed(self, end_offset: int) -> None:
-        """Nobody sees what is in the log of a new leader and may still be lost with it."""
+        """No client may see records in the log of a new leader that may still be lost with it."""
         if self.partition.has_replicated(end_offset):
             self._activate()
         else:

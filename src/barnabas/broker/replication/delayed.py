@@ -32,7 +32,7 @@ class DelayedOperations:
         delete_records_purge_interval: int = 1,
     ) -> None:
         self.fetches = Purgatory(timer, purge_interval=fetch_purge_interval)
-        # Whatever waits until its records are replicated: see `await_replicated`.
+        # Operations that wait until their records are replicated: see `await_replicated`.
         self.produces = Purgatory(timer, purge_interval=produce_purge_interval)
         self.deletions = Purgatory(
             timer, purge_interval=max(delete_records_purge_interval, _DELETIONS_PURGE_INTERVAL_MIN)

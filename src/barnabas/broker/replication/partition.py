@@ -1,7 +1,7 @@
 """A partition on this broker: the log of its replica here, and the replica's role.
 
 The controller decides the role. A leader takes records, and its high watermark is the least end offset of the in-sync
-replicas: `barnabas.replication.leader` has the rules. A follower serves nobody yet. On one node the leader has no
+replicas: `barnabas.replication.leader` has the rules. A follower serves no clients yet. On one node the leader has no
 followers, and its high watermark is the end of its log.
 """
 

@@ -1,4 +1,4 @@
-"""Brings together what the store says and what is in the log directories, when a broker with an embedded store starts.
+"""Reconciles the store with the log directories, when a broker with an embedded store starts.
 
 Directories that the store does not know become topics again; nothing is deleted from others that belong to no
 partition.
@@ -36,7 +36,7 @@ async def adopt_unknown_logs(controller: Controller, image: MetadataImage, manag
     unknown = [
         each
         for each in manager.logs()
-        # A future log tells nothing if the log that it was to replace is gone.
+        # A future log gives no information if the log that it was to replace is gone.
         if each.topic_partition.topic not in image.topics and each is manager.log(each.topic_partition)
     ]
     if not unknown:
@@ -66,7 +66,7 @@ async def adopt_unknown_logs(controller: Controller, image: MetadataImage, manag
 
 
 def hold_strays(image: MetadataImage, manager: LogManager) -> None:
-    """Keeps deletion off directories that belong to no partition of the image: nobody knows what they are."""
+    """Prevents deletion in directories that belong to no partition of the image: their content is unknown."""
     for each in manager.logs():
         at = each.topic_partition
         topic = image.topics.get(at.topic)

@@ -1,8 +1,8 @@
-"""The shell of the controller: it takes part in elections and carries out what the machine decides.
+"""The shell of the controller: it takes part in elections and carries out the effects of the machine.
 
-Every broker has one. While another broker is the controller, requests are refused with NotController. After an election
-that this broker wins, the cluster is read and a new machine takes over; its effects are carried out one after the
-other. A change goes on to its end when its requester is cancelled.
+Every broker has one. While another broker is the controller, requests are rejected with NotController. After an
+election that this broker wins, the shell reads the cluster and a new machine takes over; the shell carries out its
+effects one after the other. A change runs to its end even if its requester is cancelled.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Controller:
         self._is_closed = False
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._last_ticket = 0
-        # What is to be done, in order. A task works on it while there is any.
+        # The work to do, in order. A task runs while there is any.
         self._work: deque[Callable[[], Awaitable[None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
@@ -184,7 +184,7 @@ class Controller:
 
     def _reply(self, ticket: int, outcome: Any) -> None:
         reply = self._tickets.pop(ticket)
-        # A requester may have gone meanwhile.
+        # A requester may have been cancelled in the meantime.
         if not reply.done():
             if isinstance(outcome, KafkaError):
                 reply.set_exception(outcome)
@@ -192,7 +192,7 @@ class Controller:
                 reply.set_result(outcome)
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Has work done in its turn, and returns or raises what came of it."""
+        """Runs work in its turn, and returns its result or raises its error."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
@@ -269,7 +269,7 @@ class Controller:
         try:
             await self._links.send(broker_id, request)
         except Exception:
-            # The change is stored, and the other brokers have to hear of it.
+            # The change is stored, and the other brokers still need the requests.
             log.exception("Broker %d has failed to carry out %s", broker_id, type(request).__name__)
 
     async def _elect(self, unclean: Collection[BrokerId] = ()) -> None:

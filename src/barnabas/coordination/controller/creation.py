@@ -54,7 +54,7 @@ def create_topics(state: ControllerState, request: CreateTopics) -> Change[list[
 def adopt_topics(state: ControllerState, request: AdoptTopics) -> Change[list[TopicImage]]:
     unknown = {at: each for at, each in request.found.items() if at.topic not in state.deleting}
     planned = plan_adoption(state.image, request.broker_id, state.settings.current, unknown, state.rng)
-    # The logs are there already.
+    # The logs exist already.
     yield from _store_topics(state, planned, is_new=False)
     return [each.topic for each in planned]
 

@@ -1,8 +1,8 @@
 """Changes that delete topics.
 
-A topic that is to go is marked first. From then on it is in no broker's metadata. Its replicas are stopped and their
-logs deleted; when all of them have confirmed it, the topic leaves the store, its mark last. What fails on the way is
-done by the next controller, or the next start.
+A topic is marked for deletion first. From then on it is in no broker's metadata. Its replicas are stopped and their
+logs deleted. When all brokers have confirmed this, the topic is removed from the store, its mark last. The next
+controller, or the next start, completes a failed deletion.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[dict[
 
 
 def resume_deletions(state: ControllerState) -> Change[None]:
-    """Goes on with what an earlier controller began. A log in a directory that is offline has to wait."""
+    """Continues the deletions of an earlier controller. A log in an offline directory has to wait."""
     if state.deleting:
         results = yield from _finish(state, list(state.deleting.values()))
         for name, error in results.items():
@@ -120,7 +120,7 @@ def _delete_logs(
 
 
 def _remove_nodes(state: ControllerState, names: Sequence[str]) -> Change[None]:
-    """Takes topics out of the store, each mark last. Many topics are read and removed by and by."""
+    """Removes topics from the store, each mark last. Many topics are read and removed in parts."""
     operations: list[Operation] = []
     removed: list[str] = []
     for name in names:

@@ -27,7 +27,7 @@ from barnabas.model import BrokerId
 async def elect(store: Store, broker_id: BrokerId, clock: Clock) -> Claim | None:
     """Tries to become the controller; None if another broker is.
 
-    One transaction makes the node and raises the epoch, so that each controller has an epoch of its own.
+    One transaction creates the node and increases the epoch, so that each controller has its own epoch.
     """
     data, stat = await store.get(CONTROLLER_EPOCH)
     epoch = decode_controller_epoch(data) + 1

@@ -1,7 +1,7 @@
-"""What goes into the controller's machine and what comes out of it.
+"""The events and the effects of the controller's machine.
 
-Events are requests, news from the store, and the results of effects. Effects are carried out by the shell, one after
-the other. The machine waits for the result of `Write`, `ReadTopics`, `ReadTree` and `Ask` before it goes on:
+Events are requests, news from the store, and the results of effects. The shell carries out effects, one after the
+other. The machine waits for the result of `Write`, `ReadTopics`, `ReadTree` and `Ask` before it continues:
 
     effect       result
     Write        Stored, or StoreRefused
@@ -197,7 +197,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Reply:
     ticket: int
-    # What the request returns, or why it failed as a whole.
+    # The result of the request, or the error of the whole request.
     outcome: Any | KafkaError
 
 

@@ -92,7 +92,9 @@ def _change_partitions(
     *,
     tells_always: bool = False,
 ) -> Change[Results]:
-    """Stores what `change` makes of each partition and tells the brokers; `tells_always` even of no change."""
+    """Stores the result of `change` for each partition and informs the brokers; with `tells_always` even without a
+    change.
+    """
     results: Results = {}
     changed: dict[str, dict[int, PartitionImage]] = {}
     operations: list[Operation] = []

@@ -46,7 +46,7 @@ from barnabas.errors import KafkaError, NotController, UnknownServerError
 
 log = logging.getLogger(__name__)
 
-# Changes that nobody has asked for.
+# Changes without a requester.
 _NO_TICKET: Final = -1
 
 
@@ -59,7 +59,7 @@ class ControllerMachine:
         self._change: Change[Any] | None = None
 
     def handle(self, event: Event) -> list[Effect]:
-        """What is to be done now, in order. The last of the effects may be one with a result."""
+        """The effects to carry out now, in order. The last of the effects may be one with a result."""
         effects: list[Effect] = []
         match event:
             case Stored() | StoreRefused() | TopicsRead() | TreeRead() | Answered():

@@ -1,6 +1,6 @@
-"""The requests by which the controller tells brokers what it has decided.
+"""The requests with which the controller sends its decisions to brokers.
 
-LeaderAndIsr gives partitions their roles, StopReplica ends them, UpdateMetadata says what clients may know.
+LeaderAndIsr gives partitions their roles, StopReplica ends them, UpdateMetadata has the metadata for clients.
 """
 
 from __future__ import annotations

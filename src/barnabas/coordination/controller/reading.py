@@ -34,7 +34,7 @@ async def read_cluster(store: Store, on_brokers: Watcher, on_topics: Watcher) ->
 
 
 async def read_topics(store: Store, names: Iterable[str]) -> dict[str, StoredTopic]:
-    """Topics that are gone by now are left out."""
+    """Omits topics that are deleted by now."""
     topics = {}
     for name in names:
         [found] = await store.get_all([topic_path(name)])

@@ -1,4 +1,4 @@
-"""What the store holds of the cluster when a controller takes over, as it was written."""
+"""The state of the cluster in the store when a controller takes over, unparsed."""
 
 from __future__ import annotations
 

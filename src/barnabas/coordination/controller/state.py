@@ -1,7 +1,7 @@
-"""What the controller knows, and the steps that its changes have in common.
+"""The state of the controller, and the common steps of its changes.
 
-A change is a generator: it yields effects and gets the result of each that has one. It may raise a KafkaError, which
-is then the reply to its requester.
+A change is a generator: it yields effects and gets the result of each that has one. It may raise a KafkaError, which is
+then the reply to its requester.
 """
 
 from __future__ import annotations

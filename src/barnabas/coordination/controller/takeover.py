@@ -1,7 +1,7 @@
-"""How a controller takes over: it makes the cluster whole, tells the brokers, and finishes what was begun.
+"""The start of a controller: it repairs the cluster, informs the brokers, and completes unfinished changes.
 
-What a crash can leave behind: partitions without a state (they are made), topics that are marked for deletion (their
-deletion goes on), leaders that are gone (another replica in sync takes over, or none).
+A crash can leave behind: partitions without a state (they are created), topics that are marked for deletion (their
+deletion continues), leaders that are gone (another in-sync replica takes over, or none).
 """
 
 from __future__ import annotations

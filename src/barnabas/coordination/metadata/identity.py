@@ -31,7 +31,7 @@ PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 def random_id(rng: Random) -> bytes:
-    """A random UUID whose text does not begin with a dash, since people hand it to commands."""
+    """A random UUID whose text does not begin with a dash, because users pass it to commands."""
     while True:
         id_bytes = bytearray(rng.randbytes(16))
         id_bytes[6] = id_bytes[6] & 0x0F | 0x40

@@ -1,6 +1,6 @@
-"""How a broker joins a cluster: it makes the nodes that are missing, checks the cluster id, and registers.
+"""The registration of a broker in a cluster: it creates missing nodes, checks the cluster id, and registers.
 
-Registering says that the broker is alive, and has nothing to do with who is the controller.
+The registration says that the broker is alive. It is independent of the election of the controller.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _broker_id(name: str) -> BrokerId:
 
 
 async def _missing(store: Store, paths: Iterable[str]) -> list[str]:
-    """Those of the nodes, and of the nodes above them, that are not there; parents first."""
+    """The missing nodes among these and the nodes above them; parents first."""
     missing: dict[str, None] = {}
     for path in paths:
         chain = []

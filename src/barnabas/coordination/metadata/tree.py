@@ -1,7 +1,7 @@
-"""What Kafka 3.9 keeps in ZooKeeper: the paths, and the bytes of each node.
+"""Kafka 3.9's data in ZooKeeper: the paths, and the bytes of each node.
 
     /barnabas/brokers/N                       a broker that uses an embedded store; no data; not Kafka's
-    /admin/delete_topics/T                    a topic that is to go; no data
+    /admin/delete_topics/T                    a topic that is being deleted; no data
     /admin/preferred_replica_election         {"version":1,"partitions":[{"topic":T,"partition":P},…]}
     /admin/reassign_partitions                {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[…]},…]}
     /brokers/ids/N              ephemeral     BrokerRegistration; the node's czxid is the broker's epoch
@@ -9,7 +9,7 @@
     /brokers/topics/T                         TopicAssignment
     /brokers/topics/T/partitions/P/state      PartitionState; the node's version is the partition's epoch
     /cluster/id                               {"version":"1","id":ID}
-    /config/brokers/N, /config/topics/T, …    {"version":1,"config":{name:text}}; <default> stands for all brokers
+    /config/brokers/N, /config/topics/T, …    {"version":1,"config":{name:text}}; <default> means all brokers
     /config/changes/config_change_            sequential: {"version":2,"entity_path":"topics/T"}
     /controller                 ephemeral     {"version":2,"brokerid":N,"timestamp":"ms","kraftControllerEpoch":-1}
     /controller_epoch                         a number in digits
@@ -18,7 +18,7 @@
     /latest_producer_id_block                 ProducerIdBlock
     /log_dir_event_notification/log_dir_event_  sequential: {"version":1,"broker":N,"event":1}
 
-Keys stand in the order in which Kafka writes them. Bytes that another program wrote badly raise MalformedNode.
+Keys are in the order in which Kafka writes them. Bytes that another program wrote badly raise MalformedNode.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How the controller's requests reach the metadata of a broker.
+"""The effect of the controller's requests on the metadata of a broker.
 
-UpdateMetadata makes the next image: live brokers replace those before, partitions are merged, and a topic whose
+UpdateMetadata gives the next image: live brokers replace the earlier ones, partitions are merged, and a topic whose
 partitions have the leader -2 is being deleted. Settings are in the store: a broker reads all of them when it starts,
-and those of a topic before it opens the first log of it.
+and those of a topic before it opens the first log of the topic.
 """
 
 from __future__ import annotations

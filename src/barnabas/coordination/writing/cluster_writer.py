@@ -158,7 +158,7 @@ class ClusterWriter:
         self, names: Sequence[str], charge: Charge
     ) -> tuple[dict[str, KafkaError], dict[str, asyncio.Future[None]]]:
         image = self._cache.image
-        # Others may have created some of them meanwhile.
+        # Others may have created some of them in the meantime.
         missing = [name for name in names if name not in image.topics]
         planner = TopicPlanner(image, self._settings.current, self._rng, charge=charge)
         new = [automatic_topic(name, self._settings.current, len(image.brokers)) for name in missing]
