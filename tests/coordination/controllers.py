@@ -15,6 +15,7 @@ from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from barnabas.coordination.metadata.membership import join_cluster, register
+from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
@@ -65,7 +66,8 @@ class BrokerNode:
         self.session = session
         self.cache = MetadataCache(image)
         self.updates = MetadataUpdates(session, self.cache, broker_id, known)
-        self.writer = ClusterWriter(session, self.cache, settings, rng)
+        self.follower = SettingsFollower(session, self.cache, clock)
+        self.writer = ClusterWriter(session, self.cache, self.follower, settings, rng)
         self.blocks = ProducerIdBlocks(session, broker_id)
         self.controller = Controller(session, broker_id, image.cluster_id, settings, brokers, clock, rng)
         self.roles: list[LeaderAndIsrRequest] = []
@@ -165,12 +167,14 @@ class Cluster:
     ) -> BrokerNode:
         cluster_id = await join_cluster(session, self.rng, cluster_id)
         image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
+        latest = await last_notice(session)
         known = await stored_topics(session)
         image = await with_settings(session, image, known)
         settings = LiveSettings(self.config)
         node = BrokerNode(self.brokers, session, broker_id, settings, image, known, self.clock)
         node.cache.subscribe(Stage.REPLICAS, lambda before, after: self.images.append((before, after)))
         self.brokers.nodes[broker_id] = node
+        await node.follower.begin(latest)
         await register(
             session,
             broker_id,

@@ -12,6 +12,7 @@ from barnabas.coordination.metadata import membership
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.identity import settle_broker_id
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage
+from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.store.contract import Store
@@ -41,6 +42,7 @@ class Cluster:
     known_topics: Collection[str]
     metadata: MetadataCache
     updates: MetadataUpdates
+    follower: SettingsFollower
     writer: ClusterWriter
 
 
@@ -66,10 +68,13 @@ async def join_cluster(
     registered = await membership.register(
         session, broker_id, endpoints=advertised, rack=config.broker_rack, clock=environment.clock
     )
+    latest = await last_notice(session)
     known_topics = await stored_topics(session)
     image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
     metadata = MetadataCache(await with_settings(session, image, known_topics))
     settings.current = effective_config(config, metadata.image, broker_id)
+    follower = SettingsFollower(session, metadata, environment.clock)
+    await follower.begin(latest)
     return Cluster(
         broker_id=broker_id,
         broker_epoch=registered.epoch,
@@ -79,5 +84,6 @@ async def join_cluster(
         known_topics=known_topics,
         metadata=metadata,
         updates=MetadataUpdates(session, metadata, broker_id, known_topics),
-        writer=ClusterWriter(session, metadata, settings, environment.rng),
+        follower=follower,
+        writer=ClusterWriter(session, metadata, follower, settings, environment.rng),
     )

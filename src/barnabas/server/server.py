@@ -160,6 +160,7 @@ class Server:
         self._open.push_async_callback(store.close)
         session = await store.connect()
         cluster = await join_cluster(session, settings, listeners.advertised, environment, found)
+        self._open.push_async_callback(cluster.follower.close)
         self._open.push_async_callback(cluster.writer.close)
         topics.metadata, topics.updates = cluster.metadata, cluster.updates
         if store.may_have_lost:

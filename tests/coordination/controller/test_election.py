@@ -74,16 +74,20 @@ def test_the_second_broker_takes_over_when_the_session_of_the_first_ends(tmp_pat
         await cluster.session.expire()
         await eventually(lambda: second.controller.is_active)
         assert (await cluster.tree())["/controller_epoch"] == b"2"
-        leaders = {
-            name: [(each.leader, each.leader_epoch) for each in topic.partitions]
-            for name, topic in second.image.topics.items()
-        }
-        assert leaders == {"orders": [(1, 1)], "lone": [(-1, 1)]}
+
+        def leaders() -> dict[str, list[tuple[int, int]]]:
+            return {
+                name: [(each.leader, each.leader_epoch) for each in topic.partitions]
+                for name, topic in second.image.topics.items()
+            }
+
+        await eventually(lambda: leaders() == {"orders": [(1, 1)], "lone": [(-1, 1)]})
         assert list(second.image.brokers) == [1]
         assert (second.image.controller_id, second.image.controller_epoch) == (1, 2)
         await second.controller.create_topics([NewTopic("later")])
         assert "later" in second.image.topics
-        # The first has no session any more.
+        # The first has no session any more, and knows it.
+        await eventually(lambda: not cluster.controller.is_active)
         with pytest.raises(NotController):
             await cluster.controller.create_topics([NewTopic("never")])
         await second.controller.close()

@@ -63,7 +63,7 @@ from barnabas.coordination.planning.topic_creation import (
     Planned,
     free_of_charge,
 )
-from barnabas.coordination.store.contract import Store, StoreError, WatchEvent
+from barnabas.coordination.store.contract import SessionState, Store, StoreError, WatchEvent
 from barnabas.errors import KafkaError, NotController
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
@@ -121,6 +121,7 @@ class Controller:
 
         `clean_stop` says that the logs of this broker are known to be whole. Raises KafkaError or StoreError.
         """
+        self._store.add_session_listener(self._on_session)
         await self._do(self._elect(() if clean_stop else (self._broker_id,)))
 
     async def close(self) -> None:
@@ -307,6 +308,15 @@ class Controller:
         if not self._is_closed:
             log.warning("This broker is no longer the controller: %s", reason)
         self._machine = None
+
+    def _on_session(self, state: SessionState) -> None:
+        """With its session the broker has lost its registration, and its office."""
+        if state in (SessionState.EXPIRED, SessionState.CLOSED) and not self._is_closed:
+            self._add_work(self._lose_session)
+
+    async def _lose_session(self) -> None:
+        if self._machine is not None:
+            self._resign(NotController("the session with the store is over"))
 
     def _on_controller_node(self, event: WatchEvent) -> None:
         """The node of the controller has gone, or come, or changed."""

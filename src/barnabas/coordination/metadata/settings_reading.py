@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
@@ -54,6 +54,51 @@ async def with_settings(store: Store, image: MetadataImage, known_topics: Contai
     )
 
 
+def with_node(image: MetadataImage, path: str, data: bytes) -> MetadataImage:
+    """The image with the settings of one node; the same image if they are not new. Raises MalformedNode."""
+    texts = decode_config(path, data)
+    config_type, entity = path.removeprefix("/config/").split("/", 1)
+    match config_type:
+        case "topics":
+            return image if image.topic_config(entity) == texts else image.with_topic_configs({entity: texts})
+        case "brokers":
+            broker = "" if entity == DEFAULT_ENTITY else entity
+            return (
+                image if image.broker_config(broker) == texts else image.with_broker_configs({broker: texts})
+            )
+        case "groups":
+            group_id = desanitize(entity)
+            before = image.group_configs.get(group_id, {})
+            return image if before == texts else image.with_group_configs({group_id: texts})
+        case "client-metrics":
+            name = desanitize(entity)
+            before = image.client_metrics.get(name, {})
+            return image if before == texts else image.with_client_metrics({name: texts})
+    return _with_user(image, path, texts)
+
+
+def _with_user(image: MetadataImage, path: str, texts: Mapping[str, str]) -> MetadataImage:
+    """Quotas of users, clients and addresses; credentials of users."""
+    user, client_id, _ = entity = quota_entity(path)
+    limits = quota_limits(path, texts)
+    if limits != image.client_quotas.get(entity, {}):
+        image = image.with_client_quotas({entity: limits})
+    if user is None or client_id is not None:
+        return image
+    credentials = _credentials(path, texts)
+    if credentials != image.scram_credentials.get(user, {}):
+        image = image.with_scram_credentials({user: credentials})
+    return image
+
+
+def _credentials(path: str, texts: Mapping[str, str]) -> dict[str, ScramCredential]:
+    try:
+        return user_credentials(path, texts)
+    except MalformedNode as error:
+        log.warning("SCRAM credentials are not used: %s", error)
+        return {}
+
+
 async def stored_topics(store: Store) -> set[str]:
     """The topics of the cluster, without those that are being deleted."""
     names = await children_of(store, TOPICS)
@@ -92,11 +137,7 @@ async def _quotas_and_credentials(
         if limits:
             quotas[entity] = limits
         if user is not None and client_id is None:
-            try:
-                credentials = user_credentials(path, properties)
-            except MalformedNode as error:
-                log.warning("SCRAM credentials are not used: %s", error)
-                continue
+            credentials = _credentials(path, properties)
             if credentials:
                 all_credentials[user] = credentials
     return quotas, all_credentials

@@ -22,6 +22,7 @@ from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
 from barnabas.coordination.metadata.nodes import topic_node
 from barnabas.coordination.metadata.scram_credentials import ScramCredential
+from barnabas.coordination.metadata.settings_following import SettingsFollower
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import (
     CONFIG_CHANGE_PREFIX,
@@ -73,9 +74,17 @@ CREATION_WAIT_S: Final = 30.0
 class ClusterWriter:
     """Results are by entity. A write that has succeeded is in this broker's metadata when the method returns."""
 
-    def __init__(self, store: Store, cache: MetadataCache, settings: LiveSettings, rng: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cache: MetadataCache,
+        follower: SettingsFollower,
+        settings: LiveSettings,
+        rng: Random,
+    ) -> None:
         self._store = store
         self._cache = cache
+        self._follower = follower
         self._settings = settings
         self._rng = rng
         # Topics that were created and that this broker's metadata does not have yet.
@@ -206,33 +215,32 @@ class ClusterWriter:
         self, kind: EntityKind[K, V], changes: Mapping[K, Edit[V]], validate_only: bool
     ) -> dict[K, KafkaError | None]:
         # Many small transactions at once: the store commits those that wait together.
-        written = await asyncio.gather(
+        errors = await asyncio.gather(
             *(self._alter_one(kind, key, edit, validate_only) for key, edit in changes.items())
         )
-        results = {
-            key: each if isinstance(each, KafkaError) else None
-            for key, each in zip(changes, written, strict=True)
-        }
-        accepted = {
-            key: each for key, each in zip(changes, written, strict=True) if not isinstance(each, KafkaError)
-        }
-        if accepted and not validate_only:
-            self._cache.publish(kind.with_changed(self._cache.image, accepted))
+        results = dict(zip(changes, errors, strict=True))
+        changed = [kind.path_of(key) for key, error in results.items() if error is None]
+        if changed and not validate_only:
+            try:
+                # Another broker may have changed them since: what the store has now counts.
+                await self._follower.refresh(changed)
+            except StoreError as error:
+                log.error("Settings were stored but cannot be read: %s", error)
         return results
 
     async def _alter_one(
         self, kind: EntityKind[K, V], key: K, edit: Edit[V], validate_only: bool
-    ) -> Mapping[str, V] | KafkaError:
+    ) -> KafkaError | None:
         path = kind.path_of(key)
         try:
             for _ in range(CONFLICTS_MAX):
                 texts, version = await self._read(path)
-                values = dict(edit(kind.read(path, texts)))
+                values = edit(kind.read(path, texts))
                 if validate_only:
-                    return values
+                    return None
                 data = encode_config({**kind.others(texts), **kind.write(values)})
                 if await self._write(path, data, version, has_notice=kind.has_notice):
-                    return values
+                    return None
         except KafkaError as error:
             return error
         except StoreError as error:

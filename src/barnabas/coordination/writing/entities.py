@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
+from barnabas.coordination.metadata.image import QuotaEntity
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.nodes import (
     QUOTA_KEYS,
@@ -38,7 +38,6 @@ class EntityKind(NamedTuple, Generic[K, V]):
     # The values of a node's texts, given its path; and the texts for values.
     read: Callable[[str, Mapping[str, str]], Mapping[str, V]]
     write: Callable[[Mapping[str, V]], Mapping[str, str]]
-    with_changed: Callable[[MetadataImage, Mapping[K, Mapping[str, V]]], MetadataImage]
     # The settings of a node that are of this kind; None for all.
     owned: Container[str] | None = None
     # Apache Kafka 3.9 has neither groups nor client metrics in ZooKeeper, and so no notices of them.
@@ -66,19 +65,11 @@ def _credentials(path: str, texts: Mapping[str, str]) -> Mapping[str, ScramCrede
         return {}
 
 
-TOPICS: Final = EntityKind[str, str](
-    partial(config_path, "topics"), _texts, _same, MetadataImage.with_topic_configs
-)
-BROKERS: Final = EntityKind[str, str](broker_config_path, _texts, _same, MetadataImage.with_broker_configs)
-GROUPS: Final = EntityKind[str, str](
-    group_config_path, _texts, _same, MetadataImage.with_group_configs, has_notice=False
-)
-CLIENT_METRICS: Final = EntityKind[str, str](
-    client_metrics_path, _texts, _same, MetadataImage.with_client_metrics, has_notice=False
-)
-QUOTAS: Final = EntityKind[QuotaEntity, float](
-    quota_path, quota_limits, quota_texts, MetadataImage.with_client_quotas, QUOTA_KEYS
-)
+TOPICS: Final = EntityKind[str, str](partial(config_path, "topics"), _texts, _same)
+BROKERS: Final = EntityKind[str, str](broker_config_path, _texts, _same)
+GROUPS: Final = EntityKind[str, str](group_config_path, _texts, _same, has_notice=False)
+CLIENT_METRICS: Final = EntityKind[str, str](client_metrics_path, _texts, _same, has_notice=False)
+QUOTAS: Final = EntityKind[QuotaEntity, float](quota_path, quota_limits, quota_texts, QUOTA_KEYS)
 SCRAM_CREDENTIALS: Final = EntityKind[str, ScramCredential](
-    user_path, _credentials, credential_texts, MetadataImage.with_scram_credentials, MECHANISMS
+    user_path, _credentials, credential_texts, MECHANISMS
 )

@@ -1,0 +1,108 @@
+"""The controller's requests to a running broker: who may send them, and what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
+from barnabas.coordination.controller.messages import (
+    leader_and_isr,
+    stop_deleted_replicas,
+    update_metadata,
+    whole,
+)
+from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
+from barnabas.errors import KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.log.manager.manager import LogManager
+from barnabas.model import BrokerId
+from tests.broker.record_requests import create_topic
+from tests.broker.running import RunningBroker
+
+
+def receiver(broker: RunningBroker) -> ControlRequests:
+    links = broker.server.broker.controller._links
+    assert isinstance(links, LocalLinks)
+    return links._requests
+
+
+def own(image: MetadataImage) -> BrokerImage:
+    (broker,) = image.brokers.values()
+    return broker
+
+
+def test_a_request_for_an_earlier_registration_is_refused(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        earlier = BrokerImage(id=own(image).id, epoch=own(image).epoch - 1)
+        topics = list(image.topics.values())
+        roles = leader_and_isr(image, earlier, whole(topics))
+        stop = stop_deleted_replicas(image, earlier, topics)
+        assert roles is not None
+        assert stop is not None
+        stale = StaleBrokerEpoch.code
+        assert broker.call(lambda: requests.leader_and_isr(roles)).error_code == stale
+        assert broker.call(lambda: requests.stop_replica(stop)).error_code == stale
+
+        async def update() -> int:
+            return requests.update_metadata(update_metadata(image, earlier, deleted=topics)).error_code
+
+        assert broker.call(update) == stale
+        assert broker.server.broker.image is image
+        assert (tmp_path / "orders-0").is_dir()
+
+
+def test_a_controller_that_was_replaced_is_refused(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        replaced = MetadataImage(
+            cluster_id=image.cluster_id,
+            controller_id=BrokerId(9),
+            controller_epoch=image.controller_epoch - 1,
+            brokers=image.brokers,
+        )
+        topics = list(image.topics.values())
+        stop = stop_deleted_replicas(replaced, own(image), topics)
+        assert stop is not None
+        assert broker.call(lambda: requests.stop_replica(stop)).error_code == StaleControllerEpoch.code
+
+        async def update() -> int:
+            return requests.update_metadata(update_metadata(replaced, own(image), deleted=topics)).error_code
+
+        assert broker.call(update) == StaleControllerEpoch.code
+        assert broker.server.broker.image is image
+        assert (tmp_path / "orders-0").is_dir()
+
+
+def test_replicas_are_stopped_and_their_logs_deleted_before_the_answer(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        stop = stop_deleted_replicas(image, own(image), list(image.topics.values()))
+        assert stop is not None
+        for _ in range(2):
+            # A broker that has no such partition any more answers the same.
+            response = broker.call(lambda: requests.stop_replica(stop))
+            assert {each.error_code for each in response.partition_errors} == {0}
+            assert not (tmp_path / "orders-0").exists()
+            assert len(broker.server.broker.replicas) == 0
+
+
+def test_logs_that_cannot_be_deleted_are_answered_by_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(manager: LogManager, partitions: object) -> None:
+        raise KafkaStorageError("the disk is gone")
+
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        stop = stop_deleted_replicas(image, own(image), list(image.topics.values()))
+        assert stop is not None
+        monkeypatch.setattr(LogManager, "delete_all", refuse)
+        response = broker.call(lambda: requests.stop_replica(stop))
+        assert {each.error_code for each in response.partition_errors} == {KafkaStorageError.code}
+        monkeypatch.undo()

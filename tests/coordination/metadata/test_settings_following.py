@@ -1,0 +1,101 @@
+"""Settings that another broker changes: notices are followed, and old ones removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.coordination.metadata.scram_credentials import new_credential
+from barnabas.coordination.metadata.settings_following import NOTICE_EXPIRATION_MS
+from barnabas.coordination.store.contract import CreateMode
+from barnabas.model import BrokerId
+from tests.coordination.controllers import PATIENCE_S, BrokerNode, Cluster, run
+
+CREDENTIAL = new_credential("SCRAM-SHA-256", b"salt", b"password", 4096)
+
+
+def to(values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    return lambda current: values
+
+
+async def same_settings(first: BrokerNode, second: BrokerNode) -> None:
+    def settings(node: BrokerNode) -> tuple[object, ...]:
+        image = node.image
+        return image.topic_configs, image.broker_configs, image.client_quotas, image.scram_credentials
+
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while settings(first) != settings(second):
+        assert asyncio.get_running_loop().time() < deadline, (settings(first), settings(second))
+        await asyncio.sleep(0.001)
+
+
+def test_each_broker_follows_what_another_changes(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        second = await cluster.start_broker(await cluster.store.connect(), broker_id=BrokerId(1))
+        await cluster.create("orders")
+        for value in ("1", "2"):
+            await second.writer.alter_topic_configs({"orders": to({"retention.ms": value})})
+            await second.writer.alter_broker_configs({"": to({"x": value}), "0": to({"y": value})})
+            await second.writer.alter_quotas(
+                {
+                    ("ann", None, None): to({"consumer_byte_rate": float(value)}),
+                    ("ann", "app", None): to({"producer_byte_rate": float(value)}),
+                    (None, None, "10.0.0.1"): to({"connection_creation_rate": 1.0}),
+                }
+            )
+            await second.writer.alter_scram_credentials({"ann": to({"SCRAM-SHA-256": CREDENTIAL})})
+            await same_settings(cluster.node, second)
+            assert second.image.topic_config("orders") == {"retention.ms": value}
+        await second.writer.alter_quotas({("ann", None, None): to({})})
+        await second.writer.alter_scram_credentials({"ann": to({})})
+        await second.writer.alter_topic_configs({"orders": to({})})
+        await same_settings(cluster.node, second)
+        assert ("ann", None, None) not in cluster.image.client_quotas
+        assert (cluster.image.topic_configs, cluster.image.scram_credentials) == ({}, {})
+        await second.controller.close()
+
+    run(scenario, tmp_path)
+
+
+def test_own_changes_are_published_once(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("orders")
+        published = cluster.node.cache.published
+        await cluster.writer.alter_topic_configs({"orders": to({"retention.ms": "1"})})
+        await cluster.node.follower.close()
+        assert cluster.node.cache.published == published + 1
+
+    run(scenario, tmp_path)
+
+
+def test_notices_of_the_time_before_the_start_are_not_read_again_and_expire(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.writer.alter_broker_configs({"0": to({"x": "1"})})
+        assert len(await cluster.tree("/config/changes")) == 1
+        await cluster.restart()
+        assert cluster.node.cache.image.broker_config("0") == {"x": "1"}
+        assert len(await cluster.tree("/config/changes")) == 1
+        cluster.clock.advance_ms(NOTICE_EXPIRATION_MS + 1)
+        await cluster.restart()
+        assert await cluster.tree("/config/changes") == {}
+
+    run(scenario, tmp_path)
+
+
+def test_a_notice_that_makes_no_sense_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        second = await cluster.start_broker(await cluster.store.connect(), broker_id=BrokerId(1))
+        prefix, mode = "/config/changes/config_change_", CreateMode.PERSISTENT_SEQUENTIAL
+        await second.session.create(prefix, b"no json", mode=mode)
+        await second.session.create(prefix, b'{"version":2,"entity_path":"rooms/1"}', mode=mode)
+        await second.writer.alter_broker_configs({"0": to({"x": "1"})})
+        await same_settings(cluster.node, second)
+        assert cluster.image.broker_config("0") == {"x": "1"}
+        await second.controller.close()
+
+    run(scenario, tmp_path)
+    assert "A notice of changed settings is ignored" in caplog.text
