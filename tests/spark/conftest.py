@@ -13,12 +13,14 @@ import pytest
 
 from barnabas.spark.session import start_session
 from barnabas.testing import Broker
+from tests.client.consumer_servers import KafkaProcess
+from tests.peers.kafka_peer import V4, PeerUnavailable
 from tests.spark.database_fixtures import database_url, postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["broker", "database_url", "postgres", "spark", "topic"]
+__all__ = ["apache_kafka", "broker", "database_url", "postgres", "spark", "topic"]
 
 JAVA_MIN = 17
 _numbers = itertools.count(1)
@@ -69,3 +71,12 @@ def broker() -> Iterator[Broker]:
 def topic() -> str:
     """A name that no other test uses."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        with KafkaProcess(tmp_path_factory.mktemp("kafka") / "data", V4) as running:
+            yield running.address
+    except PeerUnavailable as missing:
+        pytest.skip(str(missing))

@@ -23,9 +23,7 @@ from barnabas.spark.mirror.sink import MirrorSink, load_offset_map
 from barnabas.testing import Broker
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, produce
-from tests.client.consumer_servers import KafkaProcess
 from tests.consuming import read_up_to
-from tests.peers.kafka_peer import V4, PeerUnavailable
 from tests.waiting import Deadline
 
 if TYPE_CHECKING:
@@ -42,15 +40,6 @@ WAIT_S = 120.0
 def target() -> Iterator[Broker]:
     with Broker() as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        with KafkaProcess(tmp_path_factory.mktemp("kafka") / "data", V4) as running:
-            yield running.address
-    except PeerUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 def write(bootstrap: str, topic: str, count: int, start: int = 0, partitions: int = PARTITIONS) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,7 @@ import pytest
 import barnabas
 from barnabas.spark import register
 from barnabas.testing import Broker
-from tests.client.consumer_servers import KafkaProcess
-from tests.peers.kafka_peer import V4, PeerUnavailable
+from tests.peers.kafka_peer import PeerUnavailable
 from tests.spark.connector import connector_jars
 
 if TYPE_CHECKING:
@@ -36,15 +34,6 @@ def connected(spark: SparkSession) -> SparkSession:
     except PeerUnavailable as missing:
         pytest.skip(str(missing))
     return spark
-
-
-@pytest.fixture(scope="module")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        with KafkaProcess(tmp_path_factory.mktemp("kafka") / "data", V4) as running:
-            yield running.address
-    except PeerUnavailable as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(params=["Barnabas", "Apache Kafka 4.3.1"])

@@ -65,7 +65,7 @@ def test_options_go_to_tasks() -> None:
             {"kafka.bootstrap.servers": "nowhere"},
             "Invalid value nowhere for configuration kafka.bootstrap.servers: ",
         ),
-        ({"kafka.auto.offset.reset": "earliest"}, "is told by startingOffsets"),
+        ({"kafka.auto.offset.reset": "earliest"}, "a query starts at startingOffsets"),
         ({"kafka.key.deserializer": "x"}, "decode the column key"),
         ({"kafka.value.deserializer": "x"}, "decode the column value"),
         ({"kafka.enable.auto.commit": "true"}, "progress is kept in the checkpoint"),

@@ -35,6 +35,7 @@ from barnabas.spark.databases.connection import (
     rows_of,
 )
 from barnabas.spark.databases.types import TableColumn, check_columns, create_statement, handed_over
+from barnabas.spark.option_checks import check_write_mode
 from barnabas.spark.session import query_id_of
 from barnabas.spark.workers import write_in_one_task
 
@@ -199,14 +200,7 @@ class DatabaseSink:
     ) -> None:
         self._database = parse_url(url)
         self._table = parse_table(table)
-        if mode not in ("append", "upsert"):
-            raise InvalidConfig(f"mode: {mode!r} is neither append nor upsert")
-        if (mode == "upsert") != bool(keys):
-            raise InvalidConfig(
-                "keys: an upsert needs the columns by which rows are the same"
-                if mode == "upsert"
-                else "keys: rows are appended, whatever their keys; for mode upsert only"
-            )
+        check_write_mode(mode, keys)
         self._keys = tuple(keys)
         self._lock_timeout_s = lock_timeout_s
         self._prepared: tuple[StructType, list[str]] | None = None

@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType, StructType
 
 from barnabas.errors import InvalidConfig, InvalidRecord, KafkaStorageError, OutOfOrderSequenceNumber
 from barnabas.spark.formats.types import nullable_columns
+from barnabas.spark.option_checks import check_write_mode
 from barnabas.spark.session import query_id_of
 from barnabas.spark.workers import write_in_one_task
 
@@ -155,14 +156,7 @@ class DeltaSink:
         partition_by: Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        if mode not in ("append", "upsert"):
-            raise InvalidConfig(f"mode: {mode!r} is neither append nor upsert")
-        if (mode == "upsert") != bool(keys):
-            raise InvalidConfig(
-                "keys: an upsert needs the columns by which rows are the same"
-                if mode == "upsert"
-                else "keys: rows are appended, whatever their keys; for mode upsert only"
-            )
+        check_write_mode(mode, keys)
         self._path = path
         self._keys = tuple(keys)
         self._partition_by = tuple(partition_by)

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
+from barnabas.spark.option_checks import unknown_option
 from barnabas.spark.topics.offsets import EARLIEST, INT64_MAX, LATEST, parse
 
 OPTIONS: Final = (
@@ -133,7 +133,13 @@ def parse_options(given: Mapping[str, str]) -> LogOptions:
     for spelled, value in given.items():
         name = _BY_LOWER.get(spelled.lower())
         if name is None:
-            raise _unknown(spelled)
+            raise unknown_option(
+                spelled,
+                what="a query that reads log directories",
+                known=_BY_LOWER,
+                hints=HINTS,
+                available=", ".join(OPTIONS),
+            )
         options[name] = value.strip()
     chosen = [name for name in SELECTIONS if name in options]
     if len(chosen) > 1:
@@ -160,14 +166,6 @@ def parse_options(given: Mapping[str, str]) -> LogOptions:
 def check_stream(options: LogOptions) -> None:
     if options.ending.everywhere != LATEST or options.ending.each:
         raise InvalidConfig(f"{options.ending.option} is given, and a stream has no end: leave it out")
-
-
-def _unknown(spelled: str) -> InvalidConfig:
-    hint = HINTS.get(spelled.lower())
-    if hint is None:
-        near = get_close_matches(spelled.lower(), _BY_LOWER, n=1, cutoff=0.6)
-        hint = f"did you mean {_BY_LOWER[near[0]]}?" if near else f"there are {', '.join(OPTIONS)}"
-    return InvalidConfig(f"a query that reads log directories has no option {spelled!r}; {hint}")
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from barnabas.client.settings import CONSUMER, ConsumerSettings
-from barnabas.config.definition import InvalidSetting, UnknownSetting
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
+from barnabas.spark.option_checks import check_client_settings, unknown_option
 from barnabas.spark.topics.offsets import EARLIEST, KAFKA_PREFIX, LATEST, Offsets, parse
 
 T = TypeVar("T")
@@ -142,7 +142,13 @@ def parse_options(given: Mapping[str, str]) -> TopicOptions:
         elif lower in _BY_LOWER:
             options[_BY_LOWER[lower]] = value
         else:
-            raise _unknown(spelled)
+            raise unknown_option(
+                spelled,
+                what="a query that reads topics",
+                known=_BY_LOWER,
+                hints=HINTS,
+                available=f"{', '.join(OPTIONS)} and kafka.*",
+            )
     chosen = [name for name in SELECTIONS if name in options]
     if len(chosen) != 1:
         raise InvalidConfig(
@@ -220,46 +226,16 @@ def _refuse_special(position: Position, special: int, name: str, why: str) -> No
             raise InvalidConfig(f"{position.option}={special} ({name}) of {partition}: {why}")
 
 
-def _unknown(spelled: str) -> InvalidConfig:
-    from difflib import get_close_matches
-
-    hint = HINTS.get(spelled.lower())
-    if hint is None:
-        near = get_close_matches(spelled.lower(), _BY_LOWER, n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {_BY_LOWER[near[0]]}?" if near else f"there are {', '.join(OPTIONS)} and kafka.*"
-        )
-    return InvalidConfig(f"a query that reads topics has no option {spelled!r}; {hint}")
-
-
 def _client_settings(kafka: dict[str, str], prefix: str | None) -> dict[str, str]:
-    for name, why in FORBIDDEN.items():
-        if name in kafka:
-            raise InvalidConfig(f"kafka.{name} cannot be set here: {why}")
-    if "bootstrap.servers" not in kafka:
-        raise InvalidConfig(
-            "kafka.bootstrap.servers is missing: name at least one broker, such as localhost:9092"
-        )
     kafka.setdefault("client.id", prefix or CLIENT_ID)
-    try:
-        ConsumerSettings(kafka)
-    except UnknownSetting:
-        raise _unknown_setting(kafka) from None
-    except InvalidSetting as error:
-        raise error.under("kafka.") from None
-    except InvalidConfig as error:
-        raise InvalidConfig(f"kafka.{error}") from None
+    check_client_settings(
+        kafka,
+        ConsumerSettings,
+        kind="consumer",
+        known=[setting.name for setting in CONSUMER],
+        forbidden=FORBIDDEN,
+    )
     return kafka
-
-
-def _unknown_setting(kafka: Mapping[str, str]) -> InvalidConfig:
-    from difflib import get_close_matches
-
-    known = {setting.name for setting in CONSUMER}
-    name = next(each for each in kafka if each not in known)
-    near = get_close_matches(name, known - FORBIDDEN.keys(), n=1, cutoff=0.6)
-    hint = f"did you mean kafka.{near[0]}?" if near else "see the documentation of the consumer"
-    return InvalidConfig(f"a consumer has no setting {name!r}, which kafka.{name} gives; {hint}")
 
 
 def _position(which: str, options: Mapping[str, str]) -> Position | None:

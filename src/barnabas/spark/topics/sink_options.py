@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.settings import PRODUCER, ProducerSettings
-from barnabas.config.definition import InvalidSetting, UnknownSetting
 from barnabas.errors import InvalidConfig
+from barnabas.spark.option_checks import check_client_settings, unknown_option
 from barnabas.spark.topics.offsets import KAFKA_PREFIX
 
 CLIENT_ID: Final = "barnabas-spark"
@@ -46,7 +46,13 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         if lower.startswith(KAFKA_PREFIX):
             kafka[lower] = value
         elif lower not in _BY_LOWER:
-            raise _unknown(spelled)
+            raise unknown_option(
+                spelled,
+                what="a query that writes to topics",
+                known=_BY_LOWER,
+                hints=HINTS,
+                available="topic, includeHeaders and kafka.*",
+            )
         elif lower == "topic":
             topic = value.strip()
             if not topic:
@@ -57,45 +63,19 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def producer_settings(kafka_options: Mapping[str, str]) -> dict[str, str]:
     """The settings of a producer, given with or without the prefix `kafka.`, checked."""
     settings = {name.removeprefix(KAFKA_PREFIX): str(value) for name, value in kafka_options.items()}
-    for name, why in FORBIDDEN.items():
-        if name in settings:
-            raise InvalidConfig(f"kafka.{name} cannot be set here: {why}")
-    if "bootstrap.servers" not in settings:
-        raise InvalidConfig(
-            "kafka.bootstrap.servers is missing: name at least one broker, such as localhost:9092"
-        )
     settings.setdefault("client.id", CLIENT_ID)
-    try:
-        if ProducerSettings(settings).acks_number == 0:
-            raise InvalidConfig(
-                "acks=0: what is written must be acknowledged before a batch is done; leave it out"
-            )
-    except UnknownSetting:
-        raise _unknown_setting(settings) from None
-    except InvalidSetting as error:
-        raise error.under("kafka.") from None
-    except InvalidConfig as error:
-        raise InvalidConfig(f"kafka.{error}") from None
+    check_client_settings(
+        settings,
+        _check_producer,
+        kind="producer",
+        known=[setting.name for setting in PRODUCER],
+        forbidden=FORBIDDEN,
+    )
     return settings
 
 
-def _unknown(spelled: str) -> InvalidConfig:
-    from difflib import get_close_matches
-
-    hint = HINTS.get(spelled.lower())
-    if hint is None:
-        near = get_close_matches(spelled.lower(), _BY_LOWER, n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {_BY_LOWER[near[0]]}?" if near else "there are topic, includeHeaders and kafka.*"
+def _check_producer(settings: Mapping[str, str]) -> None:
+    if ProducerSettings(settings).acks_number == 0:
+        raise InvalidConfig(
+            "acks=0: what is written must be acknowledged before a batch is done; leave it out"
         )
-    return InvalidConfig(f"a query that writes to topics has no option {spelled!r}; {hint}")
-
-
-def _unknown_setting(settings: Mapping[str, str]) -> InvalidConfig:
-    from difflib import get_close_matches
-
-    known = {setting.name for setting in PRODUCER}
-    name = next(each for each in settings if each not in known)
-    near = get_close_matches(name, known - FORBIDDEN.keys(), n=1, cutoff=0.6)
-    hint = f"did you mean kafka.{near[0]}?" if near else "see the documentation of the producer"
-    return InvalidConfig(f"a producer has no setting {name!r}, which kafka.{name} gives; {hint}")
