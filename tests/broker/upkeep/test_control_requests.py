@@ -14,10 +14,11 @@ from barnabas.coordination.controller.messages import (
     whole,
 )
 from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
-from barnabas.errors import KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.errors import FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId
-from tests.broker.record_requests import create_topic
+from tests.broker.record_requests import batch, create_topic, produce
+from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
 
 
@@ -89,6 +90,26 @@ def test_replicas_are_stopped_and_their_logs_deleted_before_the_answer(tmp_path:
             assert {each.error_code for each in response.partition_errors} == {0}
             assert not (tmp_path / "orders-0").exists()
             assert len(broker.server.broker.replicas) == 0
+
+
+def test_a_replica_with_a_later_role_keeps_its_log(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        replicas = broker.server.broker.replicas
+        stop = stop_deleted_replicas(image, own(image), list(image.topics.values()))
+        assert stop is not None
+        [state] = stop.topic_states[0].partition_states
+        state.leader_epoch = 0
+
+        async def elect() -> None:
+            change_replicas(replicas, replicas.partition("orders", 0), [own(image).id])
+
+        broker.call(elect)
+        response = broker.call(lambda: requests.stop_replica(stop))
+        assert [each.error_code for each in response.partition_errors] == [FencedLeaderEpoch.code]
+        assert (tmp_path / "orders-0").is_dir()
+        assert produce(client, "orders", batch(b"a"), acks=-1).error_code == 0
 
 
 def test_logs_that_cannot_be_deleted_are_answered_by_partition(

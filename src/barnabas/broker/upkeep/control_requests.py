@@ -14,7 +14,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.metadata.updates import MetadataUpdates
-from barnabas.errors import NONE, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.errors import NONE, FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
@@ -63,6 +63,12 @@ class ControlRequests:
             for topic in request.topic_states
             for each in topic.partition_states
             if each.delete_partition
+        }
+        # A partition that has a role of a later epoch keeps it, and its log.
+        deleted -= {
+            TopicPartition(each.topic_name, each.partition_index)
+            for each in response.partition_errors
+            if each.error_code == FencedLeaderEpoch.code
         }
         if response.error_code != NONE or not deleted:
             return response
