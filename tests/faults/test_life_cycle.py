@@ -54,7 +54,7 @@ def test_two_brokers_on_one_directory(first: BrokerProcess) -> None:
         check_serves(first)
         # Whoever comes too late leaves no trace: the first stops in order, and is found in order.
         first.restart()
-        assert "recovering" not in first.log_text()
+        assert "Recovering" not in first.log_text()
         check_serves(first)
 
 
@@ -102,7 +102,7 @@ def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal
         assert text.rstrip().endswith("Stopped (barnabas.server)")
         assert "Traceback" not in text
         first.start()
-        assert "recovering" not in first.log_text()
+        assert "Recovering" not in first.log_text()
         with first.client() as client:
             found = fetch(client, "topic", 0, max_bytes=100 << 20)
             assert found.high_watermark > max(producer.acknowledged.values())
@@ -117,7 +117,7 @@ def test_a_broker_that_is_told_to_stop_while_it_starts(first: BrokerProcess) -> 
         assert first.stop() == 0
         assert first.log_text().rstrip().endswith("Stopped (barnabas.server)")
         first.start()
-        assert "recovering" not in first.log_text()
+        assert "Recovering" not in first.log_text()
 
 
 def test_recovery_is_told_in_few_lines(first: BrokerProcess) -> None:
@@ -126,7 +126,7 @@ def test_recovery_is_told_in_few_lines(first: BrokerProcess) -> None:
             create_topic(client, "topic", 100)
         first.kill()
         first.start()
-        lines = [line for line in first.log_text().splitlines() if "recovering" in line]
+        lines = [line for line in first.log_text().splitlines() if "Recovering" in line]
         assert "100 of 100 logs" in lines[-1]
         # One at first, one a second, one at the end.
         assert len(lines) < 50
