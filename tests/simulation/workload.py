@@ -24,6 +24,7 @@ from barnabas.errors import (
     KafkaError,
     MemberIdRequired,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     RebalanceInProgress,
     TopicAlreadyExists,
@@ -77,6 +78,8 @@ PASSING: Final = frozenset(
         CoordinatorLoadInProgress,
         CoordinatorNotAvailable,
         NotCoordinator,
+        # A coordinator that is being loaded cannot say whether a partition is part of a transaction.
+        NotEnoughReplicas,
         NotLeaderOrFollower,
         UnknownTopicOrPartition,
     )

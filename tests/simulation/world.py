@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import heapq
 import inspect
 import itertools
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from random import Random
@@ -96,8 +99,17 @@ class World:
     def close(self) -> None:
         for process in [*self._processes]:
             process.kill()
-        for process in self._dead:
-            process.bury()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            with warnings.catch_warnings():
+                # Python complains about coroutines that do not end as they should. These were killed.
+                warnings.simplefilter("ignore")
+                for process in self._dead:
+                    process.bury()
+                self._dead.clear()
+                gc.collect()
+        finally:
+            sys.unraisablehook = hook
 
     def _take_turn(self) -> bool:
         has_worked = False
@@ -148,7 +160,7 @@ class Process:
                 action()
 
     def bury(self) -> None:
-        """Ends the coroutines of a killed process. Python would do so later, and complain about what they try."""
+        """Ends the coroutines of a killed process. They may try anything: its loop and its disk are dead."""
         self.loop.close()
         for task in self._tasks:
             work = task.get_coro()
@@ -156,6 +168,7 @@ class Process:
             while inspect.getcoroutinestate(work) != inspect.CORO_CLOSED:
                 with contextlib.suppress(BaseException):
                     work.close()
+        self._tasks.clear()
 
     def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if self.is_alive:
