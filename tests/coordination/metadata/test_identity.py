@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,6 +15,7 @@ from barnabas.coordination.metadata.identity import (
     ProducerIdsExhausted,
     allocate_producer_ids,
     generate_broker_id,
+    random_id,
     settle_broker_id,
 )
 from barnabas.coordination.store.contract import ensure_path
@@ -87,3 +89,13 @@ def test_producer_ids_are_given_once(tmp_path: Path) -> None:
             await allocate_producer_ids(session, ONE)
 
     with_store(tmp_path, scenario)
+
+
+def test_ids_are_version_4_and_never_begin_with_a_dash() -> None:
+    rng = Random(3)
+    ids = {random_id(rng) for _ in range(500)}
+    assert len(ids) == 500
+    for each in ids:
+        assert each[6] >> 4 == 4
+        assert each[8] >> 6 == 2
+        assert tree.encode_uuid(each)[0] != "-"
