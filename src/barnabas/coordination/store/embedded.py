@@ -243,9 +243,10 @@ class EmbeddedStore:
             pending = self._pending.popleft()
             for path, node in pending.transaction.changes.items():
                 self._apply_to_committed(path, node)
-            if any(session.watches for session in self._sessions.values()):
+            watching = [session for session in self._sessions.values() if session.watches]
+            if watching:
                 for event, path in pending.transaction.events:
-                    self._notify(event, path)
+                    self._notify(watching, event, path)
             if not pending.done.done():
                 pending.done.set_result(None)
 
@@ -263,8 +264,8 @@ class EmbeddedStore:
             if siblings is not None:
                 siblings.discard(name_of(path))
 
-    def _notify(self, event: EventType, path: str) -> None:
-        for session in list(self._sessions.values()):
+    def _notify(self, sessions: Sequence[EmbeddedSession], event: EventType, path: str) -> None:
+        for session in sessions:
             for watcher in session.watches.take(event, path):
                 self.call_out(watcher, WatchEvent(type=event, path=path), f"a watcher of {path}")
 

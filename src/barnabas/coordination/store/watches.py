@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -26,42 +26,57 @@ _ONE_SHOT_KINDS: Final = {
 
 
 class WatchTable:
-    """Watchers by kind and path. A dictionary serves as a set that keeps the order of arrival."""
+    """Watchers by path and kind. A dictionary serves as a set that keeps the order of arrival."""
 
-    __slots__ = ("_watchers",)
+    __slots__ = ("_by_path", "_recursive")
 
     def __init__(self) -> None:
-        self._watchers: dict[WatchKind, dict[str, dict[Watcher, None]]] = {kind: {} for kind in WatchKind}
+        # Most events are about paths that nobody watches: one look into one map has to settle them.
+        self._by_path: dict[str, dict[WatchKind, dict[Watcher, None]]] = {}
+        self._recursive: dict[str, dict[Watcher, None]] = {}
 
     def __bool__(self) -> bool:
-        return any(self._watchers.values())
+        return bool(self._by_path or self._recursive)
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher) -> None:
-        self._watchers[kind].setdefault(path, {})[watcher] = None
+        if kind is WatchKind.RECURSIVE:
+            self._recursive.setdefault(path, {})[watcher] = None
+        else:
+            self._by_path.setdefault(path, {}).setdefault(kind, {})[watcher] = None
 
     def remove(self, path: str, watcher: Watcher) -> None:
-        for by_path in self._watchers.values():
-            watchers = by_path.get(path)
-            if watchers is not None:
-                watchers.pop(watcher, None)
-                if not watchers:
-                    del by_path[path]
+        kinds = self._by_path.get(path, {})
+        for kind, watchers in list(kinds.items()):
+            watchers.pop(watcher, None)
+            if not watchers:
+                del kinds[kind]
+        if not kinds:
+            self._by_path.pop(path, None)
+        recursive = self._recursive.get(path, {})
+        recursive.pop(watcher, None)
+        if not recursive:
+            self._recursive.pop(path, None)
 
     def clear(self) -> None:
-        for by_path in self._watchers.values():
-            by_path.clear()
+        self._by_path.clear()
+        self._recursive.clear()
 
-    def take(self, event: EventType, path: str) -> list[Watcher]:
+    def take(self, event: EventType, path: str) -> Iterable[Watcher]:
         """The watchers to call, each once; one-shot watches are used up."""
+        kinds = self._by_path.get(path)
+        if kinds is None and not self._recursive:
+            return ()
         called: dict[Watcher, None] = {}
-        for kind in _ONE_SHOT_KINDS[event]:
-            called.update(self._watchers[kind].pop(path, {}))
-        called.update(self._watchers[WatchKind.PERSISTENT].get(path, {}))
-        recursive = self._watchers[WatchKind.RECURSIVE]
-        if recursive and event is not EventType.NODE_CHILDREN_CHANGED:
-            for above in _with_ancestors(path):
-                called.update(recursive.get(above, {}))
-        return list(called)
+        if kinds is not None:
+            for kind in _ONE_SHOT_KINDS[event]:
+                called.update(kinds.pop(kind, {}))
+            called.update(kinds.get(WatchKind.PERSISTENT, {}))
+            if not kinds:
+                del self._by_path[path]
+        if event is not EventType.NODE_CHILDREN_CHANGED:
+            for above in _with_ancestors(path) if self._recursive else ():
+                called.update(self._recursive.get(above, {}))
+        return called
 
 
 def _with_ancestors(path: str) -> Iterator[str]:
