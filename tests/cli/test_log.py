@@ -84,7 +84,7 @@ def test_verify(tmp_path: Path) -> None:
     (directory / "00000000000000000000.index").unlink()
     result = run("verify", tmp_path)
     assert result.exit_code == 1
-    assert result.stdout == f"{directory}/00000000000000000000.index: position 0: the index is not there\n"
+    assert result.stdout == f"{directory}/00000000000000000000.index: position 0: the index is missing\n"
     assert result.stderr == "1 fault\n"
 
 
@@ -167,7 +167,7 @@ def test_directory_of_one_partition(tmp_path: Path) -> None:
     directory = partition(tmp_path)
     assert [row["offset"] for row in lines(run("records", directory))] == [0]
     assert run("describe", directory).stdout.startswith("topic-0\n")
-    with pytest.raises(BadDirectoryName, match="what is recovered is the log directory"):
+    with pytest.raises(BadDirectoryName, match="Name the log directory that contains it"):
         run("recover", directory)
     assert sorted(path.suffix for path in directory.iterdir()) == [".index", ".log", ".timeindex"]
 

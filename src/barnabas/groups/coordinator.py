@@ -159,7 +159,7 @@ class GroupCoordinator:
             try:
                 parsed = parse_record(record)
             except InvalidRecord as error:
-                log.error("a record of a group is left out: %s", error)
+                log.error("A record of a group is skipped: %s", error)
                 continue
             if parsed is not None:
                 self._replay(parsed, record.offset, producer_id)
@@ -177,7 +177,7 @@ class GroupCoordinator:
             try:
                 self._groups.classic[group_id] = ClassicGroup.from_value(group_id, record.value)
             except InvalidRecord as error:
-                log.error("a record of a group is left out: %s", error)
+                log.error("A record of a group is skipped: %s", error)
                 return
             self._groups.consumer.pop(group_id, None)
             self._implied.discard(group_id)

@@ -72,7 +72,7 @@ def told(error: BaseException) -> KafkaError:
 def failure_of(text: str, name: str = "") -> KafkaError:
     """The error that the text of a Spark error describes."""
     if _NO_GATEWAY in text:
-        return SparkFailed("Java has ended before Spark was there; --debug shows what it said")
+        return SparkFailed("Java has ended before Spark was ready; --debug shows its output")
     if _STATE_WORKER in text and not has_protobuf():
         return SparkFailed("transformWithStateInPandas needs protobuf: pip install 'protobuf>=6.33.5'")
     if _NO_MODULE in text:

@@ -227,7 +227,7 @@ def test_a_disk_that_fails_takes_one_copy_along(caplog: pytest.LogCaptureFixture
     expected = fill(writer)
     fs.inject("/a", errno.EIO)
     writer.write(Create("/later"))
-    assert "the store goes on with one copy, /b/" in caplog.text
+    assert "The store continues with one copy, /b/" in caplog.text
     writer.write(Create("/latest"))
     writer.close()
     fs.faults.clear()

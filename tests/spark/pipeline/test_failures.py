@@ -90,7 +90,7 @@ supported for streaming aggregations without watermark on streaming DataFrames/D
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
             SparkFailed,
-            "Java has ended before Spark was there; --debug shows what it said",
+            "Java has ended before Spark was ready; --debug shows its output",
         ),
         ("", SparkFailed, "Nameless"),
     ],

@@ -52,7 +52,7 @@ class ProducerIds:
             self._next_block = range(0)
         if not self._block:
             self._refill_later()
-            raise CoordinatorLoadInProgress("there are no producer ids left; more are on their way")
+            raise CoordinatorLoadInProgress("no producer ids are left; the broker is requesting more")
         producer_id = self._block[0]
         self._block = self._block[1:]
         if len(self._block) == self._low:

@@ -72,7 +72,9 @@ class LogDirMover:
                 continue
             current = self._manager.log(at)
             if current is None:
-                log.warning("%s is a copy of a partition that is not there; it is left alone", each.directory)
+                log.warning(
+                    "%s is a copy of a missing partition. The broker does not touch it", each.directory
+                )
                 continue
             end_offset = current.log_end_offset
             if each.log_end_offset > end_offset:
@@ -117,7 +119,7 @@ class LogDirMover:
 
     async def _drop_stale(self, future: PartitionLog) -> None:
         """Deletes a copy whose topic was deleted while its directory was out of reach; there may be one of its name."""
-        log.warning("%s is a copy of a partition that is gone, and is deleted", future.directory)
+        log.warning("%s is a copy of a deleted partition. The broker deletes it", future.directory)
         try:
             await self._drop(future.topic_partition)
         except KafkaError as error:
@@ -172,7 +174,7 @@ class LogDirMover:
     def _copy(self, at: TopicPartition) -> tuple[int, bool]:
         future = self._manager.log(at, is_future=True)
         if future is None:
-            raise KafkaStorageError("its copy is gone")
+            raise KafkaStorageError("its copy no longer exists")
         before_bytes, before_offset = future.size_bytes, future.log_end_offset
         has_all = self._manager.copy_to_future(at)
         if not has_all and future.log_end_offset == before_offset:

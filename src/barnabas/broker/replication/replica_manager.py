@@ -243,4 +243,4 @@ class ReplicaManager:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.take_offline()
-        log.error("Log directory %s has failed, its partitions are offline; the others go on", directory)
+        log.error("Log directory %s has failed. Its partitions are offline; the others continue", directory)

@@ -85,9 +85,9 @@ METRICS: Final[Mapping[str, str]] = {
     "bytes_out": "Bytes of records sent to consumers.",
     "bytes_rejected": "Bytes of records refused because they are too large.",
     "total_produce_requests": "Appends asked for, by partition.",
-    "failed_produce_requests": "Appends that failed for a reason that is not in the order of things.",
+    "failed_produce_requests": "Appends that failed with an unexpected error.",
     "total_fetch_requests": "Reads by consumers, by partition.",
-    "failed_fetch_requests": "Reads that failed for a reason that is not in the order of things.",
+    "failed_fetch_requests": "Reads that failed with an unexpected error.",
     "produce_message_conversions": "Records appended in another format than they came in.",
     "fetch_message_conversions": "Records sent in another format than they are kept in.",
 }

@@ -37,7 +37,7 @@ def effective_config(config: BrokerConfig, image: MetadataImage, broker_id: Brok
     try:
         return config.with_dynamic(default=default, broker=broker)
     except InvalidConfig as error:
-        log.error("settings made at run time do not agree with the others and are ignored: %s", error)
+        log.error("Settings at run time conflict with the others and are ignored: %s", error)
         return config
 
 
@@ -48,7 +48,7 @@ def _usable(properties: Mapping[str, str], *, per_broker: bool) -> dict[str, str
             validate_dynamic({name: text}, per_broker=per_broker)
             usable[name] = text
         except InvalidConfig as error:
-            log.error("a setting made at run time is ignored: %s", error)
+            log.error("A setting at run time is ignored: %s", error)
     return usable
 
 

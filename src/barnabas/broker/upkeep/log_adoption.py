@@ -94,7 +94,7 @@ def report_problems(image: MetadataImage, broker_id: BrokerId) -> None:
     ]
     if foreign:
         log.error(
-            "%d partitions have no leader: their replicas are on brokers that are not there, and this is broker %d."
+            "%d partitions have no leader: their replicas are on unknown brokers, and this is broker %d."
             " Start it with the broker.id and the log.dirs that it had: %s",
             *(len(foreign), broker_id, _listed(foreign)),
         )

@@ -49,6 +49,6 @@ class QuotaUpdates:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except OSError as error:
-            log.warning("the quota of %s has no effect: no address of it can be found: %s", name, error)
+            log.warning("The quota of %s has no effect: the host name cannot be resolved: %s", name, error)
             return
         self._quotas.note_addresses(name, {str(address[0]) for *_, address in found})

@@ -350,7 +350,7 @@ class Brokers:
             if answer.error_code == UnsupportedVersion.code:
                 answer = await self._ask_versions(requester, 0)
             if answer.error_code != NONE:
-                raise error_for_code(answer.error_code, f"{node} does not tell its versions")
+                raise error_for_code(answer.error_code, f"{node} does not report its versions")
         except BaseException:
             requester.close()
             raise

@@ -131,7 +131,7 @@ class ClassicMember(GroupMember):
         return False
 
     def _lose(self, error: KafkaError) -> None:
-        log.info("group %s goes on without this member: %s", self._group_id, error.name)
+        log.info("Group %s continues without this member: %s", self._group_id, error.name)
         self._is_lost = bool(self._subscription.partitions)
         self._handover.lose()
         self.generation = NO_GENERATION
@@ -331,7 +331,7 @@ class ClassicMember(GroupMember):
                     request.member_id = member_id
                 await self._brokers.request(node, request, timeout_ms=LEAVE_TIMEOUT_MS)
         except (KafkaError, TimeoutError) as error:
-            log.debug("group %s was not told of the leaving: %s", self._group_id, error)
+            log.debug("The member could not leave group %s: %s", self._group_id, error)
 
     def _forget_membership(self) -> None:
         super()._forget_membership()

@@ -123,7 +123,7 @@ class ConsumerMember(GroupMember):
         await self._lose(UnknownMemberId())
 
     async def _lose(self, error: KafkaError) -> None:
-        log.info("group %s goes on without this member: %s", self._group_id, error.name)
+        log.info("Group %s continues without this member: %s", self._group_id, error.name)
         self._target = None
         self._target_changed.clear()
         self.generation = JOIN_EPOCH
@@ -239,7 +239,7 @@ class ConsumerMember(GroupMember):
                 node = await self._coordinator.find()
                 await self._brokers.request(node, request, timeout_ms=LEAVE_TIMEOUT_MS)
         except (KafkaError, TimeoutError) as error:
-            log.debug("group %s was not told of the leaving: %s", self._group_id, error)
+            log.debug("The member could not leave group %s: %s", self._group_id, error)
 
     def _forget_membership(self) -> None:
         super()._forget_membership()

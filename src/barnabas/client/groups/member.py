@@ -99,7 +99,7 @@ class GroupMember(ABC):
             try:
                 await self._send_leave()
             except KafkaError as error:
-                log.debug("group %s was not told of the leaving: %s", self._group_id, error)
+                log.debug("The member could not leave group %s: %s", self._group_id, error)
         self._forget_membership()
 
     def _forget_membership(self) -> None:

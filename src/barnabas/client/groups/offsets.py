@@ -47,7 +47,7 @@ NO_OFFSET: Final = -1
 OF_ANOTHER_GENERATION: Final = frozenset({IllegalGeneration.code, RebalanceInProgress.code})
 
 _REMEDIES: Final[dict[int, str]] = {
-    RebalanceInProgress.code: "the group is rebalancing: go on polling and commit again when it is over",
+    RebalanceInProgress.code: "the group is rebalancing: continue to poll, and commit again after the rebalance",
     UnknownMemberId.code: "the group does not have this member any more; its partitions are read by others. Call poll()"
     " within max.poll.interval.ms, or handle fewer records at a time (max.poll.records)",
     IllegalGeneration.code: "the group has rebalanced without this member; its partitions may be read by others. Call"

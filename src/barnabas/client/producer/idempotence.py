@@ -179,7 +179,7 @@ class Idempotence:
         """
         if self.producer_epoch < EPOCH_MAX:
             self.producer_epoch += 1
-            log.debug("producer %d goes on with epoch %d", self.producer_id, self.producer_epoch)
+            log.debug("Producer %d continues with epoch %d", self.producer_id, self.producer_epoch)
             queue.restart_sequences(self.producer_id, self.producer_epoch, position)
         else:
             self.producer_id = NO_PRODUCER_ID

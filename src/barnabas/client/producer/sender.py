@@ -125,7 +125,7 @@ class Sender:
         try:
             self._look()
         except Exception:
-            log.exception("the sender of a producer failed in an unforeseen way; it goes on")
+            log.exception("The sender of a producer failed unexpectedly. It continues")
             self._check_at(self._loop.time() + PAUSE_AFTER_FAILURE_S)
         if self._timer_s < FOREVER and not self._is_woken:
             self._timer = self._loop.call_at(self._timer_s, self.wake)

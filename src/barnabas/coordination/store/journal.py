@@ -141,7 +141,7 @@ class Journal:
         if not self._copies:
             raise failures[0]
         for each in failures:
-            log.error("the store goes on with one copy, %s: %s", self._copies[0].path, each)
+            log.error("The store continues with one copy, %s: %s", self._copies[0].path, each)
         left_behind = set(self._paths).difference(copy.path for copy in self._copies)
         for path in left_behind if failures else ():
             # It is out of date from now on: better none than that one, should the other be lost.
@@ -154,7 +154,7 @@ class Journal:
                 copy.replace(data)
             except StorageFailure as failure:
                 # A full disk, most likely. The existing journal is as good, and longer.
-                log.warning("the journal of the store goes on growing: %s", failure)
+                log.warning("The journal of the store keeps growing: %s", failure)
 
     def close(self) -> None:
         self._copies = []
@@ -313,11 +313,11 @@ def _is_like(copy: Copy | None, best: Copy) -> bool:
 def _damaged(damaged: list[Copy], best: Copy | None) -> StoreDamaged:
     what = "; ".join(f"{copy.path}: {copy.problem}" for copy in damaged)
     left = (
-        "no more than what the directories of the partitions tell (no settings, no quotas)"
+        "only the data in the directories of the partitions (no settings, no quotas)"
         if best is None
-        else f"what stands in {best.path} before the damage"
+        else f"the part of {best.path} before the damage"
     )
     return StoreDamaged(
         f"the store of topics, settings and quotas is damaged in every copy. {what}. Put one of these files back from a"
-        f" backup. To go on with {left}, start once with --override barnabas.accept.loss={damaged[0].path}"
+        f" backup. To continue with {left}, start once with --override barnabas.accept.loss={damaged[0].path}"
     )

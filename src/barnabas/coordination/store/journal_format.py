@@ -119,7 +119,7 @@ def _preamble_problem(data: bytes) -> str:
     version = data[len(MAGIC) :].split(b"\n", 1)[0][:10]
     if data.startswith(MAGIC) and version.isdigit():
         return f"it has format {version.decode()}, and this release knows {FORMAT_VERSION}"
-    return "it does not begin as a store does" if data else "it is empty"
+    return "it does not begin with the header of a store" if data else "it is empty"
 
 
 def frame(zxid: int, payload: bytes) -> bytes:

@@ -116,4 +116,7 @@ class LogStartup:
                 if not directory.is_offline:
                     directory.note(directory.register.remove, [partition])
             elif self._settings.accepts_loss(path):
-                logger.warning("%s has vanished, and begins again without records, as was asked for", path)
+                logger.warning(
+                    "%s has disappeared. The broker creates it without records, as barnabas.accept.loss says",
+                    path,
+                )

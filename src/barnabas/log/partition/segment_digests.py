@@ -25,7 +25,7 @@ def expect_listed(segment: Segment, listed: SideFiles, *, is_current: bool) -> N
     if offset_name not in listed or time_name not in listed:
         raise CorruptIndex(f"the list of side files does not know segment {segment.path}")
     if segment.transaction_index.exists != (transaction_name in listed):
-        raise CorruptIndex(f"transaction index {segment.transaction_index.path} has come or gone")
+        raise CorruptIndex(f"transaction index {segment.transaction_index.path} has appeared or disappeared")
     offsets, times = listed[offset_name], listed[time_name]
     if offsets is not None:
         segment.offset_index.expect(offsets, is_current=is_current)

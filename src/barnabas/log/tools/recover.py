@@ -27,7 +27,7 @@ def recover_directory(
     """
     if is_partition_directory(fs, directory):
         raise BadDirectoryName(
-            f"{directory} is the directory of one partition: what is recovered is the log directory that holds it"
+            f"{directory} is the directory of one partition. Name the log directory that contains it"
         )
     topics: dict[str, list[str]] = {}
     for name in partition_directories(fs, directory):

@@ -120,7 +120,7 @@ class _PartitionCheck:
                 yield from self._verify_snapshot(name.base_offset)
             elif name.kind != names.LOG_SUFFIX and name.base_offset not in bases:
                 path = self._path(name.base_offset, name.kind)
-                yield Fault(path=path, position=0, what="the log file that it belongs to is not there")
+                yield Fault(path=path, position=0, what="its log file is missing")
         for file, read in _PARTITION_FILES.items():
             if file in self._files:
                 yield from _verify_text(self._fs, os.path.join(self._directory, file), read)
@@ -206,7 +206,7 @@ class _PartitionCheck:
         try:
             data = self._fs.read_file(path)
         except NoSuchFile:
-            yield Fault(path=path, position=0, what="the index is not there")
+            yield Fault(path=path, position=0, what="the index is missing")
             return
         if len(data) % entry_bytes:
             yield Fault(

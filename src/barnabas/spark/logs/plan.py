@@ -31,7 +31,7 @@ from barnabas.spark.topics.plan import INT64_MIN, MICROSECONDS_IN_MILLISECOND, R
 # The cost of opening a file, in bytes that could be read in the same time.
 OPEN_COST_BYTES = 1 << 20
 SEGMENT_GONE_REMEDY: Final = (
-    "; run the query again, or set failOnDataLoss=false to go on without the records that are gone"
+    "; run the query again, or set failOnDataLoss=false to continue without the deleted records"
 )
 
 

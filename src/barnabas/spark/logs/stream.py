@@ -104,7 +104,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             files = found.get(partition)
             if files is None:
-                self._report(f"{partition} cannot be read any more: its directory is gone")
+                self._report(f"{partition} can no longer be read: its directory does not exist")
                 continue
             if partition in starts and start_offset < files.log_start_offset:
                 last_expired = min(files.log_start_offset, end_offset) - 1

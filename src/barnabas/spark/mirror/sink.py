@@ -275,7 +275,7 @@ class MirroredBatch:
                 continue
             if copied.record_count > source_end - copied.source_start:
                 log.warning(
-                    "%s got more records than the mirror wrote: somebody else writes there, and offsets are not mapped",
+                    "%s got more records than the mirror wrote: another producer writes there; offsets are not mapped",
                     copied.target_topic,
                 )
                 continue

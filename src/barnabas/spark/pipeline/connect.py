@@ -131,7 +131,7 @@ def _target(where: str, topic: str, kafka: Mapping[str, str]) -> Check:
         with admin_of(kafka) as admin:
             described = admin.describe_topics([topic])[topic]
     except UnknownTopicOrPartition:
-        told = "does not exist yet: brokers make it if auto.create.topics.enable says so"
+        told = "does not exist yet; brokers create it if auto.create.topics.enable is true"
         return Check(where=where, what=what, state="missing", told=told)
     except KafkaError as error:
         return _failed(where, what, error)

@@ -268,7 +268,7 @@ class TableReader:
         for name in missing:
             self.fault(
                 where,
-                f"the environment has no {name}: set it, or write ${{{name}:-other}} for what stands in for it",
+                f"the environment has no {name}: set it, or write ${{{name}:-other}} for a default",
             )
         return None if missing else made
 

@@ -44,8 +44,8 @@ def report_data_loss(
 ) -> None:
     """Raises DataLost, or only warns, as the option says."""
     if fail_on_data_loss:
-        raise DataLost(f"{message}. {remedy}; to go on without them set failOnDataLoss=false")
-    log.warning("%s; the query goes on without what is gone, since failOnDataLoss=false", message)
+        raise DataLost(f"{message}. {remedy}; to continue without them set failOnDataLoss=false")
+    log.warning("%s; the query continues without the deleted records, because failOnDataLoss=false", message)
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
@@ -204,5 +204,5 @@ class TopicDirectory:
         except RequestTimedOut as error:
             raise BrokerUnreachable(
                 f"kafka.bootstrap.servers={self._options.kafka['bootstrap.servers']}: {error}; correct the address, or"
-                " start the broker (kafka.default.api.timeout.ms tells how long to try)"
+                " start the broker (kafka.default.api.timeout.ms sets the time limit)"
             ) from None

@@ -281,7 +281,7 @@ def _checked_records(data: PartitionProduceData, version: int, is_transactional:
     records = data.records
     assert not isinstance(records, FileSlice)
     if not records:
-        raise InvalidRecord("the partition comes without records")
+        raise InvalidRecord("the partition has no records")
     if version >= _FIRST_VERSION_WITH_BATCHES and len(records) > MAGIC_POSITION:
         if records[MAGIC_POSITION] != MAGIC_V2:
             raise InvalidRecord(
@@ -290,9 +290,7 @@ def _checked_records(data: PartitionProduceData, version: int, is_transactional:
         if len(records) >= BATCH_HEADER_BYTES:
             attributes = records[ATTRIBUTES_POSITION + 1]
             if attributes & TRANSACTIONAL_BIT and not is_transactional:
-                raise TransactionalIdAuthorizationFailed(
-                    "records of a transaction come without a transactional id"
-                )
+                raise TransactionalIdAuthorizationFailed("transactional records need a transactional id")
             if version < _FIRST_VERSION_WITH_ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
                 raise UnsupportedCompressionType(
                     f"Produce version {version} does not know zstd, version 7 does"
