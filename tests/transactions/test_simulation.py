@@ -19,6 +19,8 @@ def run_history(seed: int) -> None:
         for _ in range(STEPS):
             world.step()
             world.check()
+            if world.shell.uncommitted:
+                world.check_committed()
         world.settle()
         world.check()
         world.check_visible()

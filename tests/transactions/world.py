@@ -6,6 +6,7 @@ Whatever is under way is a delivery that happens at some time or never; all of i
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -29,12 +30,13 @@ from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.log.producers.state import NO_GUARD, ProducerSettings
-from barnabas.model import ProducerEpoch, TimestampMs, TopicPartition
+from barnabas.model import NO_PRODUCER_EPOCH, ProducerEpoch, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder, end_transaction_marker
 from barnabas.records.control import parse_end_txn_marker
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.reader import iterate_batches
+from barnabas.transactions.coordinator import TransactionCoordinator
 from barnabas.transactions.markers import Markers
 from barnabas.transactions.records import TransactionRecord
 from barnabas.transactions.settings import TransactionSettings
@@ -176,7 +178,16 @@ class World:
 
     def crash_coordinator(self) -> None:
         self.coordinator_epoch += 1
+        self.check_committed()
         self.shell = self.shell.reloaded(holds_markers=True, loses_uncommitted=self.happens(0.5))
+
+    def check_committed(self) -> None:
+        """What the coordinator shows is what another one shows that loads what is committed."""
+        shell = self.shell
+        twin = TransactionCoordinator(shell.settings, shell.producer_ids)
+        for header, records in iterate_batches(bytes(shell.log[: shell.committed_bytes])):
+            twin.replay(header, records)
+        assert shown(shell.coordinator) == shown(twin)
 
     def take_markers(self) -> None:
         while self.shell.sent:
@@ -507,3 +518,11 @@ class Client:
 def _forget(send: Callable[[], Answer[Any]]) -> None:
     """Sends a request whose answer nobody waits for."""
     send()
+
+
+def shown(coordinator: TransactionCoordinator) -> dict[str, KnownTransaction]:
+    """Each transactional id, with what is stored of it: the epoch before the current one is not."""
+    return {
+        entry.transactional_id: replace(entry.transaction, last_producer_epoch=NO_PRODUCER_EPOCH)
+        for entry in coordinator
+    }
