@@ -185,10 +185,7 @@ def test_all_faults_are_told_with_what_is_allowed_and_the_nearest_key(pipeline_f
         'sink.file_format: is missing; it takes "json", "csv" or "parquet": The format of the files.',
         "transforms[0].function: 'no function' is not allowed; it takes module:function",
         'output_mode: \'apend\' is not allowed; it takes "append", "update" or "complete"; did you mean append?',
-        (
-            "kafka.bootstrap.servers: the environment has no NOBODY: set it, or write ${NOBODY:-other} for what stands"
-            " in for it"
-        ),
+        "kafka.bootstrap.servers: the environment has no NOBODY: set it, or write ${NOBODY:-other} for a default",
         "kafka.acks: [1] is not allowed; it takes a text, a number, or true or false",
     )
 
