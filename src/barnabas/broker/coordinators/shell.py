@@ -105,7 +105,7 @@ class CoordinatorShell(ABC):
 
     @property
     def is_active(self) -> bool:
-        return self._is_active
+        return self._is_active and self.partition.leadership is self._leadership
 
     @property
     def is_loading(self) -> bool:
@@ -114,7 +114,7 @@ class CoordinatorShell(ABC):
     def check_ready(self) -> None:
         if self._is_loading:
             raise CoordinatorLoadInProgress(f"{self.partition.topic_partition} is being read")
-        if not self._is_active or self.partition.leadership is not self._leadership:
+        if not self.is_active:
             raise self._not_coordinator()
 
     def _not_coordinator(self) -> NotCoordinator:
