@@ -2,7 +2,7 @@
 
 For people, the layout is that of Apache Kafka, so that tools for its logs can read ours:
 
-    [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller.controller)
+    [2026-11-16 10:52:37,100] INFO Created topic orders with 3 partitions (barnabas.coordination.controller.creation)
 
 For programs (`--log-format json`), each line is an object: `ts`, `level`, `logger`, `message`, `exception` if there is
 one, and other fields of the event, such as `topic`.

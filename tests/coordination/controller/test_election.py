@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,10 @@ import pytest
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
 from barnabas.errors import NotController
 from barnabas.model import BrokerId
-from tests.coordination.controllers import PATIENCE_S, BrokerNode, Cluster, run
+from tests.coordination.controllers import BrokerNode, Cluster, run
+from tests.waiting import wait_until_async
 
 SECOND = BrokerId(1)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.001)
 
 
 async def start_second(cluster: Cluster) -> BrokerNode:
@@ -41,7 +34,7 @@ def test_a_broker_that_loses_the_election_runs_and_refuses_what_only_the_control
         with pytest.raises(NotController, match="not the correct controller"):
             await second.controller.create_topics([NewTopic("orders")])
         # Both learn from the controller which brokers there are.
-        await eventually(lambda: len(second.image.brokers) == 2)
+        await wait_until_async(lambda: len(second.image.brokers) == 2)
         assert list(cluster.image.brokers) == [0, 1]
         assert (second.image.controller_id, second.image.controller_epoch) == (0, 1)
 
@@ -51,7 +44,7 @@ def test_a_broker_that_loses_the_election_runs_and_refuses_what_only_the_control
 def test_a_broker_that_is_not_the_controller_writes_what_any_broker_may(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         second = await start_second(cluster)
-        await eventually(lambda: len(second.image.brokers) == 2)
+        await wait_until_async(lambda: len(second.image.brokers) == 2)
         assert await second.writer.create_topics(["orders"]) == {}
         # The controller has given the topic its partitions and told both brokers.
         assert second.image.topics == cluster.image.topics
@@ -65,14 +58,14 @@ def test_a_broker_that_is_not_the_controller_writes_what_any_broker_may(tmp_path
 def test_the_second_broker_takes_over_when_the_session_of_the_first_ends(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         second = await start_second(cluster)
-        await eventually(lambda: len(cluster.image.brokers) == 2)
+        await wait_until_async(lambda: len(cluster.image.brokers) == 2)
         new = NewTopic("orders", assignments=[(0, [0, 1])])
         lone = NewTopic("lone", assignments=[(0, [0])])
         for created in await cluster.controller.create_topics([new, lone]):
             assert isinstance(created, PlannedTopic)
         del cluster.brokers.nodes[BrokerId(0)]
         await cluster.session.expire()
-        await eventually(lambda: second.controller.is_active)
+        await wait_until_async(lambda: second.controller.is_active)
         assert (await cluster.tree())["/controller_epoch"] == b"2"
 
         def leaders() -> dict[str, list[tuple[int, int]]]:
@@ -81,13 +74,13 @@ def test_the_second_broker_takes_over_when_the_session_of_the_first_ends(tmp_pat
                 for name, topic in second.image.topics.items()
             }
 
-        await eventually(lambda: leaders() == {"orders": [(1, 1)], "lone": [(-1, 1)]})
+        await wait_until_async(lambda: leaders() == {"orders": [(1, 1)], "lone": [(-1, 1)]})
         assert list(second.image.brokers) == [1]
         assert (second.image.controller_id, second.image.controller_epoch) == (1, 2)
         await second.controller.create_topics([NewTopic("later")])
         assert "later" in second.image.topics
         # The first has no session any more, and knows it.
-        await eventually(lambda: not cluster.controller.is_active)
+        await wait_until_async(lambda: not cluster.controller.is_active)
         with pytest.raises(NotController):
             await cluster.controller.create_topics([NewTopic("never")])
         await second.controller.close()
@@ -99,7 +92,7 @@ def test_a_controller_whose_node_is_taken_away_stands_again(tmp_path: Path) -> N
     async def scenario(cluster: Cluster) -> None:
         other = await cluster.store.connect()
         await other.delete("/controller")
-        await eventually(lambda: cluster.image.controller_epoch == 2)
+        await wait_until_async(lambda: cluster.image.controller_epoch == 2)
         await cluster.create("orders")
         assert cluster.image.controller_epoch == 2
 

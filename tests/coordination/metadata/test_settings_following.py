@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from barnabas.coordination.metadata.scram_credentials import new_credential
 from barnabas.coordination.metadata.settings_following import NOTICE_EXPIRATION_MS
 from barnabas.coordination.store.contract import CreateMode
 from barnabas.model import BrokerId
-from tests.coordination.controllers import PATIENCE_S, BrokerNode, Cluster, run
+from tests.coordination.controllers import BrokerNode, Cluster, run
+from tests.waiting import wait_until_async
 
 CREDENTIAL = new_credential("SCRAM-SHA-256", b"salt", b"password", 4096)
 
@@ -27,10 +27,7 @@ async def same_settings(first: BrokerNode, second: BrokerNode) -> None:
         image = node.image
         return image.topic_configs, image.broker_configs, image.client_quotas, image.scram_credentials
 
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while settings(first) != settings(second):
-        assert asyncio.get_running_loop().time() < deadline, (settings(first), settings(second))
-        await asyncio.sleep(0.001)
+    await wait_until_async(lambda: settings(first) == settings(second))
 
 
 def test_each_broker_follows_what_another_changes(tmp_path: Path) -> None:
