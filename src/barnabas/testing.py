@@ -144,7 +144,7 @@ class Broker:
             try:
                 self._start()
             except BrokerFailed as error:
-                # Somebody else may have taken the port since it was found to be free.
+                # Another process may have taken the port since it was found to be free.
                 may_retry = is_first and self._given_port is None and _PORT_TAKEN in str(error)
                 if not may_retry or attempt == _PORT_ATTEMPTS:
                     raise
@@ -213,7 +213,7 @@ class Broker:
     def close(self) -> None:
         """Stops the broker and removes its data, unless the caller gave the directory."""
         try:
-            # Nobody looks at data that is removed: there is no need to have it left in order.
+            # The data is removed, so it need not be left in order.
             self.kill() if self._given_directory is None else self.stop()
         finally:
             if self._folder is not None:

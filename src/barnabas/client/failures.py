@@ -30,4 +30,4 @@ class TransactionMisuse(InvalidTxnState):
 
 
 class CalledInCallback(InvalidRequest):
-    """A call that waits was made by a callback of the client, whose thread it would wait for."""
+    """A callback of the client made a call that would wait for the callback's own thread."""

@@ -17,9 +17,7 @@ T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
-FORKED: Final = (
-    "the client was made before this process was forked, and has no thread here: make one in each process"
-)
+FORKED: Final = "the client was created before this process was forked: create one in each process"
 
 
 class LoopThread:

@@ -33,7 +33,7 @@ class Target:
 
 
 Reported = dict[TopicId, frozenset[int]]
-"""What a member says it owns."""
+"""The partitions that a member claims to own."""
 
 
 def reconcile(

@@ -89,7 +89,7 @@ class FileSystem(Protocol):
     index_memory: SecondChance
 
     def open(self, path: str, mode: int) -> File:
-        """Opens in mode READ, WRITE (the file must be there) or CREATE (it is made where it is not)."""
+        """Opens in mode READ, WRITE (the file must exist) or CREATE (creates a missing file)."""
 
     def exists(self, path: str) -> bool: ...
 

@@ -67,7 +67,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def idle_s(self) -> float:
-        """For how long it has waited for something to do, since it was made."""
+        """The idle time since the start of the loop."""
         return self._watched_selector.idle_ns / 1e9
 
 

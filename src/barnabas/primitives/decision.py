@@ -1,4 +1,4 @@
-"""What the machine of a coordinator decides, and what its shell does about it.
+"""The decisions of a coordinator's machine, and how its shell carries them out.
 
 The shell carries a decision out without waiting in between:
 
@@ -123,7 +123,7 @@ class Decision:
 
 
 Then: TypeAlias = Callable[[KafkaError | None, int], Decision]
-"""What follows an append, given its error and the time in milliseconds."""
+"""Returns the next decision after an append, given its error and the time in milliseconds."""
 
 _ERROR_OF_FAILED_APPEND: Final[dict[int, type[KafkaError]]] = {
     UnknownTopicOrPartition.code: CoordinatorNotAvailable,

@@ -1,4 +1,4 @@
-"""How threads are made. A simulation passes its own executors, which run everything in one thread."""
+"""The creation of threads. A simulation passes its own executors, which run everything in one thread."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ Uuid: TypeAlias = bytes
 """16 bytes; Kafka's text form of it is unpadded base64url (see `json_form`)."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What is decoded."""
+"""The bytes of an encoded message."""
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
-"""What a `records` field holds: a view of the bytes it was decoded from, any bytes to encode, or for
+"""The value of a `records` field: a view of the bytes it was decoded from, any bytes to encode, or for
 `codec.encode_parts` a part of a file that is sent without being read."""
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]

@@ -92,7 +92,7 @@ class Transaction:
     partitions: frozenset[TopicPartition] = _NO_PARTITIONS
     start_timestamp: TimestampMs = NO_TIMESTAMP
     last_update_timestamp: TimestampMs
-    # The version of the protocol that the last step was made in.
+    # The version of the protocol of the last step.
     version: int = TRANSACTION_VERSION_0
 
     @property
@@ -120,7 +120,7 @@ class Transaction:
                 raise ProducerFenced(
                     f"epoch {expected_epoch} is over: producer {self.producer_id} is at {self.producer_epoch}"
                 )
-            # The answer to the same request was lost. Nobody else has come, for that forgets the last epoch.
+            # The response to the same request was lost. No other producer came in between: that clears the last epoch.
             producer_epoch, last_producer_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             assert not self.is_epoch_exhausted

@@ -101,7 +101,7 @@ class CoordinatorShell(ABC):
 
     def _do(self, work: object) -> None:
         """Other work of a decision."""
-        raise AssertionError(f"nobody here does {work}")
+        raise AssertionError(f"unknown work: {work}")
 
     @property
     def is_active(self) -> bool:

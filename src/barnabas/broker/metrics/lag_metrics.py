@@ -48,7 +48,7 @@ def _by_group(groups: GroupRuntime, replicas: ReplicaManager) -> Iterator[Labell
 def _lags(
     groups: GroupRuntime, replicas: ReplicaManager
 ) -> Iterator[tuple[str, list[tuple[TopicPartition, int]]]]:
-    # A copy, since groups and offsets may change meanwhile.
+    # A copy, because groups and offsets may change during a scrape.
     for shell in list(groups):
         for group_id in shell.coordinator.groups_with_offsets():
             found = []

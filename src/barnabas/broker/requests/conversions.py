@@ -1,6 +1,6 @@
 """Work on records that would block the event loop: decompression, conversion, search in large batches.
 
-A worker process does it, one job after the other (`records/worker.py`). Requests wait meanwhile, the loop does not. The
+A worker process does it, one job after the other (`records/worker.py`). Requests wait for it, the loop does not. The
 process runs only while there are jobs. The next job is that of the client that has used the worker least, so a client
 that sends only such requests waits for the others.
 

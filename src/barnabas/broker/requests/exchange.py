@@ -232,7 +232,7 @@ class Exchange(Generic[ResponseT]):
 
 
 class Parked(Generic[ResponseT]):
-    """A request that is answered later: the way to answer it, and what its handler returns meanwhile.
+    """A request that is answered later: its handler returns it, and other code answers it.
 
     No method raises: the code that answers works for other requests too.
     """
@@ -263,7 +263,7 @@ class Parked(Generic[ResponseT]):
 
 
 Answer: TypeAlias = ResponseT | Parked[ResponseT]
-"""What a handler returns: the response, or the parked request."""
+"""The result of a handler: the response, or the parked request."""
 
 AnyExchange: TypeAlias = Exchange[Any]
 """For code that looks at a request and does not answer it."""

@@ -106,7 +106,7 @@ class Purgatory:
         operation.watched_keys = count
         self.waiting += 1
         self.waiting_keys += count
-        # The event may have happened meanwhile (a callback of try_complete may append records, for example).
+        # The event may have happened in the meantime (a callback of try_complete may append records, for example).
         if operation.try_complete():
             return True
         self._timer.add(operation, operation.timeout_ms)

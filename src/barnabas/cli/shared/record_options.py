@@ -17,7 +17,7 @@ acks_option: Final = click.option(
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who must acknowledge: all in-sync replicas, the leader, or nobody.",
+    help="Which replicas must acknowledge: all in sync, the leader, or none.",
 )
 compression_option: Final = click.option(
     "--compression",

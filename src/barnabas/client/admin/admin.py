@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin, UsersAdmin):
-    """The admin client for asyncio, used on the loop that it is made on."""
+    """The admin client for asyncio; use it on the loop on which it was created."""
 
     def __init__(
         self, settings: Mapping[str, object] | AdminSettings | None = None, /, **keywords: object

@@ -214,7 +214,7 @@ class GroupsAdmin(AdminCore):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commits offsets for a group that has no members; a group that does not exist is made."""
+        """Commits offsets for a group that has no members; creates a missing group."""
         wanted = {
             TopicPartition(*partition): CommittedOffset(offset=given) if isinstance(given, int) else given
             for partition, given in offsets.items()

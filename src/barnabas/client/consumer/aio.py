@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class AsyncConsumer(ConsumerFront):
-    """The consumer for asyncio, used on the loop that it is made on."""
+    """The consumer for asyncio; use it on the loop on which it was created."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         super().__init__(ConsumerSettings(settings, **keywords))

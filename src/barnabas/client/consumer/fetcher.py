@@ -82,7 +82,7 @@ PASSING: Final = frozenset({OffsetNotAvailable.code, UnknownLeaderEpoch.code, Un
 
 
 class _UnderWay:
-    """A fetch that has no answer yet: which states it was made for, and the names of the topic ids in it."""
+    """A fetch without a response yet: its states, and the names of its topic ids."""
 
     __slots__ = ("names", "offsets", "states")
 

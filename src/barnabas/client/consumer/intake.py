@@ -37,7 +37,7 @@ class DeserializationError(InvalidRecord):
     def __init__(self, partition: TopicPartition, offset: int, what: str, reason: Exception) -> None:
         super().__init__(
             f"{what}_deserializer failed for offset {offset} of {partition}: {type(reason).__name__}: {reason};"
-            f" seek({partition!r}, {offset + 1}) goes on behind it"
+            f" seek({partition!r}, {offset + 1}) continues after it"
         )
         self.partition = partition
         self.offset = offset
@@ -352,7 +352,7 @@ class Intake:
                 self._wake()
                 return
             if isinstance(error, OffsetOutOfRange):
-                log.info("%s; auto.offset.reset tells where to go on", error)
+                log.info("%s; auto.offset.reset applies", error)
                 reset(state)
                 return
         # The caller may seek; if not, the next poll tries the same once more.
@@ -361,9 +361,7 @@ class Intake:
         )
         self._wake()
         if type(error) is OffsetOutOfRange:
-            raise OffsetOutOfRange(
-                f"{error}, and auto.offset.reset=none: seek() to where reading is to go on"
-            )
+            raise OffsetOutOfRange(f"{error}, and auto.offset.reset=none: seek() to the next offset to read")
         raise error
 
     def _deserialize(self, fetched: Fetched, index: int, end: int, has_some: bool) -> int:

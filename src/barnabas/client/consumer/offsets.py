@@ -387,7 +387,7 @@ class Positions:
             else:
                 truncation = LogTruncation(
                     f"{state.partition} was read up to offset {offset}, and its leader's log parts from that at"
-                    f" {end_offset}: seek() to go on"
+                    f" {end_offset}: seek() to continue"
                 )
                 truncation.divergent_offset = end_offset
                 self._on_failed(state, truncation)

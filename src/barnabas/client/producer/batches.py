@@ -199,7 +199,7 @@ class ProducerBatch:
             self.encoded = self._with_header(encoded[BATCH_HEADER_BYTES:], attributes)
 
     def build(self, compression: CompressionType, level: int | None, is_transactional: bool) -> bytes:
-        """The bytes of the batch, which is closed. They are made once, unless the producer changes."""
+        """The bytes of the batch, which is closed. They are encoded once, unless the producer changes."""
         encoded = self.encoded
         if encoded is not None:
             return encoded

@@ -1,6 +1,6 @@
 """Columns of keys and of values for `send_many`: lists of bytes, or Arrow's memory as it is.
 
-Of Arrow's columns no list is made: a record's bytes are cut out when it is written to its batch.
+Arrow columns are not converted to lists: a record's bytes are cut out when it is written to its batch.
 """
 
 from __future__ import annotations

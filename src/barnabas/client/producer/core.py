@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerCore:
-    """The loop's side is made by `start`, on the loop."""
+    """`start` creates the loop's side, on the loop."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self.settings: Final = settings

@@ -34,7 +34,7 @@ SETTLING_S: Final = 2.0
 EMPTY_ANSWERS_AT_GAP: Final = 2
 
 OnDataLoss = Callable[[str], None]
-"""Called with what is gone. The read goes on behind it, unless the function raises."""
+"""Called with a lost range. The read continues after it, unless the function raises."""
 
 
 def read_range(

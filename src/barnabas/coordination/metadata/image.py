@@ -46,7 +46,7 @@ class PartitionImage:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     partition_epoch: int = 0
-    """The version of the partition's node in the store: a change that was made for an older one is refused."""
+    """The version of the partition's node in the store: a change for an older version is rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

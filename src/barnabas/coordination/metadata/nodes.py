@@ -61,7 +61,7 @@ def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
 
 
 def create_topic(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
-    """The topic's own node comes first: then it exists, and states that are missing are made at the next start."""
+    """The topic's own node comes first: then it exists, and the next start creates missing states."""
     yield Create(topic_path(topic.name), topic_node(topic))
     yield Create(partitions_path(topic.name))
     yield from create_partitions(topic, 0, controller_epoch)

@@ -31,7 +31,7 @@ class WatchTable:
     __slots__ = ("_by_path", "_recursive")
 
     def __init__(self) -> None:
-        # Most events are about paths that nobody watches: one look into one map has to settle them.
+        # Most events concern unwatched paths: one look into one map has to settle them.
         self._by_path: dict[str, dict[WatchKind, dict[Watcher, None]]] = {}
         self._recursive: dict[str, dict[Watcher, None]] = {}
 

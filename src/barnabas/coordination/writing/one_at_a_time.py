@@ -1,4 +1,4 @@
-"""Changes that are made one after the other, each to its end."""
+"""Changes that run one after the other, each to its end."""
 
 from __future__ import annotations
 

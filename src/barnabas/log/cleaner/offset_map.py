@@ -3,7 +3,7 @@
 Keys are not kept. An entry is 24 bytes: 128 bits of digest in two words, and the offset + 1, so that zero marks an
 empty slot. The digest is the interpreter's own, SipHash, taken twice with secret prefixes, which is faster than a call
 of any cryptographic hash. Two keys with one digest would lose a record: among a billion keys the probability is 10⁻²¹,
-and nobody can raise it without the prefixes.
+and it cannot be raised without the prefixes.
 
 The map uses open addressing with linear probing in one flat vector: the three words of an entry mostly share a cache
 line. The vector starts small and doubles, up to the bound.

@@ -1,4 +1,4 @@
-"""What a follower does to its log: it appends what its leader has, and truncates what its leader does not have.
+"""A follower's changes of its log: it appends its leader's records, and truncates those that its leader lacks.
 
 A future log follows the current log of its partition by the same rules.
 """
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class FollowerLogs:
     """Truncates logs together with their checkpoints: on return they agree, so that appends may follow.
 
-    Threads: one thread at a time appends to a log and truncates it. The cleaner is kept away meanwhile.
+    Threads: one thread at a time appends to a log and truncates it. The cleaner is excluded during this time.
     """
 
     def __init__(

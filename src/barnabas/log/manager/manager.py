@@ -246,7 +246,7 @@ class LogManager:
         """The future log, which has caught up, takes the place of the current one, which is deleted."""
         return self._moves.replace_with_future(partition)
 
-    # What a follower does to its log, and to the checkpoints with it.
+    # A follower's changes of its log, and of the checkpoints with it.
 
     def append_as_follower(self, partition: TopicPartition, records: Data) -> AppendInfo:
         """As PartitionLog.append_as_follower. An empty log may begin with a batch that holds its start offset."""

@@ -337,7 +337,7 @@ class Loader:
             self._fs.sync_dir(self._directory)
 
     def _settle_end(self) -> int:
-        """The end of the log; without any segment, or if all are before the log's start, one is made there."""
+        """The end of the log; without any segment, or if all are before the log's start, creates one there."""
         if self._segments:
             last = self._segments[-1]
             log_end_offset = last.read_next_offset()

@@ -142,7 +142,7 @@ class LocalLog:
         active = self.segments.active
         assert base_offset >= active.base_offset, (base_offset, active)
         if base_offset == active.base_offset:
-            # An index that was made too small is full before anything is in the segment.
+            # An index that was created too small is full before anything is in the segment.
             assert active.size_bytes == 0, active
             segment = self._factory.create(self.directory, base_offset, self.config)
             self.segments = self.segments.replacing([active], [segment])

@@ -50,7 +50,7 @@ class SegmentFile(Resident):
         return file
 
     def creating(self) -> File:
-        """The file, open for writing too; it is made where there is none."""
+        """The file, open for writing too; creates a missing file."""
         file = self._writer
         if file is None:
             return self._open_writer(CREATE)

@@ -226,7 +226,7 @@ def _for_values(schema: SchemaTexts) -> Any:
 class AvroDecoder:
     """Decodes a column of values to a struct of the reader's columns and `_error`.
 
-    Pickles small: schemas travel as text, parsed ones and those of a registry are made in the worker.
+    Pickles small: schemas travel as text; the worker parses them and gets those of a registry.
     """
 
     def __init__(self, *, reader: SchemaTexts, writer: SchemaTexts, registry: str) -> None:

@@ -32,7 +32,7 @@ class PlannedReset:
     checkpoint: str
     checkpoint_exists: bool
     sink_log: Path | None
-    """What Spark's sink of files notes its batches in, if there is one: it would leave out those of a new query."""
+    """The log of Spark's file sink, if there is one: with it the sink would omit the batches of a new query."""
     groups: tuple[str, ...]
     committed: Mapping[TopicPartition, int]
     offsets: Mapping[TopicPartition, int]

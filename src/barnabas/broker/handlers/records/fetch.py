@@ -128,7 +128,7 @@ class Fetch:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the partitions are so many that they are done in turns."""
+        """Whether there are so many partitions that they are processed in turns."""
         return len(self._context.targets) > AT_ONCE
 
     def read(self) -> Answer[FetchResponse]:

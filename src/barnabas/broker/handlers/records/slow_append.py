@@ -34,7 +34,7 @@ async def append_with_worker(
             policy = partition_log.append_policy
             job = validate_job(records, policy, partition_log.log_end_offset, broker.now_ms)
             validated = validated_records(await share.run(job))
-            # The partition, its leader and its log may have changed meanwhile.
+            # The partition, its leader and its log may have changed in the meantime.
             partition = broker.replicas.partition(target.topic, target.partition)
             info = partition.append_later(validated, policy, acks, verification_guard, len(records))
             if info is not None:

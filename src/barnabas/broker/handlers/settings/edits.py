@@ -1,4 +1,4 @@
-"""What a change makes of the settings of a topic, a broker, a group or a subscription to client metrics.
+"""The effect of a change on the settings of a topic, a broker, a group or a subscription to client metrics.
 
 An edit is computed from the current settings when its turn comes, and refused as a whole if anything in it is wrong.
 For brokers Kafka says INVALID_REQUEST and not INVALID_CONFIG, and so do we.
