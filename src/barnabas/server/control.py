@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from barnabas.broker.parts import ReplicaParts
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
-from barnabas.broker.upkeep.log_adoption import Adopted, adopt_unknown_logs, hold_strays, report_problems
+from barnabas.broker.upkeep.log_adoption import (
+    NOTHING_ADOPTED,
+    Adopted,
+    adopt_unknown_logs,
+    hold_strays,
+    report_problems,
+)
 from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.controller import Controller
 from barnabas.server.cluster import Cluster
@@ -38,9 +44,12 @@ async def begin_control(controller: Controller, cluster: Cluster, parts: Replica
     await controller.start(clean_stop=cluster.stopped_cleanly)
     metadata, replicas, manager = cluster.metadata, parts.replicas, parts.log_manager
     await replicas.opened(metadata.image.topics)
-    adopted = await adopt_unknown_logs(controller, metadata.image, manager)
-    await replicas.opened(adopted.topics)
-    hold_strays(metadata.image, manager)
-    report_problems(metadata.image, cluster.broker_id)
+    adopted = NOTHING_ADOPTED
+    if controller.is_active:
+        # A broker that is not the controller does not have its metadata yet, and judges no directory.
+        adopted = await adopt_unknown_logs(controller, metadata.image, manager)
+        await replicas.opened(adopted.topics)
+        hold_strays(metadata.image, manager)
+        report_problems(metadata.image, cluster.broker_id)
     await parts.log_dir_mover.resume()
     return adopted

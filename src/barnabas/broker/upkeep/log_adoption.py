@@ -31,6 +31,9 @@ class Adopted(NamedTuple):
     next_producer_id: ProducerId
 
 
+NOTHING_ADOPTED: Final = Adopted(frozenset(), ProducerId(0))
+
+
 async def adopt_unknown_logs(controller: Controller, image: MetadataImage, manager: LogManager) -> Adopted:
     """Creates topics for logs whose topics the store does not know."""
     unknown = [
@@ -40,7 +43,7 @@ async def adopt_unknown_logs(controller: Controller, image: MetadataImage, manag
         if each.topic_partition.topic not in image.topics and each is manager.log(each.topic_partition)
     ]
     if not unknown:
-        return Adopted(frozenset(), ProducerId(0))
+        return NOTHING_ADOPTED
     adopted = await controller.adopt_topics(
         {
             each.topic_partition: FoundPartition(
