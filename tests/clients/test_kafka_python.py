@@ -241,7 +241,7 @@ def test_a_topic_deleted_and_made_again_is_empty(broker: BrokerProcess, admin: A
 @pytest.mark.slow
 def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(broker: BrokerProcess, topic: str) -> None:
     program = subprocess.Popen(
-        [sys.executable, kafka_python_through_restarts.__file__, broker.address, topic],
+        [sys.executable, "-m", kafka_python_through_restarts.__name__, broker.address, topic],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
