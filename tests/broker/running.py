@@ -9,9 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from barnabas.clock import Clock, SystemClock
+from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.log.file_system import DiskFileSystem
 from barnabas.server.environment import Environment
 from barnabas.server.server import Server
 from tests.broker.raw_client import RawClient
@@ -74,7 +73,7 @@ class RunningBroker:
                         **self._overrides,
                     }
                 ),
-                Environment(clock=self._clock or SystemClock(), fs=self._fs or DiskFileSystem()),
+                Environment(clock=self._clock, fs=self._fs),
             )
             await self.server.start()
         except BaseException as error:

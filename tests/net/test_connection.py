@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -130,7 +129,7 @@ class StutteringAcceptor:
 
     def accept(self) -> Accepted:
         accepted = self._acceptor.accept()
-        return replace(accepted, channel=StutteringChannel(accepted.channel))
+        return accepted._replace(channel=StutteringChannel(accepted.channel))
 
 
 class StutteringTransport(SocketTransport):

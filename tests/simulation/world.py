@@ -10,10 +10,8 @@ A process that is killed is never run again. Its files stay as they were written
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import heapq
-import inspect
 import itertools
 import sys
 import threading
@@ -29,6 +27,8 @@ T = TypeVar("T")
 START_MS: Final = 1_700_000_000_000
 # A world that does so much work at one moment of its time does not get on.
 TURNS_AT_A_TIME_MAX: Final = 20_000
+# A coroutine that is closed has at most so many places to wait at while it ends.
+CLOSES_MAX: Final = 100
 # A job in a thread takes up to this long.
 JOB_S_MAX: Final = 0.005
 
@@ -163,11 +163,14 @@ class Process:
         """Ends the coroutines of a killed process. They may try anything: its loop and its disk are dead."""
         self.loop.close()
         for task in self._tasks:
-            work = task.get_coro()
-            assert inspect.iscoroutine(work)
-            while inspect.getcoroutinestate(work) != inspect.CORO_CLOSED:
-                with contextlib.suppress(BaseException):
+            work: Any = task.get_coro()
+            for _ in range(CLOSES_MAX):
+                try:
                     work.close()
+                    break
+                except BaseException:
+                    # It has caught that it is to end, and waits again or fails.
+                    continue
         self._tasks.clear()
 
     def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

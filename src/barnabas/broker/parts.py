@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.broker.coordinators.group_runtime import GroupRuntime
 from barnabas.broker.coordinators.producer_ids import ProducerIds
@@ -22,8 +22,7 @@ from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.log.manager.manager import LogManager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterParts:
+class ClusterParts(NamedTuple):
     metadata: MetadataCache
     settings: LiveSettings
     controller: Controller
@@ -31,23 +30,20 @@ class ClusterParts:
     automatic_topics: AutomaticTopics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaParts:
+class ReplicaParts(NamedTuple):
     log_manager: LogManager
     replicas: ReplicaManager
     log_dir_mover: LogDirMover
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorParts:
+class CoordinatorParts(NamedTuple):
     groups: GroupRuntime
     transactions: TransactionRuntime
     markers: TransactionMarkers
     producer_ids: ProducerIds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientParts:
+class ClientParts(NamedTuple):
     """The broker's state of its clients between requests."""
 
     quotas: Quotas

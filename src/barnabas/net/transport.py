@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.errors import NetworkException
 from barnabas.net.channel import Channel, PlainChannel
@@ -27,15 +26,13 @@ class CannotListen(OSError):
     """An address that cannot be bound, with advice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions:
+class ListenOptions(NamedTuple):
     send_buffer_bytes: int = SYSTEM_DEFAULT
     receive_buffer_bytes: int = SYSTEM_DEFAULT
     backlog: int = BACKLOG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(NamedTuple):
     """A new connection; `peer` and `local` are addresses with ports."""
 
     channel: Channel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.broker.upkeep.config_updates import effective_config
 from barnabas.config.listeners import Endpoint
@@ -29,8 +29,7 @@ async def open_store(manager: LogManager, environment: Environment) -> StoreEngi
     return await environment.open_store(environment, directories, manager.settings.accepted_losses)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(NamedTuple):
     """The cluster as this broker sees and changes it."""
 
     broker_id: BrokerId

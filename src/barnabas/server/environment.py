@@ -9,7 +9,6 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import Protocol, TypeAlias
 
@@ -63,14 +62,37 @@ async def open_embedded_store(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    clock: Clock = field(default_factory=SystemClock)
-    rng: Random = field(default_factory=SystemRandom)
-    fs: FileSystem = field(default_factory=DiskFileSystem)
-    transport: Transport = field(default_factory=SocketTransport)
-    new_executor: NewExecutor = new_threads
-    new_worker: NewWorker = new_worker_process
-    open_store: OpenStore = open_embedded_store
-    # A lock keeps other processes out, and a file system in memory has no other processes.
-    locks_directories: bool = True
+    """What is not passed is real. `locks_directories` is for disks that no other process can use."""
+
+    __slots__ = (
+        "clock",
+        "fs",
+        "locks_directories",
+        "new_executor",
+        "new_worker",
+        "open_store",
+        "rng",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        fs: FileSystem | None = None,
+        transport: Transport | None = None,
+        new_executor: NewExecutor = new_threads,
+        new_worker: NewWorker = new_worker_process,
+        open_store: OpenStore = open_embedded_store,
+        locks_directories: bool = True,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.rng: Random = rng or SystemRandom()
+        self.fs: FileSystem = fs or DiskFileSystem()
+        self.transport: Transport = transport or SocketTransport()
+        self.new_executor = new_executor
+        self.new_worker = new_worker
+        self.open_store = open_store
+        self.locks_directories = locks_directories
