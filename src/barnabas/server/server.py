@@ -1,7 +1,8 @@
 """Builds a broker from its parts, starts it and stops it. This is the one place that states the order.
 
-Start: addresses, log directories, store, identity, controller, logs, replicas, coordinators; then clients may connect.
-Nothing is written before the addresses are bound and the directories are locked.
+Start: addresses, log directories, store, identity and registration, logs, replicas, election of the controller (which
+gives partitions their roles), coordinators; then clients may connect. Nothing is written before the addresses are bound
+and the directories are locked.
 
 Stop: in the opposite order. Everything that writes to logs ends before they are closed (`_end_work`), so everything
 that was acknowledged is on the disk, and the log directories are marked as cleanly stopped.
