@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.metrics.registry import Registry
-from barnabas.net.http_endpoint import HttpEndpoint
 from barnabas.net.transport import cannot_listen
+
+if TYPE_CHECKING:
+    from barnabas.net.http_endpoint import HttpEndpoint
 
 log = logging.getLogger("barnabas.server")
 
@@ -17,6 +20,9 @@ async def bind_metrics(config: BrokerConfig, metrics: Registry) -> HttpEndpoint 
     port = config.barnabas_metrics_port
     if port < 0:
         return None
+    # Most brokers have no such port, and start without this module.
+    from barnabas.net.http_endpoint import HttpEndpoint
+
     host = config.endpoints[0].host
     endpoint = HttpEndpoint(
         {

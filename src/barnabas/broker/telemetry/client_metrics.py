@@ -12,10 +12,9 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.telemetry.configs import INTERVAL_DEFAULT_MS, Subscription, parse_subscription
-from barnabas.broker.telemetry.otlp import Attributes, parse_samples
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
@@ -36,6 +35,9 @@ from barnabas.metrics.registry import MAX_SERIES_A_FAMILY, Registry
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.compression import decompress
 from barnabas.records.layout import CompressionType
+
+if TYPE_CHECKING:
+    from barnabas.broker.telemetry.otlp import Attributes
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +256,9 @@ class ClientMetrics:
 
     def _take(self, instance: ClientInstance, data: bytes) -> None:
         values = instance.values
+        # Few brokers get metrics from clients, and the others start without this module.
+        from barnabas.broker.telemetry.otlp import parse_samples
+
         for sample in parse_samples(data, SAMPLES_MAX):
             key = (sample.name, sample.attributes)
             known = values.get(key)
