@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
+
+from kazoo.client import KazooClient
 
 from barnabas.clock import SystemClock
-from barnabas.coordination.store.contract import Store, WatchEvent
+from barnabas.coordination.store.contract import SessionState, Store, WatchEvent
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperSettings, ZooKeeperStore
 
 # A wait that lasts this long is a failure, never a slow machine.
 PATIENCE_S = 120.0
@@ -55,7 +59,55 @@ async def embedded_engine(directory: Path) -> AsyncIterator[Engine]:
         await store.close()
 
 
-ENGINES: dict[str, Callable[[Path], AbstractAsyncContextManager[Engine]]] = {"embedded": embedded_engine}
+class ZooKeeperEngine:
+    """A node of its own under the root of the server that all tests share."""
+
+    def __init__(self, addresses: str) -> None:
+        self.root = f"/contract-{uuid4().hex}"
+        self._addresses = addresses
+        self._sessions: list[ZooKeeperSession] = []
+
+    async def connect(self) -> Store:
+        settings = ZooKeeperSettings(connect=self._addresses, session_timeout_ms=6_000)
+        session = await ZooKeeperStore(settings).connect()
+        self._sessions.append(session)
+        return session
+
+    async def expire(self, session: Store) -> None:
+        """The server ends a session when a second connection of it says that it closes."""
+        assert isinstance(session, ZooKeeperSession)
+        loop = asyncio.get_running_loop()
+        expired = loop.create_future()
+
+        def note(state: SessionState) -> None:
+            if state is SessionState.EXPIRED:
+                expired.set_result(None)
+
+        session.add_session_listener(note)
+        await loop.run_in_executor(None, self._close_elsewhere, session.identity)
+        await expired
+
+    def _close_elsewhere(self, identity: tuple[int, bytes]) -> None:
+        client = KazooClient(self._addresses, client_id=identity)
+        client.start()
+        client.stop()
+        client.close()
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+
+
+@asynccontextmanager
+async def zookeeper_engine(addresses: str) -> AsyncIterator[Engine]:
+    engine = ZooKeeperEngine(addresses)
+    try:
+        session = await engine.connect()
+        await session.create(engine.root)
+        await session.close()
+        yield engine
+    finally:
+        await engine.close()
 
 
 def run(scenario: Awaitable[None]) -> None:
@@ -73,6 +125,10 @@ class Recorder:
 
     def __call__(self, event: WatchEvent) -> None:
         self._events.put_nowait(event)
+
+    @property
+    def is_called(self) -> bool:
+        return not self._events.empty()
 
     async def next(self) -> tuple[str, str]:
         event = await self._events.get()

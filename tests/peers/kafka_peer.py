@@ -35,12 +35,10 @@ STOP_TIMEOUT_S: Final = 120
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>barnabas</groupId>
-  <artifactId>kafka-peer</artifactId>
+  <artifactId>peer</artifactId>
   <version>1</version>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
-  </dependencies>
+{}  </dependencies>
 </project>
 """
 
@@ -50,35 +48,40 @@ class PeerUnavailable(Exception):
 
 
 def jars(version: str) -> Path:
-    """The folder with a release's jars, resolved by Maven at the first call."""
+    """The folder with the jars of a release of Kafka, resolved by Maven at the first call."""
+    artifacts = (
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+    )
+    return resolved(f"kafka-{version}", artifacts)
+
+
+def resolved(name: str, artifacts: Sequence[str]) -> Path:
+    """The folder with the jars of artifacts (group:name:version) and of all that they need."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            raise PeerUnavailable(
-                f"{program} is not on the PATH; Java 17 and Maven are needed for a real Kafka"
-            )
+            raise PeerUnavailable(f"{program} is not on the PATH; {name} needs Java 17 and Maven")
     told = subprocess.run(
         ["java", "-version"], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
     ).stderr
     major = re.search(r'version "(\d+)', told)
     if major is None or int(major[1]) < JAVA_MIN:
-        raise PeerUnavailable(
-            f"Java {JAVA_MIN} or newer is needed for a real Kafka, and here is: {told[:80]!r}"
-        )
-    folder = CACHE / f"kafka-{version}"
+        raise PeerUnavailable(f"{name} needs Java {JAVA_MIN} or newer, and here is: {told[:80]!r}")
+    folder = CACHE / name
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"kafka-{version}.lock").open("w") as lock:
+    with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            _resolve(version, folder)
+            _resolve(name, artifacts, folder)
     return folder
 
 
-def _resolve(version: str, folder: Path) -> None:
+def _resolve(name: str, artifacts: Sequence[str], folder: Path) -> None:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     pom = partial / "pom.xml"
-    pom.write_text(_POM.format(version))
+    pom.write_text(_POM.format("".join(map(_dependency, artifacts))))
     command = ["mvn", "-q", "-B", "-f", str(pom), f"-DoutputDirectory={partial / 'jars'}"]
     try:
         done = subprocess.run(
@@ -89,12 +92,20 @@ def _resolve(version: str, folder: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise PeerUnavailable(f"Maven did not resolve Kafka {version} within {RESOLVE_TIMEOUT_S} s") from None
+        raise PeerUnavailable(f"Maven did not resolve {name} within {RESOLVE_TIMEOUT_S} s") from None
     if done.returncode != 0:
         lines = [line for line in done.stdout.splitlines() if "ERROR" in line] or done.stdout.splitlines()
-        raise PeerUnavailable(f"Maven cannot resolve Kafka {version}: {' '.join(lines[:1])}")
+        raise PeerUnavailable(f"Maven cannot resolve {name}: {' '.join(lines[:1])}")
     (partial / "jars").rename(folder)
     shutil.rmtree(partial, ignore_errors=True)
+
+
+def _dependency(artifact: str) -> str:
+    group, name, version = artifact.split(":")
+    return (
+        f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>\n"
+    )
 
 
 def run_tool(version: str, main_class: str, *arguments: str, stdin: str = "") -> str:
@@ -116,7 +127,7 @@ def dump_log_segments(files: Sequence[Path], *options: str) -> str:
     return run_tool(V4, "org.apache.kafka.tools.DumpLogSegments", "--files", names, *options)
 
 
-class _Process:
+class JavaProcess:
     """A Java program that is expected to stay up; its output goes to a file, for the message when it does not."""
 
     def __init__(self, name: str, command: list[str], folder: Path) -> None:
@@ -146,7 +157,7 @@ class _Process:
             self._process.wait()
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             return True
@@ -219,7 +230,7 @@ def broker_on(
         "log4j.appender.out.layout.ConversionPattern=%p %m (%c)%n\nlog4j.logger.kafka.server.KafkaServer=INFO\n"
     )
     java = ["java", f"-Dlog4j.configuration=file:{logging_options}", "-cp", f"{libraries}/*"]
-    zookeeper = _Process(
+    zookeeper = JavaProcess(
         "zookeeper",
         [
             *java,
@@ -230,12 +241,12 @@ def broker_on(
         folder,
     )
     try:
-        zookeeper.wait_until(lambda: _answers(zookeeper_port), START_TIMEOUT_S)
+        zookeeper.wait_until(lambda: answers(zookeeper_port), START_TIMEOUT_S)
         _zookeeper_shell(
             zookeeper_port,
             ["create /cluster {}", f'create /cluster/id {{"version":"1","id":"{cluster_id}"}}'],
         )
-        kafka = _Process(
+        kafka = JavaProcess(
             "kafka", [*java, "-Xmx512M", "kafka.Kafka", str(folder / "server.properties")], folder
         )
         try:

@@ -247,8 +247,8 @@ def test_a_watcher_that_fails_disturbs_nobody(tmp_path: Path) -> None:
             raise RuntimeError(state.name)
 
         session.add_session_listener(fail_too)
-        await session.add_watch("/a", fail)
-        await session.add_watch("/a", recorder)
+        await session.exists("/a", fail)
+        await session.exists("/a", recorder)
         await session.create("/a")
         assert await recorder.next() == ("NODE_CREATED", "/a")
         await session.close()

@@ -4,14 +4,12 @@ A store is a tree of nodes with a few bytes each. Every change gets a number, th
 that order. A client works in a session. An ephemeral node is removed when its session ends, and may not have children.
 A sequential node gets the count of its parent's children so far at the end of its name, in ten digits.
 
-A watch reports a change. A watch of `exists`, `get` or `children` fires once; one of `add_watch` stays:
+A watch reports one change, and is used up by it:
 
-    left by                 fires on
-    exists                  NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED
-    get                                   NODE_DELETED  NODE_DATA_CHANGED
-    children                              NODE_DELETED                     NODE_CHILDREN_CHANGED
-    add_watch               NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED  NODE_CHILDREN_CHANGED
-    add_watch, recursive    NODE_CREATED  NODE_DELETED  NODE_DATA_CHANGED, for the node and all below it
+    left by     fires on
+    exists      NODE_CREATED if there was no node, else NODE_DELETED or NODE_DATA_CHANGED
+    get         NODE_DELETED or NODE_DATA_CHANGED
+    children    NODE_DELETED or NODE_CHILDREN_CHANGED
 
 A watcher is called on the event loop, before its session can see the result of the change, and once per event however
 often it was set. When a session ends, its watches are dropped without a call; its listeners are called.
@@ -58,6 +56,10 @@ class NoChildrenForEphemerals(StoreError):
 
 class BadArguments(StoreError):
     """A path or a value that no node can have."""
+
+
+class AccessDenied(StoreError):
+    """The node's ACL does not let this client do it."""
 
 
 class SessionExpired(StoreError):
@@ -196,12 +198,6 @@ class Store(Protocol):
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """All of the operations at one zxid, or none: then raises MultiFailed with the first that was refused."""
-
-    async def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> None:
-        """Leaves a watch that stays, whether there is a node or not."""
-
-    async def remove_watcher(self, path: str, watcher: Watcher) -> None:
-        """Removes all watches of this watcher on the path."""
 
     def add_session_listener(self, listener: SessionListener) -> None: ...
 

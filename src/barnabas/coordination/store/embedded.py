@@ -312,7 +312,7 @@ class EmbeddedSession:
     async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         node = self._find(path)
         if watcher is not None:
-            self.watches.add(WatchKind.EXISTS, path, watcher)
+            self.watches.add(WatchKind.ABSENT if node is None else WatchKind.DATA, path, watcher)
         return None if node is None else node.stat()
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
@@ -348,15 +348,6 @@ class EmbeddedSession:
         if len(operations) > OPERATIONS_MAX:
             raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
         return await self._store.submit(self._session_id, operations)
-
-    async def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> None:
-        self._check_connected()
-        validate_path(path)
-        self.watches.add(WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT, path, watcher)
-
-    async def remove_watcher(self, path: str, watcher: Watcher) -> None:
-        self._check_connected()
-        self.watches.remove(path, watcher)
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)

@@ -105,8 +105,7 @@ class Transaction:
 
     def _create(self, operation: Create) -> str:
         path, mode = operation.path, operation.mode
-        # A sequential path may end with a slash: the number is then the whole name.
-        validate_path(path + "0" if mode.is_sequential else path)
+        validate_path(path)
         validate_data(path, operation.data)
         if path == "/":
             raise NodeExists(path)

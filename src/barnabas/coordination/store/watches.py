@@ -6,21 +6,20 @@ from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from barnabas.coordination.store.contract import EventType, Watcher, parent_of
+from barnabas.coordination.store.contract import EventType, Watcher
 
 
 class WatchKind(Enum):
-    EXISTS = auto()
+    # On a path without a node.
+    ABSENT = auto()
     DATA = auto()
     CHILDREN = auto()
-    PERSISTENT = auto()
-    RECURSIVE = auto()
 
 
-_ONE_SHOT_KINDS: Final = {
-    EventType.NODE_CREATED: (WatchKind.EXISTS,),
-    EventType.NODE_DELETED: (WatchKind.EXISTS, WatchKind.DATA, WatchKind.CHILDREN),
-    EventType.NODE_DATA_CHANGED: (WatchKind.EXISTS, WatchKind.DATA),
+_KINDS: Final = {
+    EventType.NODE_CREATED: (WatchKind.ABSENT,),
+    EventType.NODE_DELETED: (WatchKind.DATA, WatchKind.CHILDREN),
+    EventType.NODE_DATA_CHANGED: (WatchKind.DATA,),
     EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILDREN,),
 }
 
@@ -28,59 +27,35 @@ _ONE_SHOT_KINDS: Final = {
 class WatchTable:
     """Watchers by path and kind. A dictionary serves as a set that keeps the order of arrival."""
 
-    __slots__ = ("_by_path", "_recursive")
+    __slots__ = ("_by_path",)
 
     def __init__(self) -> None:
         # Most events concern unwatched paths: one look into one map has to settle them.
         self._by_path: dict[str, dict[WatchKind, dict[Watcher, None]]] = {}
-        self._recursive: dict[str, dict[Watcher, None]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_path or self._recursive)
+        return bool(self._by_path)
+
+    def __iter__(self) -> Iterator[tuple[WatchKind, str]]:
+        """Where there are watches, and of which kind."""
+        for path, kinds in self._by_path.items():
+            for kind in kinds:
+                yield kind, path
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher) -> None:
-        if kind is WatchKind.RECURSIVE:
-            self._recursive.setdefault(path, {})[watcher] = None
-        else:
-            self._by_path.setdefault(path, {}).setdefault(kind, {})[watcher] = None
-
-    def remove(self, path: str, watcher: Watcher) -> None:
-        kinds = self._by_path.get(path, {})
-        for kind, watchers in list(kinds.items()):
-            watchers.pop(watcher, None)
-            if not watchers:
-                del kinds[kind]
-        if not kinds:
-            self._by_path.pop(path, None)
-        recursive = self._recursive.get(path, {})
-        recursive.pop(watcher, None)
-        if not recursive:
-            self._recursive.pop(path, None)
+        self._by_path.setdefault(path, {}).setdefault(kind, {})[watcher] = None
 
     def clear(self) -> None:
         self._by_path.clear()
-        self._recursive.clear()
 
     def take(self, event: EventType, path: str) -> Iterable[Watcher]:
-        """The watchers to call, each once; one-shot watches are used up."""
+        """The watchers to call, each once. Their watches are used up."""
         kinds = self._by_path.get(path)
-        if kinds is None and not self._recursive:
+        if kinds is None:
             return ()
         called: dict[Watcher, None] = {}
-        if kinds is not None:
-            for kind in _ONE_SHOT_KINDS[event]:
-                called.update(kinds.pop(kind, {}))
-            called.update(kinds.get(WatchKind.PERSISTENT, {}))
-            if not kinds:
-                del self._by_path[path]
-        if event is not EventType.NODE_CHILDREN_CHANGED:
-            for above in _with_ancestors(path) if self._recursive else ():
-                called.update(self._recursive.get(above, {}))
+        for kind in _KINDS[event]:
+            called.update(kinds.pop(kind, {}))
+        if not kinds:
+            del self._by_path[path]
         return called
-
-
-def _with_ancestors(path: str) -> Iterator[str]:
-    yield path
-    while path != "/":
-        path = parent_of(path)
-        yield path

@@ -1,0 +1,593 @@
+"""The store on a ZooKeeper ensemble, by kazoo.
+
+kazoo runs its connection in a thread of its own. Everything that it receives, completions and watch events alike, is
+handed to the event loop through one queue, so that a session sees a change no earlier than its watchers do.
+
+When the connection is lost, the session may live on. kazoo forgets its watches then. On the new connection the
+session reads every watched node again and compares it with the last zxid that it has seen, as ZooKeeper's own client
+has the server do; what has changed meanwhile is reported to the watchers. Until that is done, operations wait.
+
+A read that the connection was lost under is repeated. A write is not, since it may have taken effect: it raises
+StoreUnavailable, and the caller finds out. When the session expires, it is over; the owner opens another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from barnabas.coordination.store.contract import (
+    ANY_VERSION,
+    OPERATIONS_MAX,
+    AccessDenied,
+    BadArguments,
+    BadVersion,
+    Check,
+    Create,
+    CreateMode,
+    Delete,
+    EventType,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    SetData,
+    Stat,
+    StoreError,
+    StoreUnavailable,
+    Watcher,
+    WatchEvent,
+    validate_data,
+    validate_path,
+)
+from barnabas.coordination.store.watches import WatchKind, WatchTable
+
+log = logging.getLogger(__name__)
+
+# What only the brokers may read when `zookeeper.set.acl` is on: credentials and tokens, as in Kafka.
+SENSITIVE_PATHS: Final = ("/config/users", "/delegation_token/tokens")
+RECONNECT_DELAY_S: Final = 0.1
+RECONNECT_DELAY_MAX_S: Final = 1.0
+
+_ERRORS: Final[dict[type[Exception], type[StoreError]]] = {
+    NoNodeError: NoNode,
+    NodeExistsError: NodeExists,
+    BadVersionError: BadVersion,
+    NotEmptyError: NotEmpty,
+    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    BadArgumentsError: BadArguments,
+    InvalidACLError: BadArguments,
+    SessionExpiredError: SessionExpired,
+    ConnectionClosedError: SessionExpired,
+}
+_EVENTS: Final = {
+    "CREATED": EventType.NODE_CREATED,
+    "DELETED": EventType.NODE_DELETED,
+    "CHANGED": EventType.NODE_DATA_CHANGED,
+    "CHILD": EventType.NODE_CHILDREN_CHANGED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files. Without a certificate the client does not identify itself."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """`connect` is Kafka's `zookeeper.connect`: host:port,host:port/chroot."""
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+    # Whether new nodes are the brokers' own to change.
+    set_acl: bool = False
+    # user:password of the digest scheme.
+    digest: str | None = None
+    tls: TlsFiles | None = None
+
+    @property
+    def hosts(self) -> str:
+        return self.connect.partition("/")[0]
+
+    @property
+    def chroot(self) -> str:
+        """Empty, or a path without a slash at its end."""
+        return self.connect[len(self.hosts) :].rstrip("/")
+
+
+class LoopQueue:
+    """What kazoo takes for a queue of calls: they run on the event loop, in order, many at a wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[Callable[[], object]] = deque()
+        self._lock = threading.Lock()
+        self._is_scheduled = False
+
+    def put(self, call: Callable[[], object]) -> None:
+        with self._lock:
+            self._calls.append(call)
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._run)
+        except RuntimeError:
+            # The loop is closed: its owner has left without closing the session.
+            self._calls.clear()
+
+    def _run(self) -> None:
+        with self._lock:
+            self._is_scheduled = False
+            calls = list(self._calls)
+            self._calls.clear()
+        for call in calls:
+            try:
+                call()
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": "a callback of the ZooKeeper session failed", "exception": error}
+                )
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Runs completions and watches on the event loop, in the order in which the connection received them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.callback_queue = self.completion_queue = LoopQueue(loop)
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+
+class ZooKeeperStore:
+    """An ensemble. Sessions come from `connect`."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self._settings = settings
+
+    async def connect(self) -> ZooKeeperSession:
+        """Opens a session, and makes the chroot if it is missing. Raises StoreUnavailable."""
+        settings = self._settings
+        session = await self._open(settings.chroot)
+        if settings.chroot and await session.exists("/") is None:
+            await self._make_chroot()
+        return session
+
+    async def _open(self, chroot: str) -> ZooKeeperSession:
+        session = ZooKeeperSession(self._settings, chroot)
+        await session.open()
+        return session
+
+    async def _make_chroot(self) -> None:
+        above = await self._open("")
+        try:
+            path = ""
+            for name in self._settings.chroot.split("/")[1:]:
+                path = f"{path}/{name}"
+                try:
+                    await above.create(path)
+                except NodeExists:
+                    continue
+        finally:
+            await above.close()
+
+
+class ZooKeeperSession:
+    """A `Store` on an ensemble."""
+
+    def __init__(self, settings: ZooKeeperSettings, chroot: str) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._handler = LoopHandler(self._loop)
+        self._client = _client(settings, chroot, self._handler)
+        self._client.add_listener(self._on_client_state)
+        self._state: SessionState | None = None
+        # Set while operations may be sent, and once the session is over, so that those who wait find out.
+        self._settled = asyncio.Event()
+        self._listeners: list[SessionListener] = []
+        self._watches = WatchTable()
+        # The zxid up to which watches have been reported, while the connection is down.
+        self._seen_zxid: int | None = None
+        self._rewatching: asyncio.Task[None] | None = None
+        self._identity: tuple[int, bytes] = (0, b"")
+        self._closed: asyncio.Future[None] | None = None
+
+    @property
+    def session_id(self) -> int:
+        return self._identity[0]
+
+    @property
+    def identity(self) -> tuple[int, bytes]:
+        """The session's id and password: who has both can go on with the session."""
+        return self._identity
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable if no server answers within the connection time-out, or refuses the client."""
+        settings = self._settings
+        self._client.start_async()
+        try:
+            await asyncio.wait_for(self._settled.wait(), settings.connection_timeout_ms / 1_000)
+        except TimeoutError:
+            await self._stop_client()
+            raise StoreUnavailable(
+                f"no ZooKeeper server of {settings.hosts} answered within {settings.connection_timeout_ms} ms"
+                " (zookeeper.connect, zookeeper.connection.timeout.ms)"
+            ) from None
+        except BaseException:
+            await self._stop_client()
+            raise
+        if self._state is not SessionState.CONNECTED:
+            await self._stop_client()
+            raise StoreUnavailable(f"ZooKeeper at {settings.hosts} refused the client's credentials")
+
+    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        result = await self._run(Create(path, data, mode))
+        assert isinstance(result, str)
+        return result
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        validate_path(path)
+        found = await self._read(self._client.exists_async, path, WatchKind.DATA, watcher)
+        return None if found is None else _stat(found)
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
+        validate_path(path)
+        data, stat = await self._read(self._client.get_async, path, WatchKind.DATA, watcher)
+        return data or b"", _stat(stat)
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
+        validate_path(path)
+        names, stat = await self._read(self._children_async, path, WatchKind.CHILDREN, watcher)
+        return sorted(names), _stat(stat)
+
+    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
+        result = await self._run(SetData(path, data, version))
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
+        await self._run(Delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if len(operations) > OPERATIONS_MAX:
+            raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+        for index, operation in enumerate(operations):
+            try:
+                _validate(operation)
+            except BadArguments as error:
+                raise MultiFailed(index, error) from None
+        await self._wait_until_settled()
+        if not operations:
+            return []
+        transaction = self._client.transaction()
+        for operation in operations:
+            _add(transaction, operation, self._acl)
+        try:
+            results = await self._completion(transaction.commit_async())
+        except Exception as error:
+            raise self._store_error(error, operations[0].path) from error
+        _raise_refusal(operations, results)
+        return [_result(each) for each in results]
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def close(self) -> None:
+        """Ends the session. Its ephemeral nodes are gone when the server has confirmed it, or expire with it."""
+        if self._state in (SessionState.CONNECTED, SessionState.SUSPENDED):
+            self._end(SessionState.CLOSED)
+        await self._stop_client()
+
+    async def _run(self, operation: Operation) -> OperationResult:
+        try:
+            (result,) = await self.multi([operation])
+        except MultiFailed as failed:
+            raise failed.error from None
+        return result
+
+    async def _read(
+        self, send: Callable[..., Any], path: str, kind: WatchKind, watcher: Watcher | None
+    ) -> Any:
+        while True:
+            await self._wait_until_settled()
+            on_done = None if watcher is None else _leaving(self._watches, kind, path, watcher)
+            watch = None if watcher is None else self._on_watch
+            try:
+                return await self._completion(send(path, watch=watch), on_done)
+            except ConnectionLoss:
+                # The next connection answers, or the session turns out to be over.
+                self._settled.clear()
+            except Exception as error:
+                raise self._store_error(error, path) from error
+
+    def _children_async(self, path: str, watch: Callable[[Any], None] | None) -> Any:
+        return self._client.get_children_async(path, watch=watch, include_data=True)
+
+    def _completion(self, sent: Any, on_done: Callable[[Any], None] | None = None) -> asyncio.Future[Any]:
+        """`on_done` gets the result before any event that the server has sent after it."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(completed: Any) -> None:
+            error = completed.exception
+            if error is None and on_done is not None:
+                on_done(completed.value)
+            if future.done():
+                return
+            if error is None:
+                future.set_result(completed.value)
+            else:
+                future.set_exception(error)
+
+        sent.rawlink(done)
+        return future
+
+    async def _wait_until_settled(self) -> None:
+        while not self._settled.is_set():
+            await self._settled.wait()
+        if self._state is not SessionState.CONNECTED:
+            raise SessionExpired(f"session {self.session_id:#x} is over")
+
+    def _store_error(self, error: Exception, path: str) -> StoreError:
+        if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
+            return SessionExpired(f"session {self.session_id:#x} is over")
+        if isinstance(error, ConnectionLoss):
+            return StoreUnavailable(f"the connection to ZooKeeper was lost during an operation on {path}")
+        return _refusal(error, path)
+
+    def _acl(self, path: str) -> list[Any]:
+        if not self._settings.set_acl:
+            return list(OPEN_ACL_UNSAFE)
+        if path.startswith(SENSITIVE_PATHS):
+            return list(CREATOR_ALL_ACL)
+        return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+    def _on_client_state(self, state: str) -> None:
+        """Called by kazoo's thread, in the order of what it receives."""
+        client = self._client
+        keeper, zxid, identity = client.client_state, client.last_zxid, client.client_id
+        self._handler.callback_queue.put(lambda: self._on_state(state, keeper, zxid, identity))
+
+    def _on_state(self, state: str, keeper: str, zxid: int, identity: tuple[int, bytes] | None) -> None:
+        if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
+            return
+        if state == KazooState.CONNECTED:
+            if self._state is None:
+                assert identity is not None
+                self._identity = identity
+                self._state = SessionState.CONNECTED
+                self._settled.set()
+            elif self._rewatching is None:
+                self._rewatching = self._loop.create_task(self._rewatch())
+        elif state == KazooState.SUSPENDED:
+            self._on_suspended(zxid)
+        elif self._state is None:
+            # The client was refused before it had a session.
+            self._state = SessionState.CLOSED
+            self._settled.set()
+        else:
+            if keeper != KeeperState.EXPIRED_SESSION:
+                log.error("The ZooKeeper session is over: %s", keeper)
+            self._end(SessionState.EXPIRED)
+            self._closed = asyncio.ensure_future(self._loop.run_in_executor(None, self._stop_blocking))
+
+    def _on_suspended(self, zxid: int) -> None:
+        self._settled.clear()
+        if self._rewatching is not None:
+            self._rewatching.cancel()
+            self._rewatching = None
+        if self._seen_zxid is None:
+            self._seen_zxid = zxid
+        if self._state is SessionState.CONNECTED:
+            self._state = SessionState.SUSPENDED
+            log.warning("The connection to ZooKeeper is lost; the session may still be alive")
+            self._tell(SessionState.SUSPENDED)
+
+    async def _rewatch(self) -> None:
+        """Leaves the watches on the new connection, and reports what has changed since the last one."""
+        seen_zxid = self._seen_zxid
+        assert seen_zxid is not None
+        try:
+            events = await asyncio.gather(
+                *(self._rewatch_one(kind, path, seen_zxid) for kind, path in self._watches)
+            )
+        except ConnectionLoss:
+            # The state that follows begins this again, or ends the session.
+            return
+        finally:
+            self._rewatching = None
+        for event in events:
+            if event is not None:
+                self._fire(event)
+        self._seen_zxid = None
+        self._state = SessionState.CONNECTED
+        self._settled.set()
+        log.info("The connection to ZooKeeper is back, with the same session")
+        self._tell(SessionState.CONNECTED)
+
+    async def _rewatch_one(self, kind: WatchKind, path: str, seen_zxid: int) -> WatchEvent | None:
+        is_children = kind is WatchKind.CHILDREN
+        send = self._children_async if is_children else self._client.exists_async
+        try:
+            found = await self._completion(send(path, watch=self._on_watch))
+        except NoNodeError:
+            found = None
+        if found is None:
+            # A watch for a node to appear is kept; any other was on a node that is gone.
+            return None if kind is WatchKind.ABSENT else WatchEvent(type=EventType.NODE_DELETED, path=path)
+        stat = found[1] if is_children else found
+        if kind is WatchKind.ABSENT:
+            return WatchEvent(type=EventType.NODE_CREATED, path=path)
+        if is_children:
+            changed = stat.pzxid > seen_zxid
+            return WatchEvent(type=EventType.NODE_CHILDREN_CHANGED, path=path) if changed else None
+        return WatchEvent(type=EventType.NODE_DATA_CHANGED, path=path) if stat.mzxid > seen_zxid else None
+
+    def _on_watch(self, event: Any) -> None:
+        kind = _EVENTS.get(event.type)
+        if kind is not None and self._state is SessionState.CONNECTED:
+            self._fire(WatchEvent(type=kind, path=event.path))
+
+    def _fire(self, event: WatchEvent) -> None:
+        for watcher in self._watches.take(event.type, event.path):
+            self._call_out(watcher, event, f"a watcher of {event.path}")
+
+    def _end(self, state: SessionState) -> None:
+        self._state = state
+        self._watches.clear()
+        if self._rewatching is not None:
+            self._rewatching.cancel()
+        self._settled.set()
+        self._tell(state)
+
+    def _tell(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            self._call_out(listener, state, "a session listener")
+
+    def _call_out(self, callback: Callable[[Any], None], argument: object, name: str) -> None:
+        try:
+            callback(argument)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
+
+    async def _stop_client(self) -> None:
+        if self._closed is None:
+            self._closed = asyncio.ensure_future(self._loop.run_in_executor(None, self._stop_blocking))
+        await asyncio.shield(self._closed)
+
+    def _stop_blocking(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+
+def _client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -> KazooClient:
+    tls = settings.tls or TlsFiles()
+    return KazooClient(
+        hosts=settings.hosts + chroot,
+        timeout=settings.session_timeout_ms / 1_000,
+        handler=handler,
+        auth_data=[] if settings.digest is None else [("digest", settings.digest)],
+        connection_retry=KazooRetry(
+            max_tries=-1,
+            delay=RECONNECT_DELAY_S,
+            max_delay=RECONNECT_DELAY_MAX_S,
+            sleep_func=handler.sleep_func,
+        ),
+        logger=logging.getLogger("kazoo"),
+        use_ssl=settings.tls is not None,
+        ca=tls.ca,
+        certfile=tls.certificate,
+        keyfile=tls.key,
+        keyfile_password=tls.key_password,
+        check_hostname=tls.check_hostname,
+    )
+
+
+def _leaving(table: WatchTable, kind: WatchKind, path: str, watcher: Watcher) -> Callable[[Any], None]:
+    def leave(found: Any) -> None:
+        table.add(WatchKind.ABSENT if found is None else kind, path, watcher)
+
+    return leave
+
+
+def _validate(operation: Operation) -> None:
+    validate_path(operation.path)
+    if isinstance(operation, Create | SetData):
+        validate_data(operation.path, operation.data)
+
+
+def _add(transaction: TransactionRequest, operation: Operation, acl: Callable[[str], list[Any]]) -> None:
+    match operation:
+        case Create(path, data, mode):
+            transaction.create(
+                path, data, acl=acl(path), ephemeral=mode.is_ephemeral, sequence=mode.is_sequential
+            )
+        case SetData(path, data, version):
+            transaction.set_data(path, data, version)
+        case Delete(path, version):
+            transaction.delete(path, version)
+        case Check(path, version):
+            transaction.check(path, version)
+
+
+def _raise_refusal(operations: Sequence[Operation], results: Iterable[object]) -> None:
+    """The operation that was refused has its own error; the others say that they were rolled back."""
+    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+            raise MultiFailed(index, _refusal(result, operation.path)) from result
+
+
+def _refusal(error: Exception, path: str) -> StoreError:
+    ours = _ERRORS.get(type(error))
+    if ours is not None:
+        return ours(path)
+    if isinstance(error, NoAuthError):
+        return AccessDenied(
+            f"ZooKeeper does not let this broker use {path}: check its credentials and the ACL"
+        )
+    return StoreError(f"ZooKeeper refused an operation on {path}: {type(error).__name__} {error}")
+
+
+def _result(result: Any) -> OperationResult:
+    if isinstance(result, str):
+        return result
+    return None if isinstance(result, bool) else _stat(result)
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(
+        czxid=found.czxid,
+        mzxid=found.mzxid,
+        pzxid=found.pzxid,
+        ctime_ms=found.ctime,
+        mtime_ms=found.mtime,
+        version=found.version,
+        cversion=found.cversion,
+        aversion=found.aversion,
+        ephemeral_owner=found.ephemeralOwner,
+        data_length=found.dataLength,
+        num_children=found.numChildren,
+    )
