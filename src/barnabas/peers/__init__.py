@@ -1,0 +1,1 @@
+"""Links to other brokers: which versions they are spoken to in, and the connections."""
