@@ -33,7 +33,9 @@ def test_levels_are_written_in_several_ways(text: str, level: ProtocolLevel) -> 
 
 @pytest.mark.parametrize("text", ["", "3", "4.0", "2.1", "3.9-IV1", "3.9-IVx", "3.10", "x"])
 def test_other_levels_are_refused(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"inter\.broker\.protocol\.version: brokers speak levels 2\.2-IV0 to"):
+    with pytest.raises(
+        InvalidConfig, match=r"inter\.broker\.protocol\.version: brokers speak levels 2\.2-IV0 to"
+    ):
         ProtocolLevel.parse(text)
 
 
