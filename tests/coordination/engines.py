@@ -14,7 +14,8 @@ from kazoo.client import KazooClient
 from barnabas.clock import SystemClock
 from barnabas.coordination.store.contract import SessionState, Store, WatchEvent
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperSettings, ZooKeeperStore
+from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperStore
+from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
 
 # A wait that lasts this long is a failure, never a slow machine.
 PATIENCE_S = 120.0

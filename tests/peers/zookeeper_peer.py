@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.peers.kafka_peer import START_TIMEOUT_S, JavaProcess, answers, free_port, resolved
+from barnabas.testing import free_port
+from tests.peers.kafka_peer import START_TIMEOUT_S, JavaProcess, answers, resolved
 
 V3_8: Final = "3.8.4"
 V3_9: Final = "3.9.3"

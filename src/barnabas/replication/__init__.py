@@ -1,1 +1,1 @@
-"""Replication as machines without IO: one partition as its leader sees it."""
+"""Replication as machines without IO: a partition as its leader sees it, and the fetcher of a follower."""

@@ -19,11 +19,13 @@ from barnabas.coordination.store.contract import (
     StoreUnavailable,
     ensure_path,
 )
-from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperSettings, ZooKeeperStore
+from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperStore
+from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
+from barnabas.testing import free_port
 from tests.client.proxy import Proxy, seeded
 from tests.coordination.engines import Recorder, run
 from tests.peers import zookeeper_peer
-from tests.peers.kafka_peer import PeerUnavailable, free_port
+from tests.peers.kafka_peer import PeerUnavailable
 from tests.peers.zookeeper_peer import ZooKeeperServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
@@ -251,8 +253,10 @@ def test_many_reads_are_under_way_at_once(server: ZooKeeperServer, proxy: Proxy)
         async with session(proxy.address) as reader:
             loop = asyncio.get_running_loop()
             began_s = loop.time()
-            found = await asyncio.gather(*(reader.get(f"/many/{index}") for index in range(NODES)))
-            assert [int(data) for data, _ in found] == list(range(NODES))
+            paths = [f"/many/{index}" for index in range(NODES)]
+            *found, missing = await reader.get_all([*paths, "/many/none"])
+            assert [int(each[0]) for each in found if each is not None] == list(range(NODES))
+            assert missing is None
             assert loop.time() - began_s < 20.0
 
     run(scenario())

@@ -15,49 +15,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
-    BadArgumentsError,
-    BadVersionError,
-    ConnectionClosedError,
     ConnectionLoss,
-    InvalidACLError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
-    SessionExpiredError,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.coordination.store.contract import (
     ANY_VERSION,
     OPERATIONS_MAX,
-    AccessDenied,
     BadArguments,
-    BadVersion,
-    Check,
     Create,
     CreateMode,
     Delete,
     EventType,
     MultiFailed,
-    NoChildrenForEphemerals,
     NodeExists,
     NoNode,
-    NotEmpty,
     Operation,
     OperationResult,
     SessionExpired,
@@ -69,118 +47,32 @@ from barnabas.coordination.store.contract import (
     StoreUnavailable,
     Watcher,
     WatchEvent,
-    validate_data,
     validate_path,
 )
 from barnabas.coordination.store.watches import WatchKind, WatchTable
+from barnabas.coordination.store.zookeeper_client import (
+    LoopHandler,
+    ZooKeeperSettings,
+    add_operation,
+    new_client,
+    raise_refusal,
+    refusal,
+    result_of,
+    stat_of,
+    validate_operation,
+)
 
 log = logging.getLogger(__name__)
 
 # What only the brokers may read when `zookeeper.set.acl` is on: credentials and tokens, as in Kafka.
 SENSITIVE_PATHS: Final = ("/config/users", "/delegation_token/tokens")
-RECONNECT_DELAY_S: Final = 0.1
-RECONNECT_DELAY_MAX_S: Final = 1.0
 
-_ERRORS: Final[dict[type[Exception], type[StoreError]]] = {
-    NoNodeError: NoNode,
-    NodeExistsError: NodeExists,
-    BadVersionError: BadVersion,
-    NotEmptyError: NotEmpty,
-    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    BadArgumentsError: BadArguments,
-    InvalidACLError: BadArguments,
-    SessionExpiredError: SessionExpired,
-    ConnectionClosedError: SessionExpired,
-}
 _EVENTS: Final = {
     "CREATED": EventType.NODE_CREATED,
     "DELETED": EventType.NODE_DELETED,
     "CHANGED": EventType.NODE_DATA_CHANGED,
     "CHILD": EventType.NODE_CHILDREN_CHANGED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM files. Without a certificate the client does not identify itself."""
-
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: str | None = None
-    check_hostname: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperSettings:
-    """`connect` is Kafka's `zookeeper.connect`: host:port,host:port/chroot."""
-
-    connect: str
-    session_timeout_ms: int = 18_000
-    connection_timeout_ms: int = 18_000
-    # Whether new nodes are the brokers' own to change.
-    set_acl: bool = False
-    # user:password of the digest scheme.
-    digest: str | None = None
-    tls: TlsFiles | None = None
-
-    @property
-    def hosts(self) -> str:
-        return self.connect.partition("/")[0]
-
-    @property
-    def chroot(self) -> str:
-        """Empty, or a path without a slash at its end."""
-        return self.connect[len(self.hosts) :].rstrip("/")
-
-
-class LoopQueue:
-    """What kazoo takes for a queue of calls: they run on the event loop, in order, many at a wake-up."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: deque[Callable[[], object]] = deque()
-        self._lock = threading.Lock()
-        self._is_scheduled = False
-
-    def put(self, call: Callable[[], object]) -> None:
-        with self._lock:
-            self._calls.append(call)
-            if self._is_scheduled:
-                return
-            self._is_scheduled = True
-        try:
-            self._loop.call_soon_threadsafe(self._run)
-        except RuntimeError:
-            # The loop is closed: its owner has left without closing the session.
-            self._calls.clear()
-
-    def _run(self) -> None:
-        with self._lock:
-            self._is_scheduled = False
-            calls = list(self._calls)
-            self._calls.clear()
-        for call in calls:
-            try:
-                call()
-            except Exception as error:
-                self._loop.call_exception_handler(
-                    {"message": "a callback of the ZooKeeper session failed", "exception": error}
-                )
-
-
-class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Runs completions and watches on the event loop, in the order in which the connection received them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self.callback_queue = self.completion_queue = LoopQueue(loop)
-
-    def start(self) -> None:
-        self._running = True
-
-    def stop(self) -> None:
-        self._running = False
 
 
 class ZooKeeperStore:
@@ -223,7 +115,7 @@ class ZooKeeperSession:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._handler = LoopHandler(self._loop)
-        self._client = _client(settings, chroot, self._handler)
+        self._client = new_client(settings, chroot, self._handler)
         self._client.add_listener(self._on_client_state)
         self._state: SessionState | None = None
         # Set while operations may be sent, and once the session is over, so that those who wait find out.
@@ -272,17 +164,26 @@ class ZooKeeperSession:
     async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         validate_path(path)
         found = await self._read(self._client.exists_async, path, WatchKind.DATA, watcher)
-        return None if found is None else _stat(found)
+        return None if found is None else stat_of(found)
 
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
         validate_path(path)
         data, stat = await self._read(self._client.get_async, path, WatchKind.DATA, watcher)
-        return data or b"", _stat(stat)
+        return data or b"", stat_of(stat)
+
+    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return await asyncio.gather(*map(self._get_if_there, paths))
+
+    async def _get_if_there(self, path: str) -> tuple[bytes, Stat] | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
 
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         validate_path(path)
         names, stat = await self._read(self._children_async, path, WatchKind.CHILDREN, watcher)
-        return sorted(names), _stat(stat)
+        return sorted(names), stat_of(stat)
 
     async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
         result = await self._run(SetData(path, data, version))
@@ -297,7 +198,7 @@ class ZooKeeperSession:
             raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
         for index, operation in enumerate(operations):
             try:
-                _validate(operation)
+                validate_operation(operation)
             except BadArguments as error:
                 raise MultiFailed(index, error) from None
         await self._wait_until_settled()
@@ -305,13 +206,13 @@ class ZooKeeperSession:
             return []
         transaction = self._client.transaction()
         for operation in operations:
-            _add(transaction, operation, self._acl)
+            add_operation(transaction, operation, self._acl)
         try:
             results = await self._completion(transaction.commit_async())
         except Exception as error:
             raise self._store_error(error, operations[0].path) from error
-        _raise_refusal(operations, results)
-        return [_result(each) for each in results]
+        raise_refusal(operations, results)
+        return [result_of(each) for each in results]
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -376,7 +277,7 @@ class ZooKeeperSession:
             return SessionExpired(f"session {self.session_id:#x} is over")
         if isinstance(error, ConnectionLoss):
             return StoreUnavailable(f"the connection to ZooKeeper was lost during an operation on {path}")
-        return _refusal(error, path)
+        return refusal(error, path)
 
     def _acl(self, path: str) -> list[Any]:
         if not self._settings.set_acl:
@@ -503,91 +404,8 @@ class ZooKeeperSession:
         self._client.close()
 
 
-def _client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -> KazooClient:
-    tls = settings.tls or TlsFiles()
-    return KazooClient(
-        hosts=settings.hosts + chroot,
-        timeout=settings.session_timeout_ms / 1_000,
-        handler=handler,
-        auth_data=[] if settings.digest is None else [("digest", settings.digest)],
-        connection_retry=KazooRetry(
-            max_tries=-1,
-            delay=RECONNECT_DELAY_S,
-            max_delay=RECONNECT_DELAY_MAX_S,
-            sleep_func=handler.sleep_func,
-        ),
-        logger=logging.getLogger("kazoo"),
-        use_ssl=settings.tls is not None,
-        ca=tls.ca,
-        certfile=tls.certificate,
-        keyfile=tls.key,
-        keyfile_password=tls.key_password,
-        check_hostname=tls.check_hostname,
-    )
-
-
 def _leaving(table: WatchTable, kind: WatchKind, path: str, watcher: Watcher) -> Callable[[Any], None]:
     def leave(found: Any) -> None:
         table.add(WatchKind.ABSENT if found is None else kind, path, watcher)
 
     return leave
-
-
-def _validate(operation: Operation) -> None:
-    validate_path(operation.path)
-    if isinstance(operation, Create | SetData):
-        validate_data(operation.path, operation.data)
-
-
-def _add(transaction: TransactionRequest, operation: Operation, acl: Callable[[str], list[Any]]) -> None:
-    match operation:
-        case Create(path, data, mode):
-            transaction.create(
-                path, data, acl=acl(path), ephemeral=mode.is_ephemeral, sequence=mode.is_sequential
-            )
-        case SetData(path, data, version):
-            transaction.set_data(path, data, version)
-        case Delete(path, version):
-            transaction.delete(path, version)
-        case Check(path, version):
-            transaction.check(path, version)
-
-
-def _raise_refusal(operations: Sequence[Operation], results: Iterable[object]) -> None:
-    """The operation that was refused has its own error; the others say that they were rolled back."""
-    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
-        if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-            raise MultiFailed(index, _refusal(result, operation.path)) from result
-
-
-def _refusal(error: Exception, path: str) -> StoreError:
-    ours = _ERRORS.get(type(error))
-    if ours is not None:
-        return ours(path)
-    if isinstance(error, NoAuthError):
-        return AccessDenied(
-            f"ZooKeeper does not let this broker use {path}: check its credentials and the ACL"
-        )
-    return StoreError(f"ZooKeeper refused an operation on {path}: {type(error).__name__} {error}")
-
-
-def _result(result: Any) -> OperationResult:
-    if isinstance(result, str):
-        return result
-    return None if isinstance(result, bool) else _stat(result)
-
-
-def _stat(found: Any) -> Stat:
-    return Stat(
-        czxid=found.czxid,
-        mzxid=found.mzxid,
-        pzxid=found.pzxid,
-        ctime_ms=found.ctime,
-        mtime_ms=found.mtime,
-        version=found.version,
-        cversion=found.cversion,
-        aversion=found.aversion,
-        ephemeral_owner=found.ephemeralOwner,
-        data_length=found.dataLength,
-        num_children=found.numChildren,
-    )

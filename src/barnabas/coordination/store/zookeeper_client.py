@@ -1,0 +1,234 @@
+"""What stands between a ZooKeeper session and kazoo: settings, the queue to the event loop, operations and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    ConnectionClosedError,
+    InvalidACLError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+
+from barnabas.coordination.store.contract import (
+    AccessDenied,
+    BadArguments,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    OperationResult,
+    SessionExpired,
+    SetData,
+    Stat,
+    StoreError,
+    validate_data,
+    validate_path,
+)
+
+RECONNECT_DELAY_S: Final = 0.1
+RECONNECT_DELAY_MAX_S: Final = 1.0
+
+_ERRORS: Final[dict[type[Exception], type[StoreError]]] = {
+    NoNodeError: NoNode,
+    NodeExistsError: NodeExists,
+    BadVersionError: BadVersion,
+    NotEmptyError: NotEmpty,
+    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    BadArgumentsError: BadArguments,
+    InvalidACLError: BadArguments,
+    SessionExpiredError: SessionExpired,
+    ConnectionClosedError: SessionExpired,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files. Without a certificate the client does not identify itself."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSettings:
+    """`connect` is Kafka's `zookeeper.connect`: host:port,host:port/chroot."""
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+    # Whether new nodes are the brokers' own to change.
+    set_acl: bool = False
+    # user:password of the digest scheme.
+    digest: str | None = None
+    tls: TlsFiles | None = None
+
+    @property
+    def hosts(self) -> str:
+        return self.connect.partition("/")[0]
+
+    @property
+    def chroot(self) -> str:
+        """Empty, or a path without a slash at its end."""
+        return self.connect[len(self.hosts) :].rstrip("/")
+
+
+class LoopQueue:
+    """What kazoo takes for a queue of calls: they run on the event loop, in order, many at a wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[Callable[[], object]] = deque()
+        self._lock = threading.Lock()
+        self._is_scheduled = False
+
+    def put(self, call: Callable[[], object]) -> None:
+        with self._lock:
+            self._calls.append(call)
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._run)
+        except RuntimeError:
+            # The loop is closed: its owner has left without closing the session.
+            self._calls.clear()
+
+    def _run(self) -> None:
+        with self._lock:
+            self._is_scheduled = False
+            calls = list(self._calls)
+            self._calls.clear()
+        for call in calls:
+            try:
+                call()
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": "a callback of the ZooKeeper session failed", "exception": error}
+                )
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Runs completions and watches on the event loop, in the order in which the connection received them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.callback_queue = self.completion_queue = LoopQueue(loop)
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+
+def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -> KazooClient:
+    tls = settings.tls or TlsFiles()
+    return KazooClient(
+        hosts=settings.hosts + chroot,
+        timeout=settings.session_timeout_ms / 1_000,
+        handler=handler,
+        auth_data=[] if settings.digest is None else [("digest", settings.digest)],
+        connection_retry=KazooRetry(
+            max_tries=-1,
+            delay=RECONNECT_DELAY_S,
+            max_delay=RECONNECT_DELAY_MAX_S,
+            sleep_func=handler.sleep_func,
+        ),
+        logger=logging.getLogger("kazoo"),
+        use_ssl=settings.tls is not None,
+        ca=tls.ca,
+        certfile=tls.certificate,
+        keyfile=tls.key,
+        keyfile_password=tls.key_password,
+        check_hostname=tls.check_hostname,
+    )
+
+
+def validate_operation(operation: Operation) -> None:
+    validate_path(operation.path)
+    if isinstance(operation, Create | SetData):
+        validate_data(operation.path, operation.data)
+
+
+def add_operation(
+    transaction: TransactionRequest, operation: Operation, acl: Callable[[str], list[Any]]
+) -> None:
+    match operation:
+        case Create(path, data, mode):
+            transaction.create(
+                path, data, acl=acl(path), ephemeral=mode.is_ephemeral, sequence=mode.is_sequential
+            )
+        case SetData(path, data, version):
+            transaction.set_data(path, data, version)
+        case Delete(path, version):
+            transaction.delete(path, version)
+        case Check(path, version):
+            transaction.check(path, version)
+
+
+def raise_refusal(operations: Sequence[Operation], results: Iterable[object]) -> None:
+    """The operation that was refused has its own error; the others say that they were rolled back."""
+    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+            raise MultiFailed(index, refusal(result, operation.path)) from result
+
+
+def refusal(error: Exception, path: str) -> StoreError:
+    ours = _ERRORS.get(type(error))
+    if ours is not None:
+        return ours(path)
+    if isinstance(error, NoAuthError):
+        return AccessDenied(
+            f"ZooKeeper does not let this broker use {path}: check its credentials and the ACL"
+        )
+    return StoreError(f"ZooKeeper refused an operation on {path}: {type(error).__name__} {error}")
+
+
+def result_of(result: Any) -> OperationResult:
+    if isinstance(result, str):
+        return result
+    return None if isinstance(result, bool) else stat_of(result)
+
+
+def stat_of(found: Any) -> Stat:
+    return Stat(
+        czxid=found.czxid,
+        mzxid=found.mzxid,
+        pzxid=found.pzxid,
+        ctime_ms=found.ctime,
+        mtime_ms=found.mtime,
+        version=found.version,
+        cversion=found.cversion,
+        aversion=found.aversion,
+        ephemeral_owner=found.ephemeralOwner,
+        data_length=found.dataLength,
+        num_children=found.numChildren,
+    )
