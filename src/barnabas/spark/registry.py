@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.errors import InvalidConfig
 from barnabas.spark.workers import require_workers
@@ -39,5 +40,25 @@ def register(spark: SparkSession) -> None:
             f"sources and sinks of Spark need {missing.name}, which is not installed: pip install 'barnabas[spark]'"
         ) from None
     require_workers(spark)
-    for name in DATA_SOURCES:
-        spark.dataSource.register(data_source(name))
+    with _active(spark):
+        for name in DATA_SOURCES:
+            spark.dataSource.register(data_source(name))
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Makes a session the active one for a while.
+
+    Spark looks up a name that is to be registered in the active session, and refuses it if it is known there: a
+    session that was made from another one could not register what the first one has.
+    """
+    sessions: Any = spark._jvm.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
