@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
-from barnabas.errors import NotController
+from barnabas.errors import NotController, UnknownServerError
 from barnabas.model import BrokerId
 from tests.coordination.controllers import BrokerNode, Cluster, run
 from tests.waiting import wait_until_async
@@ -127,3 +128,19 @@ def test_brokers_that_start_a_cluster_at_once_agree_on_its_id(tmp_path: Path) ->
         await cluster.store.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_nobody_waits_for_a_controller_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a fault of the shell")
+
+    async def scenario(cluster: Cluster) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Controller, "_carry_out", fail)
+            with pytest.raises(UnknownServerError, match="the controller failed"):
+                await cluster.controller.create_topics([NewTopic("orders")])
+            patch.setattr(Controller, "_feed", fail)
+            with pytest.raises(RuntimeError, match="a fault of the shell"):
+                await cluster.controller.close()
+
+    run(scenario, tmp_path)

@@ -242,6 +242,33 @@ def test_nodes_with_acls_are_the_brokers_own(server: ZooKeeperServer) -> None:
     run(scenario())
 
 
+def test_a_watch_that_is_not_allowed_any_more_does_not_hold_up_the_session(
+    server: ZooKeeperServer, proxy: Proxy
+) -> None:
+    async def scenario() -> None:
+        owner = ZooKeeperSettings(connect=server.address, digest="owner:secret", set_acl=True)
+        path = "/config/users"
+        async with session(proxy.address) as mine:
+            states, recorder = States(mine), Recorder()
+            await ensure_path(mine, path)
+            await mine.children(path, recorder)
+            proxy.hold()
+            proxy.cut_all()
+            await states.reach(SessionState.SUSPENDED)
+            other = await ZooKeeperStore(owner).connect()
+            await other.delete(path)
+            await other.create(path)
+            await other.close()
+            proxy.release()
+            await states.reach(SessionState.CONNECTED)
+            assert await recorder.next() == ("NODE_CHILDREN_CHANGED", path)
+            with pytest.raises(AccessDenied):
+                await mine.children(path)
+            await mine.delete(path)
+
+    run(scenario())
+
+
 def test_many_reads_are_under_way_at_once(server: ZooKeeperServer, proxy: Proxy) -> None:
     """Behind a link that takes 20 ms, reads one after the other would take 40 s."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -64,7 +64,7 @@ from barnabas.coordination.planning.topic_creation import (
     free_of_charge,
 )
 from barnabas.coordination.store.contract import SessionState, Store, StoreError, WatchEvent
-from barnabas.errors import KafkaError, NotController
+from barnabas.errors import KafkaError, NotController, UnknownServerError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
 from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
@@ -122,13 +122,13 @@ class Controller:
         `clean_stop` says that the logs of this broker are known to be whole. Raises KafkaError or StoreError.
         """
         self._store.add_session_listener(self._on_session)
-        await self._do(self._elect(() if clean_stop else (self._broker_id,)))
+        await self._do(lambda: self._elect(() if clean_stop else (self._broker_id,)))
 
     async def close(self) -> None:
         """Waits for the change under way and refuses later ones. The caller ends the session with the store."""
         if not self._is_closed:
             self._is_closed = True
-            await self._do(self._close())
+            await self._do(self._close)
 
     async def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
@@ -174,8 +174,16 @@ class Controller:
         if self._is_closed:
             raise NotController("the broker is stopping")
         ticket, reply = self._take_ticket()
-        self._add_work(lambda: self._feed(Asked(ticket, request), ticket))
+        self._add_work(lambda: self._answer(ticket, request))
         return await reply
+
+    async def _answer(self, ticket: int, request: Request) -> None:
+        try:
+            await self._feed(Asked(ticket, request), ticket)
+        finally:
+            # The requester must not wait forever if the controller fails.
+            if ticket in self._tickets:
+                self._reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
 
     def _take_ticket(self) -> tuple[int, asyncio.Future[Any]]:
         self._last_ticket += 1
@@ -192,14 +200,14 @@ class Controller:
             else:
                 reply.set_result(outcome)
 
-    async def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs work in its turn, and returns its result or raises its error."""
+    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs work in its turn, and raises its error."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             try:
-                await work
-            except (KafkaError, StoreError) as error:
+                await work()
+            except Exception as error:
                 done.set_exception(error)
             else:
                 done.set_result(None)

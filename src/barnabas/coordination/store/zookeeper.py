@@ -19,8 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import (
+    ConnectionClosedError,
     ConnectionLoss,
+    NoAuthError,
     NoNodeError,
+    SessionExpiredError,
 )
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -63,6 +66,9 @@ from barnabas.coordination.store.zookeeper_client import (
 )
 
 log = logging.getLogger(__name__)
+
+# So many reads of `get_all` are under way at once.
+READS_AT_ONCE: Final = 1_000
 
 # What only the brokers may read when `zookeeper.set.acl` is on: credentials and tokens, as in Kafka.
 SENSITIVE_PATHS: Final = ("/config/users", "/delegation_token/tokens")
@@ -172,7 +178,10 @@ class ZooKeeperSession:
         return data or b"", stat_of(stat)
 
     async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return await asyncio.gather(*map(self._get_if_there, paths))
+        found: list[tuple[bytes, Stat] | None] = []
+        for start in range(0, len(paths), READS_AT_ONCE):
+            found += await asyncio.gather(*map(self._get_if_there, paths[start : start + READS_AT_ONCE]))
+        return found
 
     async def _get_if_there(self, path: str) -> tuple[bytes, Stat] | None:
         try:
@@ -301,7 +310,7 @@ class ZooKeeperSession:
                 self._identity = identity
                 self._state = SessionState.CONNECTED
                 self._settled.set()
-            elif self._rewatching is None:
+            else:
                 self._rewatching = self._loop.create_task(self._rewatch())
         elif state == KazooState.SUSPENDED:
             self._on_suspended(zxid)
@@ -335,11 +344,10 @@ class ZooKeeperSession:
             events = await asyncio.gather(
                 *(self._rewatch_one(kind, path, seen_zxid) for kind, path in self._watches)
             )
-        except ConnectionLoss:
+        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError):
             # The state that follows begins this again, or ends the session.
             return
-        finally:
-            self._rewatching = None
+        self._rewatching = None
         for event in events:
             if event is not None:
                 self._fire(event)
@@ -356,6 +364,9 @@ class ZooKeeperSession:
             found = await self._completion(send(path, watch=self._on_watch))
         except NoNodeError:
             found = None
+        except NoAuthError:
+            # Only children need a permission. The watcher lists them again, and learns that it may not.
+            return WatchEvent(type=EventType.NODE_CHILDREN_CHANGED, path=path)
         if found is None:
             # A watch for a node to appear is kept; any other was on a node that is gone.
             return None if kind is WatchKind.ABSENT else WatchEvent(type=EventType.NODE_DELETED, path=path)
