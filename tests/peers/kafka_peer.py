@@ -157,10 +157,15 @@ class JavaProcess:
             self._process.wait()
 
 
-def answers(port: int) -> bool:
+def zookeeper_serves(port: int) -> bool:
+    """Whether the server takes sessions. It listens earlier, and may then never answer who connects."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while received := connection.recv(4_096):
+                answer += received
+            return b"\nMode: " in answer
     except OSError:
         return False
 
@@ -241,7 +246,7 @@ def broker_on(
         folder,
     )
     try:
-        zookeeper.wait_until(lambda: answers(zookeeper_port), START_TIMEOUT_S)
+        zookeeper.wait_until(lambda: zookeeper_serves(zookeeper_port), START_TIMEOUT_S)
         _zookeeper_shell(
             zookeeper_port,
             ["create /cluster {}", f'create /cluster/id {{"version":"1","id":"{cluster_id}"}}'],
