@@ -77,11 +77,22 @@ def test_a_file_of_zookeeper_times_starts_us() -> None:
     assert (broker.broker_id, broker.node_id) == (0, 0)
     assert broker.log_dirs == ("/var/lib/kafka",)
     assert broker.num_partitions == 3
-    (warning,) = warnings_about(broker.static)
-    assert warning.startswith(
-        "these settings of Apache Kafka have no effect here: num.io.threads, num.network.threads, "
-    )
-    assert "num.partitions" not in warning
+    assert broker.uses_zookeeper
+    assert warnings_about(broker.static) == [
+        "these settings of Apache Kafka have no effect here: num.io.threads, num.network.threads"
+    ]
+
+
+def test_settings_of_a_cluster_have_the_defaults_of_kafka() -> None:
+    broker = config()
+    assert not broker.uses_zookeeper
+    assert (broker.zookeeper_session_timeout_ms, broker.zookeeper_connection_timeout_ms) == (18_000, None)
+    assert (broker.replica_fetch_wait_max_ms, broker.replica_fetch_max_bytes) == (500, 1 << 20)
+    assert (broker.controlled_shutdown_max_retries, broker.controlled_shutdown_retry_backoff_ms) == (3, 5_000)
+    assert broker.inter_broker_protocol_version == "3.9-IV0"
+    assert broker.leader_replication_throttled_rate == LONG_MAX
+    # A KRaft broker may know the ZooKeeper that its cluster has come from.
+    assert not config(KRAFT_FILE, zookeeper_connect="localhost:2181").uses_zookeeper
 
 
 def test_a_combined_kraft_file_starts_us_without_the_controllers_listener() -> None:
@@ -149,6 +160,24 @@ def test_a_file_of_a_controller_alone_is_refused() -> None:
             r"Invalid value A:B for configuration listener\.security\.protocol\.map: .* SASL_SSL",
         ),
         ("controller.listener.names=PLAINTEXT", r"at least one listener that clients can use"),
+        (
+            "replica.lag.time.max.ms=499",
+            r"Invalid value 499 for configuration replica\.lag\.time\.max\.ms: .* replica\.fetch\.wait\.max\.ms",
+        ),
+        ("replica.socket.timeout.ms=5", r"at least replica\.fetch\.wait\.max\.ms, which is 500"),
+        (
+            "inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT",
+            r"Only one of inter\.broker\.listener\.name and security\.inter\.broker\.protocol should be set",
+        ),
+        (
+            "zookeeper.connect=localhost\ncontrol.plane.listener.name=CONTROL",
+            r"Invalid value CONTROL for configuration control\.plane\.listener\.name: .* no value",
+        ),
+        (
+            "zookeeper.connect=localhost\nzookeeper.metadata.migration.enable=true",
+            r"zookeeper\.metadata\.migration\.enable takes false only",
+        ),
+        ("zookeeper.connect=localhost\nzookeeper.session.timeout.ms=0", r"session\.timeout\.ms takes >=1"),
         ("log.retention.hours=0", r"Invalid value 0 for configuration log\.retention\.ms: .* -1"),
         ("log.roll.ms=0", r"Invalid value 0 for configuration log\.roll\.ms: .* >=1"),
         ("log.cleaner.dedupe.buffer.size=1048576", r"more than 1048576 for each of log\.cleaner\.threads=1"),
@@ -350,6 +379,7 @@ def test_every_honoured_setting_has_its_type() -> None:
         SettingType.DOUBLE: "float",
         SettingType.STRING: "str",
         SettingType.LIST: "tuple[str, ...]",
+        SettingType.PASSWORD: "str",
     }
     table = broker_settings()
     for attribute in HONOURED_ATTRIBUTES:

@@ -44,6 +44,7 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[str, ...] | None
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     background_threads: int
     barnabas_accept_loss: tuple[str, ...]
     barnabas_busy_poll_us: int
@@ -51,16 +52,23 @@ class BrokerConfig:
     barnabas_metrics_port: int
     barnabas_record_validation: str
     barnabas_slow_request_ms: int
+    barnabas_zookeeper_digest: str | None
     broker_id: int
     broker_id_generation_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
+    control_plane_listener_name: str | None
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
     controller_listener_names: tuple[str, ...] | None
+    controller_socket_timeout_ms: int
     default_replication_factor: int
     delete_records_purgatory_purge_interval_requests: int
     delete_topic_enable: bool
     fetch_max_bytes: int
     fetch_purgatory_purge_interval_requests: int
+    follower_replication_throttled_rate: int
     group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
@@ -78,6 +86,10 @@ class BrokerConfig:
     group_max_size: int
     group_min_session_timeout_ms: int
     inter_broker_listener_name: str | None
+    inter_broker_protocol_version: str
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+    leader_replication_throttled_rate: int
     listener_security_protocol_map: str
     listeners: tuple[str, ...]
     log_cleaner_backoff_ms: int
@@ -100,9 +112,11 @@ class BrokerConfig:
     max_connections_per_ip_overrides: str
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
+    min_insync_replicas: int
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_load_buffer_size: int
@@ -120,8 +134,16 @@ class BrokerConfig:
     quota_window_num: int
     quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
     request_timeout_ms: int
     reserved_broker_max_id: int
     security_inter_broker_protocol: str
@@ -140,6 +162,21 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
+    unclean_leader_election_enable: bool
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_max_in_flight_requests: int
+    zookeeper_metadata_migration_enable: bool
+    zookeeper_session_timeout_ms: int
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_password: str | None
+    zookeeper_ssl_truststore_type: str | None
 
     def __init__(
         self,
@@ -156,6 +193,8 @@ class BrokerConfig:
         for attribute in HONOURED_ATTRIBUTES:
             setattr(self, attribute, self.values[attribute.replace("_", ".")])
         self._check_roles()
+        # Whether the cluster is coordinated by ZooKeeper. A broker without one has a store of its own.
+        self.uses_zookeeper: Final = bool(self.zookeeper_connect) and not self.process_roles
         self._choose_directories()
         self.log_defaults: Final[LogConfig] = self._log_defaults()
         self.max_connections_by_ip: Final[Mapping[str, int]] = self._max_connections_by_ip()
@@ -291,6 +330,10 @@ class BrokerConfig:
 
     def _inter_broker_endpoint(self) -> Endpoint:
         if self.inter_broker_listener_name is not None:
+            if "security.inter.broker.protocol" in self.static:
+                raise InvalidConfig(
+                    "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+                )
             setting, wanted = "inter.broker.listener.name", self.inter_broker_listener_name.upper()
         else:
             setting, wanted = "security.inter.broker.protocol", self.security_inter_broker_protocol
@@ -300,7 +343,36 @@ class BrokerConfig:
         names = ", ".join(each.listener_name for each in self.advertised_endpoints)
         raise InvalidSetting(setting, wanted, f"the name of an advertised listener, here {names}")
 
+    def _check_cluster(self) -> None:
+        for name, bound in (
+            ("replica.socket.timeout.ms", self.replica_socket_timeout_ms),
+            ("replica.lag.time.max.ms", self.replica_lag_time_max_ms),
+        ):
+            if self.replica_fetch_wait_max_ms > bound:
+                raise InvalidSetting(
+                    name,
+                    bound,
+                    f"at least replica.fetch.wait.max.ms, which is {self.replica_fetch_wait_max_ms}",
+                )
+        if not self.uses_zookeeper:
+            return
+        if self.zookeeper_metadata_migration_enable:
+            raise InvalidSetting(
+                "zookeeper.metadata.migration.enable",
+                "true",
+                "false only: this broker does not move a cluster from ZooKeeper to KRaft",
+            )
+        if self.control_plane_listener_name is not None:
+            raise InvalidSetting(
+                "control.plane.listener.name",
+                self.control_plane_listener_name,
+                "no value: requests of the controller use the listener of inter.broker.listener.name",
+            )
+        if self.zookeeper_session_timeout_ms < 1:
+            raise InvalidSetting("zookeeper.session.timeout.ms", self.zookeeper_session_timeout_ms, ">=1")
+
     def _check(self) -> None:
+        self._check_cluster()
         if self.broker_id_generation_enable and not self.process_roles:
             if not -1 <= self.broker_id <= self.reserved_broker_max_id:
                 allowed = (

@@ -100,6 +100,8 @@ OUR_SETTINGS: Final = (
     Setting("barnabas.slow.request.ms", SettingType.INT, 1_000, "1..2147483647"),
     # The port that serves metrics to Prometheus; -1 for none.
     Setting("barnabas.metrics.port", SettingType.INT, -1, "0..65535 or -1"),
+    # user:password, with which the broker identifies itself to ZooKeeper (scheme "digest").
+    Setting("barnabas.zookeeper.digest", SettingType.PASSWORD, None, ""),
 )
 
 TOPIC_SYNONYMS: Final[dict[str, tuple[Synonym, ...]]] = {

@@ -289,9 +289,11 @@ def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTo
     values: Mapping[str, Any] = config.values
 
     def replication_factor(setting: str) -> int:
-        # A single node without a configuration file has to serve groups and transactions too.
+        # A single node without a configuration file has to serve groups and transactions too. With ZooKeeper, more
+        # brokers may come: the topic waits for as many as it needs, as in Kafka.
         wanted: int = values[setting]
-        return wanted if setting in config.static else min(wanted, broker_count)
+        is_wanted = config.uses_zookeeper or setting in config.static
+        return wanted if is_wanted else min(wanted, broker_count)
 
     if name == "__consumer_offsets":
         return NewTopic(
