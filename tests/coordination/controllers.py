@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -12,8 +13,9 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.controller.events import ControlRequest
+from barnabas.coordination.controller.links import ControlResponse, OnAnswer
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
-from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from barnabas.coordination.metadata.image import NO_LEADER, BrokerImage, MetadataImage, TopicImage
 from barnabas.coordination.metadata.membership import join_cluster, register
 from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
@@ -24,9 +26,11 @@ from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.model import BrokerId
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
+from barnabas.protocol.messages.leader_and_isr_response import LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
 from barnabas.protocol.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
+from barnabas.protocol.messages.update_metadata_response import UpdateMetadataResponse
 
 # A wait that lasts this long is a failure, never a slow machine.
 PATIENCE_S = 120.0
@@ -69,7 +73,9 @@ class BrokerNode:
         self.follower = SettingsFollower(session, self.cache, clock)
         self.writer = ClusterWriter(session, self.cache, self.follower, settings, rng)
         self.blocks = ProducerIdBlocks(session, broker_id)
-        self.controller = Controller(session, broker_id, image.cluster_id, settings, brokers, clock, rng)
+        self.controller = Controller(
+            session, broker_id, image.cluster_id, settings, Links(brokers), clock, rng
+        )
         self.roles: list[LeaderAndIsrRequest] = []
         self.stop_replicas: StopReplicas = self._stop_replicas
         self.deleted: list[tuple[str, int]] = []
@@ -78,12 +84,15 @@ class BrokerNode:
     def image(self) -> MetadataImage:
         return self.cache.image
 
-    async def receive(self, request: ControlRequest) -> None:
+    async def receive(self, request: ControlRequest) -> ControlResponse | None:
         if isinstance(request, LeaderAndIsrRequest):
             await self.updates.learn_topics(request)
             self.roles.append(request)
-        elif isinstance(request, UpdateMetadataRequest):
+            return LeaderAndIsrResponse()
+        if isinstance(request, UpdateMetadataRequest):
             self.updates.update(request)
+            return UpdateMetadataResponse()
+        return await self.stop_replicas(request)
 
     async def _stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse | None:
         self.deleted += [
@@ -95,19 +104,43 @@ class BrokerNode:
 
 
 class Brokers:
-    """Links between the brokers of a test: all of them are in this process."""
+    """The brokers of a test: all of them are in this process."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.nodes: dict[BrokerId, BrokerNode] = {}
 
-    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        if broker_id in self.nodes:
-            await self.nodes[broker_id].receive(request)
 
-    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
-        node = self.nodes.get(broker_id)
-        return None if node is None else await node.stop_replicas(request)
+class Links:
+    """Ways to the brokers of a test, for one controller."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._on_answer: OnAnswer
+        self._waiting: deque[tuple[BrokerId, ControlRequest]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    def listen(self, on_answer: OnAnswer) -> None:
+        self._on_answer = on_answer
+
+    def connect(self, brokers: Mapping[BrokerId, BrokerImage]) -> None:
+        pass
+
+    def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        self._waiting.append((broker_id, request))
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    async def _run(self) -> None:
+        while self._waiting:
+            broker_id, request = self._waiting.popleft()
+            node = self._brokers.nodes.get(broker_id)
+            self._on_answer(broker_id, request, None if node is None else await node.receive(request))
+        self._worker = None
 
 
 class Cluster:

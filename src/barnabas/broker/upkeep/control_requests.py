@@ -6,13 +6,18 @@ controller that has been replaced, and a request for an earlier registration of 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
+from collections.abc import Mapping
 from functools import partial
 
 from barnabas.broker.replication.log_dir_mover import LogDirMover
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.events import ControlRequest
+from barnabas.coordination.controller.links import ControlResponse, OnAnswer
+from barnabas.coordination.metadata.image import BrokerImage
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.errors import NONE, FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
 from barnabas.log.manager.manager import LogManager
@@ -43,6 +48,14 @@ class ControlRequests:
         self._manager = manager
         self._mover = mover
         self._background = background
+
+    async def carry_out(self, request: ControlRequest) -> ControlResponse:
+        """Raises StoreError."""
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self.leader_and_isr(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return self.update_metadata(request)
+        return await self.stop_replica(request)
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Raises StoreError if the settings of a new topic cannot be read."""
@@ -110,16 +123,40 @@ class LocalLinks:
     def __init__(self, broker_id: BrokerId, requests: ControlRequests) -> None:
         self._broker_id = broker_id
         self._requests = requests
+        self._on_answer: OnAnswer | None = None
+        # A task runs while there is any.
+        self._waiting: deque[tuple[BrokerId, ControlRequest]] = deque()
+        self._worker: asyncio.Task[None] | None = None
 
-    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        if broker_id != self._broker_id:
-            log.warning("There is no way to broker %d", broker_id)
-        elif isinstance(request, LeaderAndIsrRequest):
-            await self._requests.leader_and_isr(request)
-        elif isinstance(request, UpdateMetadataRequest):
-            self._requests.update_metadata(request)
-        else:
-            await self._requests.stop_replica(request)
+    def listen(self, on_answer: OnAnswer) -> None:
+        self._on_answer = on_answer
 
-    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
-        return await self._requests.stop_replica(request) if broker_id == self._broker_id else None
+    def connect(self, brokers: Mapping[BrokerId, BrokerImage]) -> None:
+        pass
+
+    def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        self._waiting.append((broker_id, request))
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                broker_id, request = self._waiting.popleft()
+                response: ControlResponse | None = None
+                if broker_id != self._broker_id:
+                    log.warning("There is no way to broker %d", broker_id)
+                else:
+                    try:
+                        response = await self._requests.carry_out(request)
+                    except Exception:
+                        # The change is stored, and other requests have to follow.
+                        log.exception("This broker has failed to carry out %s", type(request).__name__)
+                if self._on_answer is not None:
+                    self._on_answer(broker_id, request, response)
+        finally:
+            self._worker = None

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
@@ -48,6 +48,7 @@ from barnabas.coordination.controller.events import (
     TreeRead,
     Write,
 )
+from barnabas.coordination.controller.links import BrokerLinks, ControlResponse
 from barnabas.coordination.controller.machine import ControllerMachine
 from barnabas.coordination.controller.reading import read_cluster, read_topics, read_tree
 from barnabas.coordination.controller.state import Claim, ControllerState
@@ -74,16 +75,6 @@ log = logging.getLogger(__name__)
 PartitionResults = dict[TopicPartition, KafkaError | None]
 
 
-class BrokerLinks(Protocol):
-    """Ways to the brokers of the cluster. Requests to one broker arrive in order."""
-
-    async def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        """Returns when the request is on its way; a broker in this process has carried it out then."""
-
-    async def ask(self, broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
-        """The answer, or None if the broker is gone."""
-
-
 class Controller:
     def __init__(
         self,
@@ -107,6 +98,13 @@ class Controller:
         self._is_closed = False
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._last_ticket = 0
+        # Requests to the broker in this process, and how many of them it has carried out.
+        self._sent_here = 0
+        self._answered_here = 0
+        # Replies that wait until this broker has carried out the requests before them.
+        self._held: deque[tuple[int, int, Any]] = deque()
+        self._questions: dict[int, asyncio.Future[ControlResponse | None]] = {}
+        links.listen(self._on_answer)
         # The work to do, in order. A task runs while there is any.
         self._work: deque[Callable[[], Awaitable[None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -180,10 +178,10 @@ class Controller:
     async def _answer(self, ticket: int, request: Request) -> None:
         try:
             await self._feed(Asked(ticket, request), ticket)
-        finally:
+        except Exception:
             # The requester must not wait forever if the controller fails.
-            if ticket in self._tickets:
-                self._reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
+            self._reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
+            raise
 
     def _take_ticket(self) -> tuple[int, asyncio.Future[Any]]:
         self._last_ticket += 1
@@ -192,9 +190,9 @@ class Controller:
         return self._last_ticket, reply
 
     def _reply(self, ticket: int, outcome: Any) -> None:
-        reply = self._tickets.pop(ticket)
-        # A requester may have been cancelled in the meantime.
-        if not reply.done():
+        reply = self._tickets.pop(ticket, None)
+        # A requester may have been cancelled in the meantime, or refused.
+        if reply is not None and not reply.done():
             if isinstance(outcome, KafkaError):
                 reply.set_exception(outcome)
             else:
@@ -252,14 +250,12 @@ class Controller:
                 except StoreError as error:
                     return StoreRefused(error)
             case Send(broker_id, request):
-                await self._send(broker_id, request)
+                self._send(broker_id, request)
             case Ask(requests):
-                answers = await asyncio.gather(
-                    *(self._links.ask(broker_id, request) for broker_id, request in requests.items())
-                )
-                return Answered(dict(zip(requests, answers, strict=True)))
+                return await self._ask_brokers(requests)
             case Reply(ticket, outcome):
-                self._reply(ticket, outcome)
+                self._held.append((self._sent_here, ticket, outcome))
+                self._release()
             case Resign(reason):
                 self._resign(reason)
         return None
@@ -274,12 +270,38 @@ class Controller:
             case ReadTree(roots):
                 return TreeRead(await read_tree(self._store, roots))
 
-    async def _send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        try:
-            await self._links.send(broker_id, request)
-        except Exception:
-            # The change is stored, and the other brokers still need the requests.
-            log.exception("Broker %d has failed to carry out %s", broker_id, type(request).__name__)
+    def _send(self, broker_id: BrokerId, request: ControlRequest) -> None:
+        if broker_id == self._broker_id:
+            self._sent_here += 1
+        self._links.send(broker_id, request)
+
+    async def _ask_brokers(self, requests: Mapping[BrokerId, StopReplicaRequest]) -> Answered:
+        answers: dict[BrokerId, StopReplicaResponse | None] = {}
+        loop = asyncio.get_running_loop()
+        for broker_id, request in requests.items():
+            self._questions[id(request)] = loop.create_future()
+            self._send(broker_id, request)
+        for broker_id, request in requests.items():
+            answer = await self._questions[id(request)]
+            del self._questions[id(request)]
+            answers[broker_id] = answer if isinstance(answer, StopReplicaResponse) else None
+        return Answered(answers)
+
+    def _on_answer(
+        self, broker_id: BrokerId, request: ControlRequest, response: ControlResponse | None
+    ) -> None:
+        question = self._questions.get(id(request))
+        if question is not None:
+            question.set_result(response)
+        if broker_id == self._broker_id:
+            self._answered_here += 1
+            self._release()
+
+    def _release(self, *, at_once: bool = False) -> None:
+        """Replies in order. A client may use what it has asked for as soon as it has the reply."""
+        while self._held and (at_once or self._held[0][0] <= self._answered_here):
+            _, ticket, outcome = self._held.popleft()
+            self._reply(ticket, outcome)
 
     async def _elect(self, unclean: Collection[BrokerId] = ()) -> None:
         if self._is_closed:
@@ -316,6 +338,10 @@ class Controller:
         if not self._is_closed:
             log.warning("This broker is no longer the controller: %s", reason)
         self._machine = None
+        self._links.connect({})
+        self._release(at_once=True)
+        for ticket in list(self._tickets):
+            self._reply(ticket, reason)
 
     def _on_session(self, state: SessionState) -> None:
         """With its session the broker has lost its registration, and its office."""
@@ -355,4 +381,6 @@ class Controller:
     async def _close(self) -> None:
         self._refusal = NotController("the broker is stopping")
         await self._feed(Closing())
+        await self._links.close()
+        self._release(at_once=True)
         self._machine = None

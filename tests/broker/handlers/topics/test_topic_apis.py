@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from barnabas import errors
+from barnabas.broker.upkeep.control_requests import LocalLinks
 from barnabas.clock import ManualClock
 from barnabas.coordination.metadata.image import QuotaEntity
-from barnabas.model import BrokerId
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions_request import (
@@ -280,15 +280,17 @@ def test_who_waits_too_long_is_told_and_the_change_goes_on(
     with RunningBroker(tmp_path) as broker, broker.client() as client, broker.client() as other:
         create_topic(client, "slow")
         controller = broker.server.broker.controller
-        ask = controller._links.ask
+        links = controller._links
+        assert isinstance(links, LocalLinks)
+        stop_replica = links._requests.stop_replica
         begun, may_go_on = threading.Event(), asyncio.Event()
 
-        async def ask_slowly(broker_id: BrokerId, request: StopReplicaRequest) -> StopReplicaResponse | None:
+        async def stop_slowly(request: StopReplicaRequest) -> StopReplicaResponse:
             begun.set()
             await may_go_on.wait()
-            return await ask(broker_id, request)
+            return await stop_replica(request)
 
-        monkeypatch.setattr(controller._links, "ask", ask_slowly)
+        monkeypatch.setattr(links._requests, "stop_replica", stop_slowly)
         states = [DeleteTopicState(name="slow")]
         client.send("DeleteTopics", 6, DeleteTopicsRequest(topics=states, timeout_ms=60_000))
         assert begun.wait(60)
