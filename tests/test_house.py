@@ -118,13 +118,16 @@ def decorators(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:
-    return any(name == "dataclass" for name, _ in decorators(node))
+    """`barnabas.value.Value` is one to this extent, too."""
+    bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    return "Value" in bases or any(name == "dataclass" for name, _ in decorators(node))
 
 
 def is_value_class(node: ast.ClassDef) -> bool:
     bases = {ast.unparse(base).rpartition(".")[2].partition("[")[0] for base in node.bases}
     if any(
-        base in PLAIN or base.endswith(("Enum", "Flag", "NamedTuple", "Error", "TypedDict")) for base in bases
+        base in PLAIN or base.endswith(("Enum", "Flag", "NamedTuple", "Error", "TypedDict", "Value"))
+        for base in bases
     ):
         return True
     return any(name == "dataclass" and "frozen=True" in text for name, text in decorators(node))

@@ -14,7 +14,6 @@ other. The machine waits for the result of `Write`, `ReadTopics`, `ReadTree` and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -30,59 +29,53 @@ from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrReques
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
 from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
+from barnabas.value import Value
 
 NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(Value):
     new: Sequence[NewTopic]
     validate_only: bool = False
     charge: Charge = free_of_charge
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptTopics:
+class AdoptTopics(Value):
     """Makes topics of directories that the store does not know, as when data was brought from elsewhere."""
 
     broker_id: BrokerId
     found: Mapping[TopicPartition, FoundPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(Value):
     """A topic that has an id in `ids` is deleted only if that is its id when the request has its turn."""
 
     names: Collection[str]
-    ids: Mapping[str, Uuid] = field(default_factory=lambda: NO_IDS)
+    ids: Mapping[str, Uuid] = NO_IDS
     charge: Charge = free_of_charge
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(Value):
     new: Sequence[NewPartitions]
     validate_only: bool = False
     charge: Charge = free_of_charge
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(Value):
     partitions: Collection[TopicPartition]
     election: ElectionType
 
 
-@dataclass(frozen=True, slots=True)
-class AlterReassignments:
+class AlterReassignments(Value):
     """None stops a reassignment that is under way."""
 
     targets: Mapping[TopicPartition, Sequence[int] | None]
     allow_replication_factor_change: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOver:
+class TakeOver(Value):
     """The first request to a machine. Logs of brokers in `unclean` may have lost their ends."""
 
     snapshot: Snapshot
@@ -100,59 +93,50 @@ Request: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Value):
     """A request. Its reply has the same ticket."""
 
     ticket: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(Value):
     """Brokers that are registered now. One with another epoch than before has restarted."""
 
     brokers: Mapping[BrokerId, BrokerImage]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsListed:
+class TopicsListed(Value):
     """Topics that the store has now. Brokers create some without asking the controller."""
 
     names: Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Value):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRefused:
+class StoreRefused(Value):
     error: StoreError
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsRead:
+class TopicsRead(Value):
     topics: Mapping[str, StoredTopic]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRead:
+class TreeRead(Value):
     """Nodes that exist, children before their parents."""
 
     paths: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Value):
     """None from a broker that is gone."""
 
     responses: Mapping[BrokerId, StopReplicaResponse | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(Value):
     """The broker stops: requests that wait are refused."""
 
 
@@ -160,49 +144,42 @@ Result: TypeAlias = Stored | StoreRefused | TopicsRead | TreeRead | Answered
 Event: TypeAlias = Asked | BrokersChanged | TopicsListed | Closing | Result
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Value):
     """One transaction. The first operation checks the controller's epoch."""
 
     operations: Sequence[Operation]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTopics:
+class ReadTopics(Value):
     names: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTree:
+class ReadTree(Value):
     """Asks which nodes exist at and below these."""
 
     roots: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Value):
     """Requests to one broker arrive in the order in which they were sent."""
 
     broker_id: BrokerId
     request: ControlRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Value):
     """Sends requests and waits for the answers."""
 
     requests: Mapping[BrokerId, StopReplicaRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Value):
     ticket: int
     # The result of the request, or the error of the whole request.
     outcome: Any | KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Value):
     """This broker is no longer the controller."""
 
     reason: KafkaError
