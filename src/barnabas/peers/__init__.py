@@ -1,1 +1,1 @@
-"""Links to other brokers: which versions they are spoken to in, and the connections."""
+"""Links to other brokers: nodes, connections, and the versions of requests."""

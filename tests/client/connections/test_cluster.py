@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from barnabas.client.connections.brokers import Brokers, Node, retrying
+from barnabas.client.connections.brokers import Brokers, retrying
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
 from barnabas.client.loop_thread import LoopThread
@@ -20,6 +20,7 @@ from barnabas.errors import (
     UnsupportedVersion,
 )
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.testing import free_port

@@ -24,7 +24,6 @@ from barnabas.client.admin.results import (
     TopicPartitionReplica,
     UpgradeType,
 )
-from barnabas.client.connections.brokers import Node
 from barnabas.errors import (
     NONE,
     ElectionNotNeeded,
@@ -33,6 +32,7 @@ from barnabas.errors import (
     error_for_code,
 )
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 from barnabas.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.client.admin.errors import AdminErrors
-from barnabas.client.connections.brokers import Brokers, Node, backoff_ms_after, retrying
+from barnabas.client.connections.brokers import Brokers, backoff_ms_after, retrying
 from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
 from barnabas.client.settings import AdminSettings
 from barnabas.errors import (
@@ -44,6 +44,7 @@ from barnabas.errors import (
     error_name,
 )
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 from barnabas.protocol.message import ZERO_UUID, Message
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import MetadataResponse

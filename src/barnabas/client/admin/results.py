@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.client.connections.brokers import Node
 from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 
 BROKER_DEFAULT: Final = -1
 """A number of partitions or replicas that the broker chooses."""

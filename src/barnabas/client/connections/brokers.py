@@ -14,92 +14,24 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from barnabas import __version__
 from barnabas.client.settings import ClientSettings
-from barnabas.errors import (
-    NONE,
-    KafkaError,
-    NetworkException,
-    RequestTimedOut,
-    UnsupportedVersion,
-    error_for_code,
-)
+from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
 from barnabas.net.requester import OnDone, Requester
 from barnabas.net.transport import connect
+from barnabas.peers.handshake import Link, VersionRange, answer_to, shake_hands
+from barnabas.peers.node import Node
 from barnabas.protocol.apis import Api, api_for_name
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
-from barnabas.protocol.messages.api_versions_response import ApiVersionsResponse
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 BACKOFF_JITTER: Final = 0.2
-SOFTWARE_NAME: Final = "barnabas"
-API_VERSIONS: Final = api_for_name("ApiVersions")
-API_VERSIONS_VERSION: Final = 3
 IDLE_CHECKS: Final = 4
-
-
-class Node(NamedTuple):
-    """Where a broker is reached."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class VersionRange(NamedTuple):
-    """Versions of an API that both sides know, both inclusive."""
-
-    first: int
-    last: int
-
-
-class Features(NamedTuple):
-    """The finalized features of the cluster: their levels by name, such as transaction.version."""
-
-    epoch: int
-    levels: dict[str, int]
-
-
-class Link:
-    """An open connection whose broker has reported its API versions."""
-
-    __slots__ = ("features", "node", "requester", "versions")
-
-    def __init__(self, node: Node, requester: Requester, answer: ApiVersionsResponse) -> None:
-        self.node = node
-        self.requester = requester
-        self.versions: dict[int, VersionRange] = {
-            each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys
-        }
-        self.features = Features(
-            answer.finalized_features_epoch,
-            {each.name: each.max_version_level for each in answer.finalized_features},
-        )
-
-    def version_of(self, api: Api, max_version: int | None = None) -> int:
-        """The highest version that both know; UnsupportedVersion if there is none."""
-        theirs = self.versions.get(api.key)
-        if theirs is None:
-            raise UnsupportedVersion(f"the broker at {self.node} does not offer {api.name}")
-        last = api.last_version if max_version is None else min(api.last_version, max_version)
-        version = min(last, theirs.last)
-        if version < max(api.first_version, theirs.first):
-            raise UnsupportedVersion(
-                f"the broker at {self.node} offers {api.name} {theirs.first}-{theirs.last}, and"
-                f" {api.first_version}-{last} is needed"
-            )
-        return version
 
 
 class _Peer:
@@ -216,22 +148,7 @@ class Brokers:
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         link = await self.link(node)
         version = link.version_of(api, max_version)
-        answer: asyncio.Future[Any] = self._loop.create_future()
-
-        def done(message: Any, error: KafkaError | None) -> None:
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(message)
-            else:
-                answer.set_exception(error)
-
-        link.requester.send(api, version, request, done, timeout_s=wait_ms / 1000)
-        try:
-            return await answer
-        except KafkaError as error:
-            # The same exception may end several requests, and each has its own way up the stack.
-            raise error.with_traceback(None) from None
+        return await answer_to(link.requester, api, version, request, timeout_s=wait_ms / 1000)
 
     def submit(
         self,
@@ -345,35 +262,7 @@ class Brokers:
             on_close=lambda closed: self._closed(node.id, closed),
         )
         requester.open()
-        try:
-            answer = await self._ask_versions(requester, API_VERSIONS_VERSION)
-            if answer.error_code == UnsupportedVersion.code:
-                answer = await self._ask_versions(requester, 0)
-            if answer.error_code != NONE:
-                raise error_for_code(answer.error_code, f"{node} does not report its versions")
-        except BaseException:
-            requester.close()
-            raise
-        return Link(node, requester, answer)
-
-    async def _ask_versions(self, requester: Requester, version: int) -> ApiVersionsResponse:
-        answer: asyncio.Future[ApiVersionsResponse] = self._loop.create_future()
-
-        def done(message: Any, error: KafkaError | None) -> None:
-            if not answer.done():
-                if error is None:
-                    answer.set_result(message)
-                else:
-                    answer.set_exception(error)
-
-        request = (
-            ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-            if version >= 3
-            else ApiVersionsRequest()
-        )
-        timeout_s = self._settings.request_timeout_ms / 1000
-        requester.send(API_VERSIONS, version, request, done, timeout_s=timeout_s)
-        return await answer
+        return await shake_hands(node, requester, timeout_s=self._settings.request_timeout_ms / 1000)
 
     def _connected(self, peer: _Peer, task: asyncio.Task[Link]) -> None:
         peer.connecting = None

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from barnabas.client.connections.brokers import Brokers, Node, backoff_ms_after
+from barnabas.client.connections.brokers import Brokers, backoff_ms_after
 from barnabas.client.settings import ClientSettings
 from barnabas.errors import (
     NONE,
@@ -33,6 +33,7 @@ from barnabas.errors import (
     error_for_code,
 )
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from barnabas.client.connections.brokers import Brokers, Node
+from barnabas.client.connections.brokers import Brokers
 from barnabas.errors import (
     NONE,
     CoordinatorNotAvailable,
@@ -15,6 +15,7 @@ from barnabas.errors import (
     RequestTimedOut,
     error_for_code,
 )
+from barnabas.peers.node import Node
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.find_coordinator_response import FindCoordinatorResponse

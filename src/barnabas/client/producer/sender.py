@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mypy_extensions import i64
 
-from barnabas.client.connections.brokers import Brokers, Link, Node
+from barnabas.client.connections.brokers import Brokers
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.batches import PartitionQueue, ProducerBatch
@@ -34,6 +34,8 @@ from barnabas.errors import (
     error_for_code,
 )
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP
+from barnabas.peers.handshake import Link
+from barnabas.peers.node import Node
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData

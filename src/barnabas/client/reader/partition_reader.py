@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.client.connections.brokers import Brokers, Node
+from barnabas.client.connections.brokers import Brokers
 from barnabas.client.consumer.fetched import Fetched as Fetched
 from barnabas.client.consumer.fetcher import (
     FETCH,
@@ -30,6 +30,7 @@ from barnabas.errors import (
     error_for_code,
 )
 from barnabas.model import TopicPartition
+from barnabas.peers.node import Node
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.fetch_response import FetchResponse
