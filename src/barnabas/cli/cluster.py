@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from barnabas.cli.migrate import migrate
 from barnabas.cli.shared.group import ClusterGroup
 from barnabas.cli.shared.output import Column, show, show_json
 from barnabas.cli.shared.target import Target, cluster_command
@@ -28,7 +29,7 @@ FEATURES: Final = (
 
 @click.group(cls=ClusterGroup)
 def cluster() -> None:
-    """Show the brokers of a cluster, and its features."""
+    """Show a cluster and its features, or move it to ZooKeeper."""
 
 
 @cluster.command()
@@ -73,3 +74,6 @@ def features(target: Target) -> None:
         for each in found.values()
     ]
     show(rows, FEATURES, as_json=target.as_json, nothing="no features")
+
+
+cluster.add_command(migrate)

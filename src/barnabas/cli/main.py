@@ -27,7 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log-dirs": ("barnabas.cli.log_dirs", "Show log directories and replicas, and move replicas."),
     "leaders": ("barnabas.cli.leaders", "Show and elect the leaders of partitions."),
     "quotas": ("barnabas.cli.quotas", "Show, set and delete quotas of users, clients and addresses."),
-    "cluster": ("barnabas.cli.cluster", "Show the brokers of a cluster, and its features."),
+    "cluster": (
+        "barnabas.cli.cluster",
+        "Show a cluster and its features, or move it to ZooKeeper.",
+    ),
     "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
     "pipeline": ("barnabas.cli.pipelines.pipeline", "Check and run data pipelines on Spark."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),

@@ -22,6 +22,7 @@ from barnabas.broker.requests.conversions import (
 from barnabas.clock import Clock, SystemClock
 from barnabas.coordination.store.contract import Store
 from barnabas.coordination.store.embedded import EmbeddedStore
+from barnabas.coordination.store.moved import refuse_moved_store
 from barnabas.log.file_system import DiskFileSystem, FileSystem
 from barnabas.net.transport import SocketTransport, Transport
 from barnabas.net.worker_process import WorkerProcess
@@ -52,6 +53,7 @@ def new_worker_process(loop: AbstractEventLoop, executor: Executor) -> WorkerPro
 async def open_embedded_store(
     environment: Environment, directories: Sequence[str], accepted_losses: Collection[str]
 ) -> EmbeddedStore:
+    refuse_moved_store(environment.fs, directories)
     return await EmbeddedStore.open(
         directories,
         clock=environment.clock,

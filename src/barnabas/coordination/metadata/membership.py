@@ -17,6 +17,7 @@ from barnabas.coordination.metadata.tree import (
     BROKER_IDS,
     CLUSTER_ID,
     CONTROLLER_EPOCH,
+    MIGRATION,
     PERSISTENT_PATHS,
     BrokerRegistration,
     broker_path,
@@ -40,15 +41,20 @@ from barnabas.coordination.store.contract import (
     Watcher,
     parent_of,
 )
-from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId
+from barnabas.errors import DuplicateBrokerRegistration, InconsistentClusterId, InvalidConfig
 from barnabas.model import BrokerId
 
 
 async def join_cluster(store: Store, rng: Random, in_directories: str | None) -> str:
     """Makes Kafka's nodes as far as they are missing. Returns the cluster id.
 
-    Raises InconsistentClusterId if the log directories have another one.
+    Raises InconsistentClusterId if the log directories have another one, InvalidConfig while one is being
+    moved here.
     """
+    if await store.exists(MIGRATION) is not None:
+        raise InvalidConfig(
+            "the metadata of a single node is being moved here, and is not complete: repeat `barnabas cluster migrate`"
+        )
     paths = [*PERSISTENT_PATHS, "/cluster"]
     operations: list[Operation] = [Create(path) for path in await _missing(store, paths)]
     try:

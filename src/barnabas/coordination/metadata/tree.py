@@ -1,6 +1,7 @@
 """Kafka 3.9's data in ZooKeeper: the paths, and the bytes of each node.
 
     /barnabas/brokers/N                       a broker that uses an embedded store; no data; not Kafka's
+    /barnabas/migration                       while a single node's metadata is copied here: its cluster id; not Kafka's
     /admin/delete_topics/T                    a topic that is being deleted; no data
     /admin/preferred_replica_election         {"version":1,"partitions":[{"topic":T,"partition":P},…]}
     /admin/reassign_partitions                {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[…]},…]}
@@ -43,6 +44,7 @@ BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 KNOWN_BROKERS: Final = "/barnabas/brokers"
+MIGRATION: Final = "/barnabas/migration"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 ISR_CHANGES: Final = "/isr_change_notification"
