@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.partition import Partition, PartitionContext
@@ -38,7 +38,7 @@ US, OTHER, DEAD = BrokerId(1), BrokerId(2), BrokerId(3)
 class OnePartition:
     """The replica manager of broker 1, which has one partition. Brokers 1 and 2 are alive."""
 
-    def __init__(self, disk: Disk | None = None) -> None:
+    def __init__(self, disk: Disk | None = None, executor: Executor | None = None) -> None:
         self.disk = disk or Disk()
         loop = asyncio.get_running_loop()
         self.timer = Timer(0)
@@ -47,7 +47,7 @@ class OnePartition:
         context = PartitionContext(
             US, self.disk.clock, DelayedOperations(loop, self.timer), self.metadata, LAG_TIME_MAX_MS
         )
-        self._executor = ThreadPoolExecutor(1)
+        self._executor = executor or ThreadPoolExecutor(1)
         # Whether logs were opened as those of new partitions, one after the other.
         self.opened_as_new: list[bool] = []
         self.is_disk_broken = False

@@ -1,8 +1,10 @@
 """The coordinators of this broker of one kind: one for each partition that it leads of the topic of that kind.
 
-A new partition is loaded, one after the other; requests for its keys get a retriable error until then. A partition that
-this broker loses is unloaded. The number of partitions is fixed when the topic is first seen, as in Apache Kafka: a key
-does not move while the broker runs.
+The replica manager reports each change of roles. A partition that this broker leads is loaded, one after the other;
+requests for its keys get COORDINATOR_LOAD_IN_PROGRESS until then. A partition that it leads no longer is unloaded at
+once, also while it is being loaded: requests that wait get NOT_COORDINATOR.The
+number of partitions is fixed when the topic is first seen, as in Apache Kafka: a key does not move while the broker
+runs.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.broker.coordinators.keys import partition_of_key
@@ -71,6 +73,7 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         self._partition_count = 0
         self._creation_failure = ""
         self._is_creating = False
+        self._is_ended = False
 
     @abstractmethod
     def _new_shell(self, partition: Partition) -> ShellT: ...
@@ -83,12 +86,14 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         """A partition has been read, if that was possible."""
 
     def begin(self) -> None:
-        """Follows the metadata from now on."""
+        """Follows the metadata and the roles of partitions from now on."""
         self._follow(self._cache.image.topics.get(self.topic))
         self._cache.subscribe(Stage.COORDINATORS, self._on_image)
+        self._replicas.on_roles(self._on_roles)
 
     def end(self) -> None:
         """The broker stops: clients that wait are sent away, and nothing is written any more."""
+        self._is_ended = True
         for shell in self._shells.values():
             shell.unload()
         self._shells.clear()
@@ -158,7 +163,13 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         if topic is not before.topics.get(self.topic):
             self._follow(topic)
 
+    def _on_roles(self, topics: Collection[str]) -> None:
+        if self.topic in topics:
+            self._follow(self._cache.image.topics.get(self.topic))
+
     def _follow(self, topic: TopicImage | None) -> None:
+        if self._is_ended:
+            return
         topic_id = None if topic is None else topic.id
         if topic_id != self._topic_id:
             self._topic_id = topic_id
@@ -182,12 +193,15 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         return {
             index: partition
             for index, partition in enumerate(found)
-            if partition is not None and partition.is_leader
+            if partition is not None and partition.is_leader and not partition.is_offline
         }
 
     async def _load(self, shells: Iterable[ShellT]) -> None:
         await self._replicas.opened([self.topic])
         for shell in shells:
+            if not shell.is_loading:
+                # The role has changed while others were loaded.
+                continue
             began_ns = self._clock.monotonic_ns()
             await shell.load(self._load_buffer_bytes, self._background)
             ended_ns = self._clock.monotonic_ns()

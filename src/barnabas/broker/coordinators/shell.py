@@ -138,7 +138,9 @@ class CoordinatorShell(ABC):
             if self._is_loading:
                 self._activate_when_committed(source.log_end_offset)
         except KafkaError as error:
-            self._fail_to_load(error)
+            if self._is_loading:
+                self._fail_to_load(error)
+            # Else another leader has truncated the log under the reader, and nobody needs what it says.
 
     def _activate_when_committed(self, end_offset: int) -> None:
         """No client may see records in the log of a new leader that may still be lost with it."""

@@ -65,7 +65,10 @@ class TransactionShell(CoordinatorShell):
 
     def _do(self, work: object) -> None:
         assert isinstance(work, Markers)
-        self._send_markers(work, self.partition.leader_epoch, partial(self._markers_written, work))
+        leadership = self._leadership
+        assert leadership is not None
+        # Not the epoch of the partition: it is that of the next leader as soon as this broker has lost the role.
+        self._send_markers(work, leadership.leader_epoch, partial(self._markers_written, work))
 
     def _markers_written(self, markers: Markers, results: dict[TopicPartition, KafkaError | None]) -> None:
         if not self._is_active:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import Final
+from typing import Final, TypeAlias
 
 from barnabas.broker.replication.log_opening import LogOpening, OpenLog
 from barnabas.broker.replication.partition import Partition, PartitionContext
@@ -47,6 +47,9 @@ EPOCH_DURING_DELETE: Final = -2
 
 _NONE: Final = 0
 
+# Called with the topics of which partitions have other roles now, or are gone.
+RolesListener: TypeAlias = Callable[[Collection[str]], None]
+
 
 class ReplicaManager:
     """`make_log` creates the log of a new partition: it has no log anywhere, not even in an offline directory."""
@@ -70,6 +73,19 @@ class ReplicaManager:
         self._opening = LogOpening(loop, executor, self._has)
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._roles_listeners: list[RolesListener] = []
+
+    def on_roles(self, listener: RolesListener) -> None:
+        """Calls the listener after each change of roles, on the event loop. A new leader's log may still be opened."""
+        self._roles_listeners.append(listener)
+
+    def _note_roles(self, topics: Collection[str]) -> None:
+        for listener in self._roles_listeners:
+            try:
+                listener(topics)
+            except Exception:
+                # The controller waits for the answer to its request.
+                log.exception("A listener for roles failed")
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -125,6 +141,8 @@ class ReplicaManager:
                 )
         self._opening.begin(unopened, self._open_log)
         self._opening.begin(unmade, self._make_log)
+        if is_admitted:
+            self._note_roles({topic.topic_name for topic in request.topic_states})
         return response
 
     def _become(
@@ -208,6 +226,8 @@ class ReplicaManager:
                 )
         for name in deleted.difference(key[0] for key in self._partitions):
             self.topic_metrics.remove(name)
+        if is_admitted:
+            self._note_roles({topic.topic_name for topic in request.topic_states})
         return response
 
     def _stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> int:
@@ -239,8 +259,11 @@ class ReplicaManager:
 
     def take_offline(self, directory: str, partitions: Iterable[TopicPartition]) -> None:
         """The disk under these partitions has failed. They answer with an error until the broker is started again."""
+        topics = set()
         for key in partitions:
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.take_offline()
+                topics.add(key.topic)
+        self._note_roles(topics)
         log.error("Log directory %s has failed. Its partitions are offline; the others continue", directory)
