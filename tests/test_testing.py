@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import testing
 from barnabas.config.definition import UnknownSetting
 from barnabas.testing import Broker, BrokerFailed, free_port
+from barnabas.testing import broker as broker_module
 
 ROOT = Path(__file__).parents[1]
 # These bound a wait on a busy machine; they are not what is expected.
@@ -88,7 +88,7 @@ def test_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BrokerFailed, match="another process listens there"):
             Broker(port=port).start()
         ports = iter([port, free_port(), free_port()])
-        monkeypatch.setattr(testing, "free_port", lambda: next(ports))
+        monkeypatch.setattr(broker_module, "free_port", lambda: next(ports))
         with Broker() as broker:
             assert broker.port != port
 

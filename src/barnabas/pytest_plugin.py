@@ -8,6 +8,9 @@ sees only its own topics and groups. This is cheaper if there are many tests. A 
 
     @pytest.mark.barnabas(topics={"orders": 3}, log_retention_ms=1000)
 
+`barnabas_cluster` is a cluster of three brokers on a ZooKeeper for one test; the marker sets its topics, settings and
+number of brokers too.
+
 pytest loads this module at every start, whether or not a test needs a broker, so expensive imports are late.
 """
 
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from barnabas.testing import Broker
+    from barnabas.testing import Broker, Cluster
 
 MARKER = "barnabas"
 
@@ -27,7 +30,8 @@ MARKER = "barnabas"
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(topics, **settings): topics and settings of the broker that the fixture barnabas_broker starts",
+        f"{MARKER}(topics, **settings): topics and settings of what the fixtures barnabas_broker and barnabas_cluster"
+        " start",
     )
 
 
@@ -39,6 +43,23 @@ def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     marker = request.node.get_closest_marker(MARKER)
     with Broker(**({} if marker is None else marker.kwargs)) as broker:
         yield broker
+
+
+@pytest.fixture
+def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster for this test only. The test is skipped if there is no ZooKeeper to start."""
+    from barnabas.testing import Cluster, ZooKeeperUnavailable
+
+    marker = request.node.get_closest_marker(MARKER)
+    cluster = Cluster(**({} if marker is None else marker.kwargs))
+    try:
+        cluster.start()
+    except ZooKeeperUnavailable as missing:
+        pytest.skip(str(missing))
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from struct import Struct
 from typing import Final
 
 from barnabas.testing import free_port
+from barnabas.testing.zookeeper import takes_sessions
 from tests.waiting import Deadline
 
 V3: Final = "3.9.1"
@@ -157,19 +158,6 @@ class JavaProcess:
             self._process.wait()
 
 
-def zookeeper_serves(port: int) -> bool:
-    """Whether the server takes sessions. It listens earlier, and may then never answer who connects."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            connection.sendall(b"srvr")
-            answer = b""
-            while received := connection.recv(4_096):
-                answer += received
-            return b"\nMode: " in answer
-    except OSError:
-        return False
-
-
 class Broker:
     """A real broker, by the address it listens on."""
 
@@ -246,7 +234,7 @@ def broker_on(
         folder,
     )
     try:
-        zookeeper.wait_until(lambda: zookeeper_serves(zookeeper_port), START_TIMEOUT_S)
+        zookeeper.wait_until(lambda: takes_sessions(zookeeper_port), START_TIMEOUT_S)
         _zookeeper_shell(
             zookeeper_port,
             ["create /cluster {}", f'create /cluster/id {{"version":"1","id":"{cluster_id}"}}'],

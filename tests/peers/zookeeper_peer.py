@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.testing import free_port
-from tests.peers.kafka_peer import START_TIMEOUT_S, JavaProcess, resolved, zookeeper_serves
+from barnabas.testing.zookeeper import takes_sessions
+from tests.peers.kafka_peer import START_TIMEOUT_S, JavaProcess, resolved
 
 V3_8: Final = "3.8.4"
 V3_9: Final = "3.9.3"
@@ -56,7 +57,7 @@ class ZooKeeperServer:
 
     def wait_until_ready(self) -> None:
         assert self._process is not None
-        self._process.wait_until(lambda: zookeeper_serves(self.port), START_TIMEOUT_S)
+        self._process.wait_until(lambda: takes_sessions(self.port), START_TIMEOUT_S)
 
     def stop(self) -> None:
         if self._process is not None:

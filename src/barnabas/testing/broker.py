@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -22,17 +21,14 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
+
+from barnabas.testing.clients import Clients
+from barnabas.testing.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin
-    from barnabas.client.consumer.consumer import Consumer
-    from barnabas.client.producer.producer import Producer
 
-# Where the system does not choose ports by itself: there no client that tries to reconnect to a broker that is down can
-# be given the broker's own port, and so be connected to itself.
-PORTS: Final = range(15_000, 30_000)
-HOST: Final = "127.0.0.1"
 LISTENER: Final = "PLAINTEXT"
 
 # These bound a wait on a busy machine; they are not expected times.
@@ -61,7 +57,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not start or ended by itself; the message has the last lines that it wrote."""
 
 
-class Broker:
+class Broker(Clients):
     """A running broker; use it in a `with`, or call `start` and `close`.
 
     Settings are Kafka's, with underscores for dots: `num_partitions=3`. With a `directory` the data stays there.
@@ -75,7 +71,7 @@ class Broker:
         port: int | None = None,
         **settings: object,
     ) -> None:
-        self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(_names(topics), 1)
+        self._topics = topic_counts(topics)
         self._given_directory = None if directory is None else Path(directory)
         self._given_port = port
         self._port = port or 0
@@ -238,39 +234,6 @@ class Broker:
             return written.read().decode(errors="replace")
         return ""
 
-    def admin(self, **settings: Any) -> Admin:
-        from barnabas.client.admin.admin import Admin
-
-        return Admin(bootstrap_servers=self.bootstrap, **settings)
-
-    def producer(self, **settings: Any) -> Producer:
-        from barnabas.client.producer.producer import Producer
-
-        return Producer(bootstrap_servers=self.bootstrap, **settings)
-
-    def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise.
-
-        Without a `group_id` it reads all partitions itself.
-        """
-        from barnabas.client.consumer.consumer import Consumer
-
-        consumer = Consumer(
-            **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}
-        )
-        if "group_id" in settings and topics:
-            consumer.subscribe(list(topics))
-        elif topics:
-            consumer.assign(
-                (topic, each.partition) for topic in topics for each in consumer.partitions_for(topic)
-            )
-        return consumer
-
-    def create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:
-        """Names, or names with numbers of partitions."""
-        with self.admin() as admin:
-            admin.create_topics(topics)
-
     def reset(self) -> None:
         """Deletes all topics and groups that clients have created; the broker's internal topics exist again, empty."""
         with self.admin() as admin:
@@ -284,24 +247,12 @@ class Broker:
                 admin.create_topics(self._topics)
 
 
-def free_port() -> int:
-    """A free port, chosen at random so that parallel tests choose others."""
-    chooser = random.SystemRandom()
-    for _ in range(1_000):
-        port = chooser.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
-    raise BrokerFailed(f"no free port between {PORTS.start} and {PORTS.stop - 1}")
-
-
-def _names(topics: Iterable[str]) -> Iterable[str]:
+def topic_counts(topics: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """Numbers of partitions by topic: one, if only names are given."""
+    if isinstance(topics, Mapping):
+        return dict(topics)
     # A text is an iterable of texts too, and no test wants a topic a letter.
-    return [topics] if isinstance(topics, str) else topics
+    return dict.fromkeys([topics] if isinstance(topics, str) else topics, 1)
 
 
 def _broker_settings(settings: Mapping[str, object]) -> dict[str, str]:
