@@ -268,6 +268,7 @@ class SimulatedFileSystem:
         self.index_memory = SecondChance(64 << 10)
         self.faults: list[Fault] = []
         self.change_count = 0
+        self._boots = 1
         self._steps_left: int | None = None
         self._crashed = False
         # Called at the step that `crash_after` has chosen.
@@ -307,6 +308,7 @@ class SimulatedFileSystem:
             if change.is_durable or rng.random() < 0.5:
                 change.apply(entries.__getitem__)
         reborn = SimulatedFileSystem(self.clock)
+        reborn._boots = self._boots + 1
 
         def rebuild(old: _DirectoryNode, new: _DirectoryNode) -> None:
             new.modified_ms = old.modified_ms
@@ -330,6 +332,7 @@ class SimulatedFileSystem:
     def clone(self) -> SimulatedFileSystem:
         """A copy that goes its own way, without the faults."""
         reborn = SimulatedFileSystem(self.clock)
+        reborn._boots = self._boots
         copies: dict[_Node, _Node] = {self._root: reborn._root}
 
         def copy(node: _Node) -> _Node:
@@ -492,6 +495,9 @@ class SimulatedFileSystem:
 
     def total_bytes(self, path: str) -> int:
         return DISK_BYTES
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
 
     def walk(self) -> Iterator[tuple[str, bytes]]:
         """Path and content of every file."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from random import Random
 from typing import Final
 
 from barnabas.config.broker_config import BrokerConfig
@@ -26,7 +28,7 @@ class JobRunner:
 
 
 class SimulatedBroker:
-    def __init__(self, world: World, network: Network, host: str, settings: dict[str, str]) -> None:
+    def __init__(self, world: World, network: Network, host: str, settings: Mapping[str, str]) -> None:
         self.host = host
         self._world = world
         self._network = network
@@ -85,6 +87,12 @@ class SimulatedBroker:
         assert self._process is not None
         self._end(self._process)
         self.fs = self.fs.kill()
+
+    def cut_power(self, rng: Random) -> None:
+        """Ends the machine at once. Of what was not synced, the next one finds any part."""
+        assert self._process is not None
+        self._end(self._process)
+        self.fs = self.fs.crash(rng)
 
     def crash_after(self, changes: int) -> None:
         """Has the process killed within a call to the file system, after that many more changes of files."""

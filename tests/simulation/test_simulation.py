@@ -7,16 +7,18 @@ from typing import Final
 
 import pytest
 
+from barnabas.log.checkpoints import read_offsets
 from barnabas.log.file_system import WRITE
-from tests.simulation.scenario import Scenario
+from barnabas.log.names import RECOVERY_POINT_CHECKPOINT
+from tests.simulation.scenario import PowerCuts, Scenario, UnflushedPowerCuts
 from tests.simulation.workload import EVENTS, LEDGER
 
 SEEDS: Final = range(5)
 SOAK_SEEDS: Final = range(100, 400 if os.environ.get("BARNABAS_SOAK") == "1" else 120)
 
 
-def run(seed: int) -> Scenario:
-    scenario = Scenario(seed)
+def run(seed: int, kind: type[Scenario] = Scenario) -> Scenario:
+    scenario = kind(seed)
     try:
         scenario.run()
     except BaseException as error:
@@ -64,3 +66,36 @@ def test_a_seed_gives_the_same_bytes_again() -> None:
 
 def test_another_seed_gives_other_bytes() -> None:
     assert run(1).transcript != run(2).transcript
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_loses_nothing_that_is_flushed(seed: int) -> None:
+    assert run(seed, PowerCuts).journal.acknowledged
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_loses_no_topic_and_no_partition(seed: int) -> None:
+    run(seed, UnflushedPowerCuts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+@pytest.mark.parametrize("scenario", [PowerCuts, UnflushedPowerCuts])
+def test_power_cuts_from_many_seeds(scenario: type[Scenario], seed: int) -> None:
+    run(seed, scenario)
+
+
+class Emptied(UnflushedPowerCuts):
+    """Somebody removes a partition that was flushed: it stays offline, and the check notices."""
+
+    def before_last_start(self) -> None:
+        fs = self.broker.fs
+        recovery_points = read_offsets(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}")
+        known = {key for key, offset in recovery_points.items() if offset > 0}
+        removed = next(path for path in fs.list_dir("/data") if path in map(str, known))
+        fs.remove_tree(f"/data/{removed}")
+
+
+def test_the_checks_notice_a_partition_that_is_offline() -> None:
+    with pytest.raises(AssertionError, match="error_code=56"):
+        Emptied(1).run()

@@ -26,6 +26,9 @@ CREATE: Final = os.O_RDWR | os.O_CREAT
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 
+BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
+UNKNOWN_BOOT: Final = "unknown"
+
 OPEN_FILES_MAX: Final = 16_384
 INDEX_MEMORY_BYTES: Final = 32 << 20
 # How often the removal of a directory is begun while others remove files in it.
@@ -129,6 +132,9 @@ class FileSystem(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
+
+    def boot_id(self) -> str:
+        """Names the current run of the machine. Unsynced data of another run may be lost; without spaces."""
 
 
 class DiskFile:
@@ -318,6 +324,14 @@ class DiskFileSystem:
 
     def total_bytes(self, path: str) -> int:
         return self._disk_usage(path).total
+
+    def boot_id(self) -> str:
+        try:
+            with open(BOOT_ID_PATH) as file:
+                return file.read().strip()
+        except OSError:
+            # Not Linux. All runs of the machine count as one.
+            return UNKNOWN_BOOT
 
     def _stat(self, path: str) -> os.stat_result:
         try:

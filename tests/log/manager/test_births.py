@@ -21,9 +21,9 @@ TOPIC_ID = bytes(range(16))
 PARTITIONS = [TopicPartition("a", index) for index in range(8)]
 
 
-def make_all(logs: ManagedLogs) -> None:
+def make_all(logs: ManagedLogs, *, is_new: bool = True) -> None:
     for partition in PARTITIONS:
-        log = logs.manager.get_or_create(partition, TOPIC_ID, is_new=True)
+        log = logs.manager.get_or_create(partition, TOPIC_ID, is_new=is_new)
         log.assign_epoch_start(0)
 
 
@@ -90,10 +90,26 @@ def test_a_power_cut_after_logs_were_made(stops: bool) -> None:
             logs.manager.close()
         logs.fs = logs.fs.crash(Random(seed))
         logs.start()
-        make_all(logs)
+        # The broker that starts again knows them, so they are not new.
+        make_all(logs, is_new=False)
         for partition in PARTITIONS:
             log = logs.log(str(partition))
             assert (log.topic_id, log.log_end_offset, log.latest_epoch) == (TOPIC_ID, 0, 0), seed
+
+
+def test_a_power_cut_after_logs_were_deleted_and_made_again() -> None:
+    for seed in range(40):
+        logs = ManagedLogs()
+        make_all(logs)
+        for partition in PARTITIONS:
+            logs.append(logs.log(str(partition)), "old")
+        logs.restart()
+        logs.manager.delete_all(PARTITIONS)
+        make_all(logs)
+        logs.fs = logs.fs.crash(Random(seed))
+        logs.start()
+        make_all(logs, is_new=False)
+        assert all(logs.log(str(partition)).log_end_offset == 0 for partition in PARTITIONS), seed
 
 
 def test_with_its_first_flush_a_log_is_there_for_good() -> None:

@@ -29,6 +29,8 @@ from barnabas.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+# As many logs are named in one line.
+NAMED_MAX: Final = 10
 # Files of a broker with tiered storage beside the partitions.
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
@@ -100,15 +102,24 @@ def load_directory(
         left_by = "a clean stop" if is_clean else "a crash"
         logger.info("%s: opening %d logs after %s", directory.path, len(found), left_by)
     loading = _Loading(directory, open_log, is_clean, lists_side_files, len(found), on_progress, loaded)
-    registered = directory.register.load(loading.recovery_points.keys()) if misses_logs else set()
+    registered = directory.register.load(loading.recovery_points) if misses_logs else set()
     present = {parsed.partition for _, parsed in found if not parsed.mark}
     for partition in registered - present:
         loaded.lost[partition] = directory.file(names.partition_dir(partition))
     loading.expected = registered
+    gone = directory.register.unflushed - present
+    if gone:
+        logger.warning(
+            "%s: %d logs of which nothing was flushed are gone since the machine was restarted: %s",
+            directory.path,
+            len(gone),
+            ", ".join(map(str, sorted(gone)[:NAMED_MAX])),
+        )
     with _without_collections():
         loading.load_all(found, 1 if is_clean else threads)
     if misses_logs:
         directory.register.add(present)
+        directory.register.note_missing(loaded.lost)
     return loaded
 
 

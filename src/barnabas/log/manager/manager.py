@@ -215,7 +215,9 @@ class LogManager:
                 choice.fail(failure)
                 continue
             logs.add(log)
-            logs.lost.pop(partition, None)
+            if logs.lost.pop(partition, None) is not None:
+                # The old recovery point would say of the new log that it is on the disk.
+                self.checkpoint(choice)
             return log
         raise KafkaStorageError(f"there is no log directory for {partition}: all are offline")
 

@@ -115,7 +115,7 @@ class LogRemoval:
             directory.fail(failure)
             raise
         del self._logs.unopened[partition]
-        directory.note(directory.register.remove, [partition])
+        self._unregister(directory, partition)
         self.remove_later([(directory.file(name), None)])
         return True
 
@@ -126,8 +126,13 @@ class LogRemoval:
             return False
         directory = self._directories.above(path)
         self._fs.remove_tree(path)
-        directory.note(directory.register.remove, [partition])
+        self._unregister(directory, partition)
         return True
+
+    def _unregister(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        directory.note(directory.register.remove, [partition])
+        # A recovery point that stayed would say of a later log of this partition that it is on the disk.
+        self._checkpoints.write(directory)
 
     def remove_later(self, marked: Sequence[MarkedLog]) -> None:
         """Removes directories that are marked for deletion, with their logs if they were open."""

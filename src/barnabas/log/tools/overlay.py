@@ -185,3 +185,6 @@ class OverlayFileSystem:
 
     def total_bytes(self, path: str) -> int:
         return self._base.total_bytes(path)
+
+    def boot_id(self) -> str:
+        return self._base.boot_id()
