@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 
-from barnabas.value import Value, replace
+from barnabas.value import Value, field, replace
 
 
 class Point(Value):
@@ -103,3 +104,21 @@ def test_values_are_matched_copied_and_pickled() -> None:
     for value in (Point(1, 3), Named(x=1), Empty()):
         assert pickle.loads(pickle.dumps(value)) == value
         assert copy.deepcopy(value) == value
+
+
+def test_the_functions_of_dataclasses_accept_values() -> None:
+    named = Named(x=1, name="a")
+    assert dataclasses.is_dataclass(named)
+    assert dataclasses.replace(named, x=2) == Named(x=2, name="a")
+    assert dataclasses.asdict(named) == {"x": 1, "y": 2, "name": "a"}
+    assert [each.name for each in dataclasses.fields(Point)] == ["x", "y"]
+
+
+class WithList(Value):
+    names: list[str] = field(default_factory=list)
+
+
+def test_a_factory_makes_a_default_for_each_value() -> None:
+    one, other = WithList(), WithList()
+    one.names.append("a")
+    assert (one.names, other.names) == (["a"], [])

@@ -11,7 +11,10 @@ than a dataclass: for what is made per request or less often, in modules that ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dataclasses import replace
@@ -19,16 +22,38 @@ else:
 
     def replace(value, /, **changes):
         """A copy in which some fields differ; type checkers know the fields."""
-        for name in value.__match_args__:
-            if name not in changes:
-                changes[name] = getattr(value, name)
-        return type(value)(**changes)
+        values = [
+            changes.pop(name) if name in changes else getattr(value, name) for name in value.__match_args__
+        ]
+        return type(value)(*values, **changes)
 
 
-__all__ = ["Value", "replace"]
+class _Factory:
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
 
 
-@dataclass_transform(frozen_default=True)
+def field(*, default_factory: Callable[[], T]) -> T:
+    """A default that is made for each value."""
+    factory: Any = _Factory(default_factory)
+    return factory  # type: ignore[no-any-return]
+
+
+__all__ = ["Value", "field", "replace"]
+
+
+class _DataclassFields:
+    """For the functions of `dataclasses`: they accept values, too."""
+
+    def __get__(self, value: object, cls: _ValueType) -> dict[str, Any]:
+        from dataclasses import make_dataclass
+
+        like: Any = make_dataclass(cls.__name__, cls.__match_args__, init=False, repr=False, eq=False)
+        fields: dict[str, Any] = like.__dataclass_fields__
+        return fields
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _ValueType(type):
     """Makes slots of the fields. Only type checkers see to `kw_only`."""
 
@@ -61,7 +86,8 @@ class _ValueType(type):
             if name in named:
                 found.append(named.pop(name))
             elif name in cls._defaults:
-                found.append(cls._defaults[name])
+                default = cls._defaults[name]
+                found.append(default.make() if type(default) is _Factory else default)
             else:
                 raise TypeError(f"{cls.__name__} needs a value for {name}")
         if named or len(found) > len(cls._setters):
@@ -74,6 +100,7 @@ class Value(metaclass=_ValueType):
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
     else:
+        __dataclass_fields__ = _DataclassFields()
 
         def __setattr__(self, name, value):
             raise AttributeError(f"{type(self).__name__} is immutable: {name}")
@@ -92,13 +119,16 @@ class Value(metaclass=_ValueType):
     def _values(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in type(self).__match_args__])
 
+    def _compared(self) -> tuple[Any, ...]:
+        return self._values()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Value) or type(other) is not type(self):
             return NotImplemented
-        return self._values() == other._values()
+        return self._compared() == other._compared()
 
     def __hash__(self) -> int:
-        return hash(self._values())
+        return hash(self._compared())
 
     def __repr__(self) -> str:
         fields = zip(type(self).__match_args__, self._values(), strict=True)

@@ -12,6 +12,7 @@ from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.broker.requests.routes import ROUTES, Route
 from barnabas.broker.requests.served_api import ApiMetrics, ServedApi
 from barnabas.broker.requests.session import ClientSession
+from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
@@ -59,6 +60,9 @@ class Dispatcher:
         self._broker = broker
         self._listener = listener
         self._endpoints = endpoints
+        # The image whose partitions were counted last.
+        self._counted: MetadataImage | None = None
+        self._partition_count = 0
 
     def __call__(self, connection: Connection, frame: bytes) -> None:
         session = connection.context
@@ -110,7 +114,11 @@ class Dispatcher:
     def _elements_max(self, frame: bytes) -> int:
         if len(frame) <= ELEMENTS_MIN:
             return ELEMENTS_MIN
-        return ELEMENTS_MIN + 2 * self._broker.image.partition_count
+        image = self._broker.image
+        if image is not self._counted:
+            self._counted = image
+            self._partition_count = image.partition_count
+        return ELEMENTS_MIN + 2 * self._partition_count
 
     def _refuse_version(self, endpoint: Endpoint, exchange: AnyExchange) -> None:
         """A client newer than the broker learns which versions there are. It should not send any other such request."""

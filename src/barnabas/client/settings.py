@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, cast
 
 from barnabas.client.reset_policy import ResetPolicy
-from barnabas.config.definition import InvalidSetting, Setting, SettingType, UnknownSetting, Value
+from barnabas.config.definition import InvalidSetting, Setting, SettingType, SettingValue, UnknownSetting
 from barnabas.errors import InvalidConfig
 
 BOOLEAN: Final = SettingType.BOOLEAN
@@ -352,7 +352,7 @@ def value_of(setting: Setting, given: object) -> object:
         return given
     if isinstance(given, str):
         return setting.parse(given)
-    value: Value
+    value: SettingValue
     if kind is BOOLEAN:
         value = given if isinstance(given, bool) else _refuse(setting, given)
     elif kind is LIST:

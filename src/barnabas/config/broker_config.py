@@ -7,7 +7,6 @@ overrides, the default. A configuration never changes; `with_dynamic` returns a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,10 +17,11 @@ from barnabas.config.broker_settings import (
     broker_settings,
     nearest_name,
 )
-from barnabas.config.definition import InvalidSetting, Value
+from barnabas.config.definition import InvalidSetting, SettingValue
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints, parse_security_protocols
 from barnabas.config.log_config import LogConfig
 from barnabas.errors import InvalidConfig
+from barnabas.value import replace
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -189,7 +189,7 @@ class BrokerConfig:
         self.static: Final = MappingProxyType(_with_both_ids(static))
         self.dynamic_default: Final = MappingProxyType(dict(dynamic_default))
         self.dynamic_broker: Final = MappingProxyType(dict(dynamic_broker))
-        self.values: Final[Mapping[str, Value]] = MappingProxyType(self._parse_values())
+        self.values: Final[Mapping[str, SettingValue]] = MappingProxyType(self._parse_values())
         for attribute in HONOURED_ATTRIBUTES:
             setattr(self, attribute, self.values[attribute.replace("_", ".")])
         self._check_roles()
@@ -218,9 +218,9 @@ class BrokerConfig:
             defaults=self.log_defaults,
         )
 
-    def _parse_values(self) -> dict[str, Value]:
+    def _parse_values(self) -> dict[str, SettingValue]:
         table = broker_settings()
-        values: dict[str, Value] = {name: row.setting.default for name, row in table.items()}
+        values: dict[str, SettingValue] = {name: row.setting.default for name, row in table.items()}
         for source in (self.static, self.dynamic_default, self.dynamic_broker):
             for name, text in source.items():
                 if (row := table.get(name)) is not None:

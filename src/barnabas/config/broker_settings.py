@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from barnabas.config.definition import Importance, InvalidSetting, Setting, SettingType, Value
+from barnabas.config.definition import Importance, InvalidSetting, Setting, SettingType, SettingValue
 from barnabas.config.log_config import LONG_MAX
 
 HOUR_MS: Final = 60 * 60 * 1000
@@ -46,7 +46,7 @@ class BrokerSetting(NamedTuple):
     def is_sensitive(self) -> bool:
         return self.setting.type is SettingType.PASSWORD
 
-    def parse(self, text: str) -> Value:
+    def parse(self, text: str) -> SettingValue:
         try:
             return self.setting.parse(text)
         except InvalidSetting:
@@ -69,7 +69,7 @@ class Synonym(NamedTuple):
 
 
 # Where we choose another default than 4.3.1, and why.
-OUR_DEFAULTS: Final[dict[str, Value]] = {
+OUR_DEFAULTS: Final[dict[str, SettingValue]] = {
     # /tmp is no place for data.
     "log.dir": ("./barnabas-data",),
     # As 3.9: a client whose clock is ahead, or that stores times to come, is served.
@@ -197,5 +197,5 @@ def _setting(name: str, kind: str, default: Any, allowed: str, importance: str) 
     return Setting(name, setting_type, default, allowed, Importance(importance))
 
 
-def _to_list(text: Value) -> tuple[str, ...]:
+def _to_list(text: SettingValue) -> tuple[str, ...]:
     return tuple(item.strip() for item in str(text).split(",")) if text else ()

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.errors import InvalidConfig
 
-Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+SettingValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 VALUE_LENGTH_MAX: Final = 1 << 20
 _SHOWN_LENGTH_MAX: Final = 120
@@ -79,11 +79,11 @@ class Setting(NamedTuple):
 
     name: str
     type: SettingType
-    default: Value
+    default: SettingValue
     allowed: str = ""
     importance: Importance = Importance.MEDIUM
 
-    def parse(self, text: str) -> Value:
+    def parse(self, text: str) -> SettingValue:
         """Parses and checks a value. Surrounding white space does not count, as in Kafka."""
         text = text.strip()
         if len(text) > VALUE_LENGTH_MAX:
@@ -94,7 +94,7 @@ class Setting(NamedTuple):
             raise self._refusal(shown, reason)
         return value
 
-    def allows(self, value: Value) -> bool:
+    def allows(self, value: SettingValue) -> bool:
         return not self.allowed or value is None or _satisfies(self.allowed, value)
 
     def describe_allowed(self) -> str:
@@ -145,7 +145,7 @@ class Setting(NamedTuple):
         return tuple(item.strip() for item in text.split(",")) if text else ()
 
 
-def to_text(value: Value) -> str | None:
+def to_text(value: SettingValue) -> str | None:
     """A value as Java prints it: the form that a client sees in a response."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -173,7 +173,7 @@ _KINDS: Final = {
     SettingType.CLASS: "the name of a class",
     SettingType.PASSWORD: "a text",
 }
-_PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
+_PARSERS: Final[dict[SettingType, Callable[[Setting, str], SettingValue]]] = {
     SettingType.BOOLEAN: Setting._parse_boolean,
     SettingType.SHORT: Setting._parse_integer,
     SettingType.INT: Setting._parse_integer,
@@ -186,7 +186,7 @@ _PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
 }
 
 
-def _satisfies(allowed: str, value: Value) -> bool:
+def _satisfies(allowed: str, value: SettingValue) -> bool:
     if allowed in _SPECIAL:
         return _SPECIAL[allowed][1](value)
     if "|" in allowed:
@@ -198,7 +198,7 @@ def _satisfies(allowed: str, value: Value) -> bool:
     return any(_in_range(part, value) for part in allowed.split(" or "))
 
 
-def _refused(name: str, allowed: str, value: Value) -> tuple[str, str]:
+def _refused(name: str, allowed: str, value: SettingValue) -> tuple[str, str]:
     """The value that is refused, and why, in the words of Kafka's validators; no reason where Kafka has none."""
     shown = to_text(value) or ""
     if allowed == "throttled":
@@ -234,7 +234,7 @@ def _in_range(part: str, value: float) -> bool:
     return float(low) <= value <= float(high) if dots else value == float(low)
 
 
-def _is_throttled_list(value: Value) -> bool:
+def _is_throttled_list(value: SettingValue) -> bool:
     assert isinstance(value, tuple)
     return value == ("*",) or all(
         item == "" or (all(part.isascii() and part.isdigit() for part in pair) and len(pair) == 2)
@@ -243,7 +243,7 @@ def _is_throttled_list(value: Value) -> bool:
     )
 
 
-def _is_release(value: Value) -> bool:
+def _is_release(value: SettingValue) -> bool:
     release, _, iteration = str(value).partition("-IV")
     parts = release.split(".")
     numbers = [*parts, iteration or "0"]
@@ -252,7 +252,7 @@ def _is_release(value: Value) -> bool:
     )
 
 
-_SPECIAL: Final[dict[str, tuple[str, Callable[[Value], bool]]]] = {
+_SPECIAL: Final[dict[str, tuple[str, Callable[[SettingValue], bool]]]] = {
     "throttled": ("* or a list of partition:broker, such as 0:1,1:2", _is_throttled_list),
     "release": ("a release of Kafka, such as 3.0 or 3.0-IV1", _is_release),
     "nonempty": ("a text that is not empty", bool),

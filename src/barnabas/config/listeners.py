@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from barnabas.config.definition import InvalidSetting
+from barnabas.value import Value
 
 LISTENERS_MAX: Final = 64
 _FORM: Final = "NAME://host:port, such as PLAINTEXT://localhost:9092 or PLAINTEXT://[::1]:9092"
@@ -21,8 +21,7 @@ class SecurityProtocol(StrEnum):
     SASL_SSL = "SASL_SSL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Value, kw_only=True):
     """A listener. An empty host means every interface of the machine, or its own name when advertised."""
 
     listener_name: str

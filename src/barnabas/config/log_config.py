@@ -7,17 +7,17 @@ If releases differ, defaults and bounds are those of 3.9: segments may be small,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config.definition import (
     Importance,
     Setting,
     SettingType,
+    SettingValue,
     UnknownSetting,
-    Value,
 )
 from barnabas.errors import InvalidConfig
+from barnabas.value import Value, replace
 
 if TYPE_CHECKING:
     from random import Random
@@ -38,8 +38,7 @@ DELETION_HOLD: Final = "barnabas.deletion.hold"
 SAME_AS_RETENTION: Final = -2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(Value, kw_only=True):
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
     segment_jitter_ms: int = 0
@@ -79,7 +78,10 @@ class LogConfig:
     # Specific to Barnabas: retention and compaction delete nothing, because no user has confirmed the topic's settings.
     barnabas_deletion_hold: bool = False
     # Kafka's names of the settings that were set for the topic itself, the others being the broker's.
-    overridden: frozenset[str] = field(default=frozenset(), compare=False)
+    overridden: frozenset[str] = frozenset()
+
+    def _compared(self) -> tuple[Any, ...]:
+        return replace(self, overridden=frozenset())._values()
 
     @classmethod
     def from_properties(
@@ -104,9 +106,9 @@ class LogConfig:
             )
         return self
 
-    def value_of(self, name: str) -> Value:
+    def value_of(self, name: str) -> SettingValue:
         """The value of a setting by Kafka's name for it."""
-        value: Value = getattr(self, topic_setting(name).name.replace(".", "_"))
+        value: SettingValue = getattr(self, topic_setting(name).name.replace(".", "_"))
         return value
 
     @property
@@ -229,12 +231,13 @@ _TYPES: Final = {
 
 def _topic_settings() -> dict[str, Setting]:
     settings = {}
-    for each in fields(LogConfig):
-        if each.name == "overridden":
+    defaults = LogConfig()
+    for attribute, kind_name in LogConfig.__annotations__.items():
+        if attribute == "overridden":
             continue
-        name = each.name.replace("_", ".")
-        default: Any = each.default
-        kind = SettingType.INT if name in _INTS else _TYPES[str(each.type)]
+        name = attribute.replace("_", ".")
+        default: Any = getattr(defaults, attribute)
+        kind = SettingType.INT if name in _INTS else _TYPES[kind_name]
         importance = Importance.LOW if name == "message.downconversion.enable" else Importance.MEDIUM
         settings[name] = Setting(name, kind, default, _ALLOWED.get(name, ""), importance)
     return settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from barnabas.value import Value
 
 _DAY_MS = 24 * 60 * 60 * 1_000
 CLASSIC = "classic"
@@ -11,8 +11,7 @@ CONSUMER = "consumer"
 ASSIGNOR_NAMES = ("uniform", "range")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class GroupSettings(Value, kw_only=True):
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
@@ -35,8 +34,7 @@ class GroupSettings:
     can_downgrade: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOverrides:
+class GroupOverrides(Value, kw_only=True):
     """The settings that a single group may override."""
 
     session_timeout_ms: int | None = None

@@ -25,7 +25,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.config.properties import MalformedProperties, parse_properties
@@ -34,6 +33,7 @@ from barnabas.log.file_system import FileSystem, NoSuchFile
 from barnabas.model import LeaderEpoch, Offset, TopicPartition
 from barnabas.primitives.crc32c import crc32c
 from barnabas.primitives.unhurried import unhurried
+from barnabas.value import Value
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +54,7 @@ class BadCheckpoint(KafkaStorageError):
     """A checkpoint or another of the small files is not what it should be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaProperties:
+class MetaProperties(Value, kw_only=True):
     """Whose a log directory is. In version 0 all but the version may be missing; version 1 calls the broker a node."""
 
     version: int = 0

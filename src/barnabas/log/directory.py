@@ -21,7 +21,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
@@ -37,6 +36,7 @@ from barnabas.log.checkpoints import (
 from barnabas.log.file_system import CREATE, File, FileSystem, StorageFailure, storage_failure
 from barnabas.log.register import PartitionRegister
 from barnabas.model import Offset, TopicPartition
+from barnabas.value import replace
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ import resource
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from barnabas.net.channel import Channel
@@ -27,6 +26,7 @@ from barnabas.net.connection import Connection, FrameHandler, Shared
 from barnabas.net.request_memory import UNLIMITED, RequestMemory
 from barnabas.net.transport import BACKLOG, SYSTEM_DEFAULT, Accepted, Acceptor, ListenOptions, Transport
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES, FrameReader
+from barnabas.value import Value, field
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,7 @@ MAX_THROTTLED: Final = 1_000
 CONNECTIONS_SHARE_OF_DESCRIPTORS: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(Value, kw_only=True):
     """Kafka's settings of the same names."""
 
     max_connections: int = 2**31 - 1

@@ -8,8 +8,7 @@ A response does not contain its type: the sender of the request remembers API an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from librt.strings import read_i16_be
 
@@ -26,16 +25,14 @@ _HEADER_START_BYTES: Final = 8
 _VERSION_POSITION: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     api: Api
     version: int
     header: RequestHeader
     body: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(NamedTuple):
     header: ResponseHeader
     body: Any
 

@@ -12,10 +12,10 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from barnabas.protocol.message import ZERO_UUID
+from barnabas.value import Value
 
 _SCHEMAS_PATH: Final = os.path.join(os.path.dirname(__file__), "schemas")
 
@@ -33,8 +33,7 @@ _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 DefaultValue: TypeAlias = bool | int | float | str | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRange:
+class VersionRange(Value):
     """Versions from `first` to `last`, both inclusive; empty when `last` is the smaller."""
 
     first: int
@@ -70,8 +69,7 @@ class VersionRange:
 NO_VERSIONS: Final = VersionRange(0, -1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Value, kw_only=True):
     """A field of a message or struct.
 
     `kind` is the type of the value, or of an element if `is_array`: a primitive, "string", "bytes", "records", or
@@ -108,8 +106,7 @@ class Field:
         return version in self.flexible_versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructSchema:
+class StructSchema(Value, kw_only=True):
     name: str
     versions: VersionRange
     fields: tuple[Field, ...]
@@ -121,8 +118,7 @@ class StructSchema:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSchema(StructSchema):
+class MessageSchema(StructSchema, kw_only=True):
     """A message is a struct with a name; `versions` are the existing versions.
 
     `type` is one of request, response, header, data, metadata, coordinator-key, coordinator-value. `structs` are all

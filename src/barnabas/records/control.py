@@ -6,13 +6,13 @@ value of a transaction's end (commit or abort):   version int16 (0) | coordinato
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from barnabas.errors import InvalidRecord
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.record import Record
+from barnabas.value import Value
 
 _KEY: Final = Struct(
     ">"
@@ -27,8 +27,7 @@ _END_TXN_VALUE: Final = Struct(
 _CURRENT_VERSION: Final = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxnMarker:
+class EndTxnMarker(Value, kw_only=True):
     """The end of a producer's transaction in a partition."""
 
     control_type: ControlRecordType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.errors import (
@@ -15,6 +14,7 @@ from barnabas.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.model import BrokerId, LeaderEpoch
+from barnabas.value import Value
 
 # The controller did not apply the change, and the state that it was based on holds.
 NOT_APPLIED: Final = frozenset({IneligibleReplica.code, OperationNotAttempted.code})
@@ -30,8 +30,7 @@ OUT_OF_DATE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChange:
+class IsrChange(Value, kw_only=True):
     leader_epoch: LeaderEpoch
     partition_epoch: int
     """The epoch of the state that the change is based on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
@@ -16,6 +15,7 @@ from barnabas.net.addresses import advertised_host, why_unreachable
 from barnabas.net.listener import ConnectionLimits, Connections
 from barnabas.net.request_memory import UNLIMITED
 from barnabas.net.transport import SYSTEM_DEFAULT, Transport
+from barnabas.value import replace
 
 log = logging.getLogger("barnabas.server")
 

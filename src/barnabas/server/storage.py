@@ -6,7 +6,6 @@ import logging
 import os
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.metrics.broker_metrics import FlushTimes
@@ -26,6 +25,7 @@ from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.partition.environment import LogEnvironment
 from barnabas.model import TopicPartition
 from barnabas.server.environment import Environment
+from barnabas.value import replace
 
 log = logging.getLogger("barnabas.server")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from barnabas.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
+class TransactionSettings(Value, kw_only=True):
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
     abort_timed_out_interval_ms: int = 10_000

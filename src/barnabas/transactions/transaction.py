@@ -19,7 +19,6 @@ then gets epoch 0 of another id.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from typing import Final
 
 from barnabas.errors import ProducerFenced
@@ -33,6 +32,7 @@ from barnabas.model import (
     TopicPartition,
 )
 from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2
+from barnabas.value import Value, replace
 
 PRODUCER_EPOCH_MAX: Final = ProducerEpoch(2**15 - 1)
 # The last epoch that a producer gets to see.
@@ -77,8 +77,7 @@ _COMPLETION_OF: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(Value, kw_only=True):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     # The producer id before the last step, which may be the same.

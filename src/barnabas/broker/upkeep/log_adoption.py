@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from barnabas.config.log_config import DELETION_HOLD
@@ -17,6 +16,7 @@ from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import NO_LEADER_EPOCH, BrokerId, ProducerId
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from barnabas.coordination.controller.events import AlterReassignments, BrokersChanged, ElectLeaders, Send
 from barnabas.coordination.controller.messages import (
@@ -23,6 +22,7 @@ from barnabas.coordination.planning.partition_changes import elected, reassigned
 from barnabas.coordination.store.contract import Operation, SetData
 from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 

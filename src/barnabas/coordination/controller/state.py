@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -39,20 +38,20 @@ class Claim(NamedTuple):
     epoch_version: int
 
 
-@dataclass(slots=True)
 class ControllerState:
     """`image` has brokers and topics only: settings are not the controller's."""
 
-    claim: Claim
-    settings: LiveSettings
-    rng: Random
-    image: MetadataImage
-    # Topics that are marked for deletion. They are in no image any more.
-    deleting: dict[str, TopicImage] = field(default_factory=dict)
-    # Topics that have a node for their settings.
-    configured: set[str] = field(default_factory=set)
-    # Why this broker is no longer the controller.
-    lost: KafkaError | None = None
+    def __init__(self, claim: Claim, settings: LiveSettings, rng: Random, image: MetadataImage) -> None:
+        self.claim = claim
+        self.settings = settings
+        self.rng = rng
+        self.image = image
+        # Topics that are marked for deletion. They are in no image any more.
+        self.deleting: dict[str, TopicImage] = {}
+        # Topics that have a node for their settings.
+        self.configured: set[str] = set()
+        # Why this broker is no longer the controller.
+        self.lost: KafkaError | None = None
 
 
 def commit(state: ControllerState, operations: Iterable[Operation]) -> Change[None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 
 from barnabas.coordination.controller.deletion import resume_deletions
 from barnabas.coordination.controller.events import Send, TakeOver
@@ -29,6 +28,7 @@ from barnabas.coordination.planning.partition_changes import led_by
 from barnabas.coordination.planning.topic_creation import new_partition
 from barnabas.coordination.store.contract import Create, Delete, Operation, SetData
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ the current one once and sees a consistent state. A new image costs a copy of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from barnabas.config.listeners import Endpoint
 from barnabas.coordination.metadata.scram_credentials import ScramCredential
 from barnabas.model import BrokerId, LeaderEpoch
+from barnabas.value import Value, replace
 
 Uuid = bytes
 K = TypeVar("K")
@@ -26,10 +26,10 @@ ZERO_UUID: Final = bytes(16)
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerImage:
+class BrokerImage(Value, kw_only=True):
     id: BrokerId
     epoch: int
     rack: str | None = None
@@ -39,8 +39,7 @@ class BrokerImage:
         return next((found for found in self.endpoints if found.listener_name == listener), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
+class PartitionImage(Value, kw_only=True):
     leader: BrokerId
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
@@ -49,8 +48,7 @@ class PartitionImage:
     """The version of the partition's node in the store: a change for an older version is rejected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicImage:
+class TopicImage(Value, kw_only=True):
     name: str
     id: Uuid
     partitions: tuple[PartitionImage, ...]
@@ -60,32 +58,27 @@ class TopicImage:
         return self.name in INTERNAL_TOPICS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataImage:
+class MetadataImage(Value, kw_only=True):
     cluster_id: str
     controller_id: BrokerId
     controller_epoch: int = 0
-    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topic_names: Mapping[Uuid, str] = field(default_factory=dict)
-    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
+    topics: Mapping[str, TopicImage] = _NOTHING
+    topic_names: Mapping[Uuid, str] = _NOTHING
+    topic_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    broker_configs: Mapping[str, Mapping[str, str]] = _NOTHING
     """By broker id as text; the empty text is the default for all brokers."""
-    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    client_metrics: Mapping[str, Mapping[str, str]] = _NOTHING
     """Subscriptions to metrics of clients, by their name."""
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
-    scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = _NOTHING
+    scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = _NOTHING
     """By user and mechanism."""
-    _partition_count: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
     def partition_count(self) -> int:
-        """Over all topics; counted at the first use."""
-        if self._partition_count < 0:
-            count = sum(len(topic.partitions) for topic in self.topics.values())
-            object.__setattr__(self, "_partition_count", count)
-        return self._partition_count
+        """Over all topics; counted at each use."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

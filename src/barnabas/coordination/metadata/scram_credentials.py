@@ -19,18 +19,17 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.coordination.metadata.node_reader import MalformedNode
+from barnabas.value import Value
 
 # The hash of each mechanism, by Kafka's names for both.
 MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScramCredential:
+class ScramCredential(Value, kw_only=True):
     salt: bytes
     stored_key: bytes
     server_key: bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
 from barnabas.coordination.metadata.node_reader import MalformedNode
@@ -19,6 +18,7 @@ from barnabas.coordination.metadata.tree import (
     desanitize,
 )
 from barnabas.coordination.store.contract import Store, children_of
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,6 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote_plus
 
@@ -36,6 +35,7 @@ from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoint
 from barnabas.coordination.metadata.node_reader import Json, MalformedNode, NodeReader
 from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from barnabas.value import Value, field
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -80,8 +80,7 @@ LOG_DIR_FAILURE: Final = 1
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
+class BrokerRegistration(Value, kw_only=True):
     """A broker that is alive. Versions 1 to 5 are read, 5 is written."""
 
     broker_id: BrokerId
@@ -92,23 +91,20 @@ class BrokerRegistration:
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaAssignment:
+class ReplicaAssignment(Value, kw_only=True):
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAssignment:
+class TopicAssignment(Value, kw_only=True):
     """Where a topic's partitions are. Topics of releases before 2.8 have no id."""
 
     topic_id: bytes | None
     partitions: Mapping[int, ReplicaAssignment]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(Value, kw_only=True):
     leader: BrokerId
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
@@ -116,8 +112,7 @@ class PartitionState:
     leader_recovery_state: int = LEADER_RECOVERED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Value, kw_only=True):
     """Producer ids that one broker may assign; both ends are inclusive."""
 
     broker_id: BrokerId
@@ -125,8 +120,7 @@ class ProducerIdBlock:
     last: ProducerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureNode:
+class FeatureNode(Value, kw_only=True):
     enabled: bool
     features: Mapping[str, int]
 

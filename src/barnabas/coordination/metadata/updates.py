@@ -8,7 +8,6 @@ and those of a topic before it opens the first log of the topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -30,6 +29,7 @@ from barnabas.protocol.messages.update_metadata_request import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from barnabas.value import replace
 
 LEADER_DURING_DELETE: Final = -2
 SECURITY_PROTOCOL_CODES: Final = {

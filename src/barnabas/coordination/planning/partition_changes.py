@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import IntEnum
 
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, PartitionImage
@@ -18,6 +17,7 @@ from barnabas.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.value import replace
 
 
 class ElectionType(IntEnum):

@@ -18,9 +18,10 @@ often it was set. When a session ends, its watches are dropped without a call; i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
+
+from barnabas.value import Value
 
 ANY_VERSION: Final = -1
 NO_OWNER: Final = 0
@@ -113,8 +114,7 @@ class SessionState(Enum):
     CLOSED = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
+class Stat(Value, kw_only=True):
     """The store's data about a node besides its content. `cversion` counts created and removed children."""
 
     czxid: int
@@ -130,34 +130,29 @@ class Stat:
     num_children: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchEvent:
+class WatchEvent(Value, kw_only=True):
     type: EventType
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Value):
     path: str
     data: bytes = b""
     mode: CreateMode = CreateMode.PERSISTENT
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(Value):
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Value):
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Value):
     path: str
     version: int
 

@@ -15,7 +15,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
@@ -51,6 +50,7 @@ from barnabas.coordination.store.transaction import Node, Transaction
 from barnabas.coordination.store.watches import WatchKind, WatchTable
 from barnabas.log.file_system import DiskFileSystem, FileSystem
 from barnabas.primitives.executors import NewExecutor, new_threads
+from barnabas.value import Value
 
 T = TypeVar("T")
 
@@ -58,8 +58,7 @@ PENDING_MAX: Final = 1000
 BATCH_MAX: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Value):
     transaction: Transaction
     done: asyncio.Future[None]
 

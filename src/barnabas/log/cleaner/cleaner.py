@@ -20,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.clock import Clock
@@ -32,6 +31,7 @@ from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.segment.segment import Segment
 from barnabas.records.header import BatchHeader, parse_header
 from barnabas.records.layout import INT32_MAX
+from barnabas.value import Value
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ class MapTooSmall(Exception):
     """Not even the keys of one batch have room in the map."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class Cleaned(Value, kw_only=True):
     """The result of a cleaning; the log is clean up to the end offset."""
 
     end_offset: int

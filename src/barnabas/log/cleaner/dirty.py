@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.value import Value
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogToClean:
+class LogToClean(Value, kw_only=True):
     """A log with its dirty part: from the first dirty offset to the end offset, where the uncleanable part begins."""
 
     log: PartitionLog

@@ -11,7 +11,6 @@ import getpass
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.errors import InvalidConfig, KafkaStorageError
@@ -30,18 +29,18 @@ PROBE: Final = ".barnabas-probe"
 PROBE_BYTES: Final = 4096
 
 
-@dataclass(slots=True, kw_only=True)
 class FoundDirectories:
     """The result for all directories together."""
 
-    broker_id: int | None = None
-    cluster_id: str | None = None
-    # Whether all of them were left in order.
-    is_clean: bool = True
-    # Those that were in use before and are empty now.
-    emptied: list[str] = field(default_factory=list)
-    # Other directories that were in use before, beside these.
-    unnamed_directories: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.broker_id: int | None = None
+        self.cluster_id: str | None = None
+        # Whether all of them were left in order.
+        self.is_clean = True
+        # Those that were in use before and are empty now.
+        self.emptied: list[str] = []
+        # Other directories that were in use before, beside these.
+        self.unnamed_directories: list[str] = []
 
 
 def find_directories(fs: FileSystem, directories: Sequence[str]) -> FoundDirectories:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
@@ -26,6 +25,7 @@ from barnabas.log.partition.environment import PriorState
 from barnabas.log.partition.loader import OnSegmentRecovered
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
+from barnabas.value import Value
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +35,7 @@ NAMED_MAX: Final = 10
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
+class LoadProgress(Value, kw_only=True):
     """How far the opening of a directory is; `remaining_segments` are those of logs under recovery."""
 
     directory: str
@@ -60,17 +59,17 @@ class OpenLog(Protocol):
     ) -> PartitionLog: ...
 
 
-@dataclass(slots=True, kw_only=True)
 class LoadedDirectory:
-    current: list[PartitionLog] = field(default_factory=list)
-    future: list[PartitionLog] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    """Paths of partitions that are to be removed."""
-    unopened: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions whose log is beyond help, and where it lies."""
-    lost: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions whose log was here and is not, or has no segment any more, and where that was."""
-    is_complete: bool = True
+    def __init__(self) -> None:
+        self.current: list[PartitionLog] = []
+        self.future: list[PartitionLog] = []
+        # Paths of partitions that are to be removed.
+        self.deleted: list[str] = []
+        # Partitions whose log is beyond help, and where it lies.
+        self.unopened: dict[TopicPartition, str] = {}
+        # Partitions whose log was here and is not, or has no segment any more, and where that was.
+        self.lost: dict[TopicPartition, str] = {}
+        self.is_complete = True
 
 
 def load_directory(

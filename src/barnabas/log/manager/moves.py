@@ -6,7 +6,6 @@ A second log, `…-future`, is created there. It catches up with the first log a
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
@@ -23,6 +22,7 @@ from barnabas.log.manager.removal import LogRemoval, deletion_name
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation
 from barnabas.model import TopicPartition
+from barnabas.value import replace
 
 COPY_BYTES: Final = 1 << 20
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from barnabas.config.log_config import LogConfig
@@ -13,6 +12,7 @@ from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.loader import OnSegmentRecovered
 from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.value import replace
 
 NEW_LOG: Final = PriorState(clean_shutdown=True, lists_side_files=False, is_gapless=True)
 

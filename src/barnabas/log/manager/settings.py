@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from barnabas.config.log_config import DAY_MS, LONG_MAX
+from barnabas.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerSettings:
+class ManagerSettings(Value, kw_only=True):
     num_recovery_threads_per_data_dir: int = 2
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 5 * 60_000

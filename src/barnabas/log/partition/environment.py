@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 
 from barnabas.clock import Clock
 from barnabas.log.file_system import FileSystem
 from barnabas.log.producers.state import ProducerSettings
 from barnabas.log.scheduler import InlineScheduler, Scheduler
+from barnabas.value import Value, field
 
 OnFlush = Callable[[int], None]
 """Gets the nanoseconds that a flush took, in the thread that flushed."""
@@ -19,8 +19,7 @@ def _fixed_random() -> Random:
     return Random(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEnvironment:
+class LogEnvironment(Value, kw_only=True):
     """The parts and settings that all logs of a broker share. The random numbers are for the jitter of segment rolls.
 
     The producer settings may change while logs use them; `validate_fully` applies to logs that are opened from now on.
@@ -35,8 +34,7 @@ class LogEnvironment:
     on_flush: OnFlush | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorState:
+class PriorState(Value, kw_only=True):
     """The log directory's data about a log before it is opened; the defaults are for a new log.
 
     The two offsets come from the directory's checkpoints. A clean shutdown of Barnabas `lists_side_files`, one of

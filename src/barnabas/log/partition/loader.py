@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import TEMPORARY_SUFFIX, WRITE
@@ -53,6 +52,7 @@ from barnabas.log.segment.sparse_index import CorruptIndex
 from barnabas.log.side_files import LastStop
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V2
+from barnabas.value import Value
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,7 @@ _OFFSET_MAX = (1 << 63) - 1
 _OTHER_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SIDE_FILES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedLog:
+class LoadedLog(Value, kw_only=True):
     segments: Segments
     producers: ProducerState
     log_start_offset: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 
 from barnabas.clock import Clock
@@ -10,10 +9,10 @@ from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import FileSystem
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.settings import SegmentSettings
+from barnabas.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFactory:
+class SegmentFactory(Value, kw_only=True):
     """The random numbers are for the jitter of segment rolls."""
 
     fs: FileSystem

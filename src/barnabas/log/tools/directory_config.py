@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from barnabas.config.log_config import LogConfig
@@ -21,6 +20,7 @@ from barnabas.log.file_system import READ, FileSystem, NoSuchFile
 from barnabas.log.segment.offset_index import ENTRY
 from barnabas.log.segment.scan import scan
 from barnabas.records.header import CorruptRecord
+from barnabas.value import replace
 
 SEGMENTS_MAX: Final = 32
 RESTARTS_MAX: Final = 3
