@@ -25,6 +25,7 @@ TABLES: dict[str, tuple[str, str]] = {
     "broker": ("bench.broker", "a broker compared with Apache Kafka"),
     "groups": ("bench.groups", "offset commits and rebalances, compared with Apache Kafka"),
     "transactions": ("bench.transactions", "transactions, compared with Apache Kafka"),
+    "cluster": ("bench.cluster", "three brokers on ZooKeeper, compared with three of Apache Kafka 3.9"),
     "client_consume": (
         "bench.client_consume",
         "our consumer compared with confluent-kafka, aiokafka and kafka-python",

@@ -96,10 +96,10 @@ def batch_of(size_bytes: int) -> bytes:
     return bytes(builder.build())
 
 
-def produce_frame(topic: str, batch: bytes, partition: int = 0) -> bytes:
+def produce_frame(topic: str, batch: bytes, partition: int = 0, acks: int = 1) -> bytes:
     data = [PartitionProduceData(index=partition, records=batch)]
     body = ProduceRequest(
-        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
     return frame("Produce", PRODUCE_VERSION, body)
 
@@ -110,9 +110,11 @@ def check_produced(answer: memoryview) -> None:
     assert error_code == 0, f"the broker answered error {error_code}"
 
 
-def produce_for(port: int, topic: str, batch: bytes, duration_s: float, partition: int = 0) -> int:
+def produce_for(
+    port: int, topic: str, batch: bytes, duration_s: float, partition: int = 0, acks: int = 1
+) -> int:
     """How many requests were answered in that time, with IN_FLIGHT of them always on their way."""
-    return exchange_for(port, produce_frame(topic, batch, partition), check_produced, duration_s)
+    return exchange_for(port, produce_frame(topic, batch, partition, acks), check_produced, duration_s)
 
 
 def exchange_for(port: int, request: bytes, check: Callable[[memoryview], None], duration_s: float) -> int:
@@ -195,9 +197,9 @@ def _more_answers(connected: socket.socket, buffer: bytearray) -> int:
     return count
 
 
-def produce_latencies(port: int, topic: str, batch: bytes, count: int) -> list[float]:
+def produce_latencies(port: int, topic: str, batch: bytes, count: int, acks: int = 1) -> list[float]:
     """Seconds from sending a request to its answer, one request at a time."""
-    request = produce_frame(topic, batch)
+    request = produce_frame(topic, batch, acks=acks)
     buffer = bytearray(1 << 16)
     latencies = []
     with connect(port) as connected:
