@@ -46,6 +46,15 @@ NOT_FOR_HELP = [
     "socket",
 ]
 NOT_FOR_CLIENTS = ["barnabas.cli", "numpy", "pandas", "pyarrow", "pyspark"]
+# What only the broker of a cluster needs.
+NOT_FOR_ONE_NODE = [
+    "barnabas.broker.coordinators.destinations",
+    "barnabas.broker.coordinators.remote_markers",
+    "barnabas.broker.coordinators.remote_verification",
+    "barnabas.coordination.writing.controller_producer_ids",
+    "barnabas.peers",
+    "kazoo",
+]
 NOT_FOR_IMPORT = [*NEVER, "barnabas.cli", "barnabas.protocol.messages.fetch_request", "click", "socket"]
 
 
@@ -103,12 +112,22 @@ with barnabas.Consumer(bootstrap_servers="127.0.0.1:1"), barnabas.Producer(boots
     import sys
     loaded = list(sys.modules)
 """
+AFTER_SERVER = """
+import barnabas.server.server
+import sys
+loaded = list(sys.modules)
+"""
 
 
 @pytest.mark.parametrize(
     ("code", "unwanted"),
-    [(AFTER_HELP, NOT_FOR_HELP), (AFTER_IMPORT, NOT_FOR_IMPORT), (AFTER_CLIENTS, NOT_FOR_CLIENTS)],
-    ids=["help", "import", "clients"],
+    [
+        (AFTER_HELP, NOT_FOR_HELP),
+        (AFTER_IMPORT, NOT_FOR_IMPORT),
+        (AFTER_CLIENTS, NOT_FOR_CLIENTS),
+        (AFTER_SERVER, NOT_FOR_ONE_NODE),
+    ],
+    ids=["help", "import", "clients", "server"],
 )
 def test_nothing_heavy_is_loaded(code: str, unwanted: list[str]) -> None:
     loaded = modules_after(code)

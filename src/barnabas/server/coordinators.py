@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.group_runtime import GroupRuntime
 from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.runtime import Surroundings
 from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
-from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
+from barnabas.broker.coordinators.transaction_runtime import Remote, TransactionRuntime
 from barnabas.broker.parts import CoordinatorParts
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.upkeep.log_adoption import Adopted
 from barnabas.broker.waiting.scheduling import Scheduling
+from barnabas.coordination.metadata.store_errors import as_kafka_error
+from barnabas.coordination.metadata.tree import topic_path
+from barnabas.coordination.store.contract import StoreError
 from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.server.cluster import Cluster
+
+if TYPE_CHECKING:
+    from barnabas.broker.coordinators.destinations import Peers
+    from barnabas.coordination.writing.controller_producer_ids import AskController, ControllerProducerIds
+
+
+class CoordinatorLinks(NamedTuple):
+    """The ways of coordinators to the other brokers of a cluster. A single node has none."""
+
+    peers: Peers
+    # `ControllerChannel.ask`; None if the protocol level is too low for AllocateProducerIds.
+    ask_controller: AskController | None
+
+
+def producer_id_blocks(
+    cluster: Cluster, links: CoordinatorLinks | None
+) -> ProducerIdBlocks | ControllerProducerIds:
+    """Blocks of producer ids: from the controller of a cluster, else from the store."""
+    if links is None or links.ask_controller is None:
+        return ProducerIdBlocks(cluster.session, cluster.broker_id)
+    from barnabas.coordination.writing.controller_producer_ids import ControllerProducerIds
+
+    return ControllerProducerIds(links.ask_controller, cluster.broker_id, lambda: cluster.broker_epoch)
 
 
 def start_coordinators(
@@ -23,7 +50,8 @@ def start_coordinators(
     adopted: Adopted,
     scheduling: Scheduling,
     rng: Random,
-    blocks: ProducerIdBlocks,
+    blocks: ProducerIdBlocks | ControllerProducerIds,
+    links: CoordinatorLinks | None = None,
 ) -> CoordinatorParts:
     surroundings = Surroundings(
         cluster.metadata,
@@ -38,10 +66,28 @@ def start_coordinators(
     markers = TransactionMarkers(replicas, groups, scheduling.clock, timeout_ms=timeout_ms)
     blocks.raise_to(adopted.next_producer_id)
     producer_ids = ProducerIds(blocks, scheduling.tasks)
-    transactions = TransactionRuntime(surroundings, markers, producer_ids)
+    remote = None if links is None else _remote(cluster, scheduling, links, timeout_ms)
+    transactions = TransactionRuntime(surroundings, markers, producer_ids, remote)
     if transactions.topic in adopted.topics:
         transactions.learn_producer_ids()
     transactions.begin()
     return CoordinatorParts(
         groups=groups, transactions=transactions, markers=markers, producer_ids=producer_ids
+    )
+
+
+def _remote(cluster: Cluster, scheduling: Scheduling, links: CoordinatorLinks, timeout_ms: int) -> Remote:
+    from barnabas.broker.coordinators.remote_markers import RemoteMarkers
+    from barnabas.broker.coordinators.remote_verification import RemoteVerification
+
+    async def topic_exists(name: str) -> bool:
+        try:
+            return await cluster.session.exists(topic_path(name)) is not None
+        except StoreError as error:
+            raise as_kafka_error(error) from error
+
+    tasks = scheduling.tasks
+    return Remote(
+        RemoteMarkers(links.peers, tasks, topic_exists, timeout_ms=timeout_ms),
+        RemoteVerification(links.peers, tasks, timeout_ms=timeout_ms),
     )

@@ -33,7 +33,6 @@ from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.store.contract import StoreError
-from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.manager.directory_check import explained, find_directories
@@ -42,7 +41,7 @@ from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
 from barnabas.server.cluster import Cluster, join_cluster, open_store
 from barnabas.server.control import begin_control, build_controller
-from barnabas.server.coordinators import start_coordinators
+from barnabas.server.coordinators import producer_id_blocks, start_coordinators
 from barnabas.server.environment import Environment
 from barnabas.server.listeners import Listeners, check_security, connection_limits
 from barnabas.server.metrics import bind_metrics
@@ -197,7 +196,7 @@ class Server:
         controller = build_controller(cluster, storage, environment, scheduling.background)
         self._open.push_async_callback(controller.close)
         adopted = await begin_control(controller, cluster, storage)
-        blocks = ProducerIdBlocks(cluster.session, cluster.broker_id)
+        blocks = producer_id_blocks(cluster, links=None)
         self._open.push_async_callback(blocks.close)
         coordinators = start_coordinators(cluster, replicas, adopted, scheduling, environment.rng, blocks)
         clients = start_client_parts(cluster, quotas, self._metrics, environment, scheduling)

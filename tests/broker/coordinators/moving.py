@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from barnabas.broker.coordinators.group_runtime import GroupRuntime
+from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC, GroupRuntime
 from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.runtime import Surroundings
@@ -22,8 +22,15 @@ from barnabas.coordination.metadata.image import PartitionImage, TopicImage
 from barnabas.errors import KafkaError
 from barnabas.groups.caller import Caller
 from barnabas.model import LeaderEpoch, ProducerId, TopicPartition
-from tests.broker.replication.roles import OTHER, TOPIC, TOPIC_ID, US, OnePartition, role, stop_request
+from tests.broker.replication.roles import OTHER, TOPIC_ID, US, OnePartition, role, stop_request
 from tests.log.partitions import Disk
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "600000",
+    # Every batch is read by itself: roles change in between.
+    "offsets.load.buffer.size": "1",
+    "transaction.state.log.load.buffer.size": "1",
+}
 
 
 class Immediately(Executor):
@@ -41,15 +48,16 @@ class Immediately(Executor):
 class Moving:
     """Broker 1 has a replica of the only partition of a coordinator's topic, and broker 2 the other one."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str = OFFSETS_TOPIC) -> None:
+        self.topic = topic
         self.executor = Immediately()
         # Small segments, so that a load reads several files.
-        self.replica = OnePartition(Disk(segment_bytes=2_000), self.executor)
+        self.replica = OnePartition(Disk(segment_bytes=2_000), self.executor, topic)
         self.epoch = 0
         self.scheduling = Scheduling(asyncio.get_running_loop(), self.replica.disk.clock, self.executor)
         self.surroundings = Surroundings(
             self.replica.metadata,
-            LiveSettings(BrokerConfig({"group.initial.rebalance.delay.ms": "600000"})),
+            LiveSettings(BrokerConfig(SETTINGS)),
             _create_nothing,
             self.replica.manager,
             self.scheduling,
@@ -60,22 +68,22 @@ class Moving:
         partition = PartitionImage(
             leader=US, leader_epoch=LeaderEpoch(self.epoch), replicas=(US, OTHER), isr=(US, OTHER)
         )
-        topic = TopicImage(name=TOPIC, id=TOPIC_ID, partitions=(partition,))
+        topic = TopicImage(name=self.topic, id=TOPIC_ID, partitions=(partition,))
         cache = self.replica.metadata
-        cache.publish(replace(cache.image, topics={TOPIC: topic}))
+        cache.publish(replace(cache.image, topics={self.topic: topic}))
 
     def lead(self) -> None:
         """LeaderAndIsr: this broker leads, or goes on leading in the next epoch."""
         self.epoch += 1
-        assert self.replica.become(role(US, self.epoch)) == 0
+        assert self.replica.become(role(US, self.epoch, topic=self.topic)) == 0
 
     def follow(self) -> None:
         self.epoch += 1
-        assert self.replica.become(role(OTHER, self.epoch)) == 0
+        assert self.replica.become(role(OTHER, self.epoch, topic=self.topic)) == 0
         self._drop_uncommitted()
 
     def stop(self) -> None:
-        assert self.replica.stop(stop_request(self.epoch)) == 0
+        assert self.replica.stop(stop_request(self.epoch, topic=self.topic)) == 0
 
     def _drop_uncommitted(self) -> None:
         """Broker 2 has only what is committed."""
@@ -106,25 +114,17 @@ async def _create_nothing(names: Iterable[str]) -> Mapping[str, KafkaError]:
     return {}
 
 
-class Groups(GroupRuntime):
-    topic = TOPIC
-
-    @property
-    def _load_buffer_bytes(self) -> int:
-        # Every batch is read by itself: roles change in between.
-        return 1
-
-    def ready(self) -> GroupShell | None:
-        try:
-            return self.shell_at(0)
-        except KafkaError:
-            return None
-
-
-def groups_of(moving: Moving, rng: Random) -> Groups:
-    runtime = Groups(moving.surroundings, rng)
+def groups_of(moving: Moving, rng: Random) -> GroupRuntime:
+    runtime = GroupRuntime(moving.surroundings, rng)
     runtime.begin()
     return runtime
+
+
+def ready(runtime: GroupRuntime) -> GroupShell | None:
+    try:
+        return runtime.shell_at(0)
+    except KafkaError:
+        return None
 
 
 class Blocks:
@@ -150,18 +150,10 @@ class NoMarkers:
         raise AssertionError("no transaction has partitions")
 
 
-class Transactions(TransactionRuntime):
-    topic = TOPIC
-
-    @property
-    def _load_buffer_bytes(self) -> int:
-        return 1
-
-
-async def transactions_of(moving: Moving) -> Transactions:
+async def transactions_of(moving: Moving) -> TransactionRuntime:
     producer_ids = ProducerIds(Blocks(), moving.scheduling.tasks)
     await producer_ids.ensure()
-    runtime = Transactions(moving.surroundings, NoMarkers(), producer_ids)
+    runtime = TransactionRuntime(moving.surroundings, NoMarkers(), producer_ids)
     runtime.begin()
     return runtime
 

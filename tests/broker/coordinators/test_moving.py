@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC, GroupRuntime
+from barnabas.broker.coordinators.transaction_runtime import TRANSACTIONS_TOPIC, TransactionRuntime
 from barnabas.errors import (
     NONE,
     CoordinatorLoadInProgress,
@@ -23,8 +25,7 @@ from barnabas.protocol.messages.offset_commit_request import (
 )
 from barnabas.transactions.answers import ProducerAnswer
 from tests.broker.coordinators.late import GROUP, fetch
-from tests.broker.coordinators.moving import Asked, Groups, Moving, Transactions, groups_of, transactions_of
-from tests.broker.replication.roles import PARTITION
+from tests.broker.coordinators.moving import Asked, Moving, groups_of, ready, transactions_of
 
 GONE = NotCoordinator.code
 LOADING = CoordinatorLoadInProgress.code
@@ -32,9 +33,9 @@ LOADING = CoordinatorLoadInProgress.code
 RETRIED = {GONE, LOADING, CoordinatorNotAvailable.code}
 
 
-def run(test: Callable[[Moving], Awaitable[None]]) -> None:
+def run(test: Callable[[Moving], Awaitable[None]], topic: str = OFFSETS_TOPIC) -> None:
     async def start() -> None:
-        moving = Moving()
+        moving = Moving(topic)
         try:
             await test(moving)
         finally:
@@ -43,7 +44,7 @@ def run(test: Callable[[Moving], Awaitable[None]]) -> None:
     asyncio.run(start())
 
 
-def commit(groups: Groups, offset: int) -> Asked:
+def commit(groups: GroupRuntime, offset: int) -> Asked:
     asked = Asked()
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = OffsetCommitRequest(
@@ -64,7 +65,7 @@ def code_of(asked: Asked) -> int:
     return answer if isinstance(answer, int) else int(answer.topics[0].partitions[0].error_code)
 
 
-def join(groups: Groups, group_id: str = "joined") -> Asked:
+def join(groups: GroupRuntime, group_id: str = "joined") -> Asked:
     """Waits for other members."""
     asked = Asked()
     request = JoinGroupRequest(
@@ -79,7 +80,7 @@ def join(groups: Groups, group_id: str = "joined") -> Asked:
     return asked
 
 
-def error_code(groups: Groups) -> int:
+def error_code(groups: GroupRuntime) -> int:
     try:
         groups.shell_at(0)
     except KafkaError as error:
@@ -127,10 +128,10 @@ def test_a_leader_that_goes_on_in_the_next_epoch_keeps_its_coordinator() -> None
         groups = groups_of(moving, Random(0))
         moving.lead()
         await moving.settle()
-        shell = groups.ready()
+        shell = ready(groups)
         joining = join(groups)
         moving.lead()
-        assert groups.ready() is shell
+        assert ready(groups) is shell
         assert not joining.answers
 
     run(test)
@@ -143,7 +144,7 @@ def test_a_disk_that_fails_takes_the_coordinator_with_it() -> None:
         moving.lead()
         await moving.settle()
         joining = join(groups)
-        moving.replica.manager.take_offline("directory", [PARTITION])
+        moving.replica.manager.take_offline("directory", [moving.replica.topic_partition])
         assert joining.answer.error_code == GONE
         assert list(groups) == []
 
@@ -202,7 +203,7 @@ def test_a_load_that_is_overtaken_stops(step: int) -> None:
         assert error_code(groups) == GONE
         moving.lead()
         await moving.settle()
-        shell = groups.ready()
+        shell = ready(groups)
         assert shell is not None
         assert fetch(shell) == (NONE, 19)
         assert len(list(groups)) == 1
@@ -213,7 +214,7 @@ def test_a_load_that_is_overtaken_stops(step: int) -> None:
 class Register:
     """Offsets that one client commits in order, each once: what the group shows of them never goes back."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: GroupRuntime) -> None:
         self._groups = groups
         self._asked: dict[int, Asked] = {}
         self._seen = -1
@@ -227,7 +228,7 @@ class Register:
         return max(found, default=-1)
 
     def read(self) -> None:
-        shell = self._groups.ready()
+        shell = ready(self._groups)
         if shell is None:
             return
         code, offset = fetch(shell)
@@ -261,7 +262,7 @@ def test_offsets_survive_roles_that_change_at_any_moment(seed: int) -> None:
             elif action == "replicate":
                 moving.commit(rng.random())
             elif action == "join":
-                if groups.ready() is not None:
+                if ready(groups) is not None:
                     joins.append(join(groups, f"joined-{rng.randrange(5)}"))
             else:
                 getattr(moving, action)()
@@ -281,7 +282,7 @@ def test_offsets_survive_roles_that_change_at_any_moment(seed: int) -> None:
     run(test)
 
 
-def init(transactions: Transactions, answers: list[ProducerAnswer]) -> None:
+def init(transactions: TransactionRuntime, answers: list[ProducerAnswer]) -> None:
     try:
         shell = transactions.shell_of("id")
     except KafkaError as error:
@@ -317,4 +318,4 @@ def test_no_producer_epoch_is_given_twice_while_roles_change(seed: int) -> None:
         assert len(set(given)) == len(given)
         assert given == sorted(given)
 
-    run(test)
+    run(test, TRANSACTIONS_TOPIC)

@@ -38,7 +38,10 @@ US, OTHER, DEAD = BrokerId(1), BrokerId(2), BrokerId(3)
 class OnePartition:
     """The replica manager of broker 1, which has one partition. Brokers 1 and 2 are alive."""
 
-    def __init__(self, disk: Disk | None = None, executor: Executor | None = None) -> None:
+    def __init__(
+        self, disk: Disk | None = None, executor: Executor | None = None, topic: str = TOPIC
+    ) -> None:
+        self.topic_partition = TopicPartition(topic, 0)
         self.disk = disk or Disk()
         loop = asyncio.get_running_loop()
         self.timer = Timer(0)
@@ -55,7 +58,7 @@ class OnePartition:
         self.manager = ReplicaManager(context, loop, self._open, self._make, self._executor)
 
     def _open(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool = False) -> PartitionLog:
-        assert (partition, topic_id) == (PARTITION, TOPIC_ID)
+        assert (partition, topic_id) == (self.topic_partition, TOPIC_ID)
         self.opened_as_new.append(is_new)
         if self.is_disk_broken:
             raise KafkaStorageError("The disk is broken.")
@@ -72,7 +75,7 @@ class OnePartition:
 
     async def became(self, request: LeaderAndIsrRequest) -> Partition:
         assert self.become(request) == 0
-        await self.manager.opened([TOPIC])
+        await self.manager.opened([self.topic_partition.topic])
         return self.partition
 
     def stop(self, request: StopReplicaRequest) -> int:
@@ -81,7 +84,7 @@ class OnePartition:
 
     @property
     def partition(self) -> Partition:
-        return self.manager.partition(TOPIC, 0)
+        return self.manager.partition(*self.topic_partition)
 
     @property
     def log(self) -> PartitionLog:
@@ -121,14 +124,14 @@ def code_of(response: LeaderAndIsrResponse) -> int:
 
 
 def stop_request(
-    leader_epoch: int, *, is_deleted: bool = False, controller_epoch: int = 1
+    leader_epoch: int, *, is_deleted: bool = False, controller_epoch: int = 1, topic: str = TOPIC
 ) -> StopReplicaRequest:
     state = StopReplicaPartitionState(
         partition_index=0, leader_epoch=leader_epoch, delete_partition=is_deleted
     )
     return StopReplicaRequest(
         controller_epoch=controller_epoch,
-        topic_states=[StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])],
+        topic_states=[StopReplicaTopicState(topic_name=topic, partition_states=[state])],
     )
 
 

@@ -32,18 +32,19 @@ class ProducerIds:
         self._low = 0
         # Other brokers have assigned the ids below.
         self._least = ProducerId(0)
-        self._allocating = asyncio.Lock()
+        # The block that is on its way; its result is the error of a block that does not come.
+        self._allocation: asyncio.Future[KafkaError | None] | None = None
 
     async def next(self) -> ProducerId:
         await self.ensure()
         return self.take()
 
     async def ensure(self) -> None:
-        """Returns when there is an id to take."""
+        """Returns when there is an id to take. If a block does not come, all that wait for it get its error."""
         while not self._block and not self._next_block:
-            async with self._allocating:
-                if not self._block:
-                    self._use(self._unused(await self._blocks.allocate()))
+            error = await asyncio.shield(self._allocate_later())
+            if error is not None:
+                raise error
 
     def take(self) -> ProducerId:
         """An id, at once. Raises CoordinatorLoadInProgress while the next block is on its way."""
@@ -51,12 +52,12 @@ class ProducerIds:
             self._use(self._next_block)
             self._next_block = range(0)
         if not self._block:
-            self._refill_later()
+            self._allocate_later()
             raise CoordinatorLoadInProgress("no producer ids are left; the broker is requesting more")
         producer_id = self._block[0]
         self._block = self._block[1:]
-        if len(self._block) == self._low:
-            self._refill_later()
+        if len(self._block) == self._low and not self._next_block:
+            self._allocate_later()
         return ProducerId(producer_id)
 
     def skip_to(self, next_id: ProducerId) -> None:
@@ -73,14 +74,18 @@ class ProducerIds:
         self._block = block
         self._low = len(block) // _LOW_SHARE
 
-    def _refill_later(self) -> None:
-        if not self._allocating.locked():
-            self._tasks.start(self._refill())
+    def _allocate_later(self) -> asyncio.Future[KafkaError | None]:
+        if self._allocation is None:
+            self._allocation = asyncio.get_running_loop().create_future()
+            self._tasks.start(self._allocate(self._allocation))
+        return self._allocation
 
-    async def _refill(self) -> None:
-        async with self._allocating:
-            try:
-                self._next_block = self._next_block or self._unused(await self._blocks.allocate())
-            except KafkaError:
-                # A caller that needs an id asks again, and gets the error if that fails too.
-                return
+    async def _allocate(self, allocation: asyncio.Future[KafkaError | None]) -> None:
+        error: KafkaError | None = None
+        try:
+            self._next_block = self._unused(await self._blocks.allocate())
+        except KafkaError as failure:
+            error = failure
+        finally:
+            self._allocation = None
+            allocation.set_result(error)

@@ -1,29 +1,42 @@
 """The transaction coordinators of this broker: one for each partition of `__transaction_state` that it leads.
 
 A transaction's markers go to the leaders of its partitions. Those that this broker leads are written by a direct call;
-a partition that there is no more needs none.
+a partition that has been deleted needs none. In a cluster, `Remote` reaches the other brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
 from barnabas.broker.replication.partition import Partition
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError, LeaderNotAvailable
-from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
+from barnabas.coordination.metadata.image import MetadataImage
+from barnabas.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+)
+from barnabas.model import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from barnabas.transactions.producer import TRANSACTION_VERSION_2, ProducerIdAndEpoch
 from barnabas.transactions.settings import TransactionSettings
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.remote_markers import RemoteMarkers
+    from barnabas.broker.coordinators.remote_verification import RemoteVerification
     from barnabas.broker.coordinators.transaction_shell import MarkersWritten, TransactionShell
     from barnabas.transactions.markers import Markers
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
+# In place of a leader: a partition without one that can be reached, and one that the metadata does not have.
+_UNKNOWN: Final = BrokerId(-1)
+_DELETED: Final = BrokerId(-2)
 
 PartitionsVerified = Callable[[dict[TopicPartition, KafkaError | None]], None]
 
@@ -44,6 +57,13 @@ class MarkerWriter(Protocol):
     ) -> None: ...
 
 
+class Remote(NamedTuple):
+    """The ways to other brokers. A broker that is alone has none."""
+
+    markers: RemoteMarkers
+    verification: RemoteVerification
+
+
 class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
     topic = TRANSACTIONS_TOPIC
     purpose = "transactions"
@@ -53,8 +73,12 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
         surroundings: Surroundings,
         markers: MarkerWriter,
         producer_ids: ProducerIds,
+        remote: Remote | None = None,
     ) -> None:
         super().__init__(surroundings)
+        self._remote = remote
+        if remote is not None:
+            remote.markers.begin(self._is_coordinator)
         self._markers = markers
         self._producer_ids = producer_ids
         self._settings = transaction_settings(surroundings.settings.current)
@@ -107,7 +131,17 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
         finally:
             self._knows_producer_ids.set()
 
+    def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
+        super()._on_image(before, after)
+        if self._remote is not None and before.topics is not after.topics:
+            # Partitions may have the leader that markers wait for.
+            for shell in self._shells.values():
+                shell.retry_soon()
+
     def _shell_loaded(self, shell: TransactionShell) -> None:
+        if self._remote is not None:
+            # The controller knows the ids of all brokers, and gives each only once.
+            return
         next_id = ProducerId(1 + shell.coordinator.highest_producer_id())
         self._producer_ids.skip_to(next_id)
 
@@ -134,6 +168,9 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
         asked = frozenset(partitions)
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         try:
+            if self._is_elsewhere(transactional_id):
+                self._ask_coordinator(transactional_id, producer, tuple(asked), add, then)
+                return
             shell = self.shell_of_named(transactional_id)
         except KafkaError as error:
             then(dict.fromkeys(asked, error))
@@ -152,36 +189,97 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
             )
         )
 
+    def _is_elsewhere(self, transactional_id: str) -> bool:
+        return self._remote is not None and self._coordinator_of(transactional_id) != self._replicas.broker_id
+
+    def _coordinator_of(self, transactional_id: str) -> BrokerId:
+        """The broker that coordinates a transactional id, by the metadata. Raises CoordinatorNotAvailable."""
+        image = self._cache.image
+        topic = image.topics.get(self.topic)
+        index = self.partition_of(transactional_id)
+        leader = None if topic is None else topic.partitions[index].leader
+        if leader is None or leader not in image.brokers:
+            raise CoordinatorNotAvailable(f"Partition {index} of {self.topic} has no leader")
+        return leader
+
+    def _ask_coordinator(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        add: bool,
+        then: PartitionsVerified,
+    ) -> None:
+        from barnabas.broker.coordinators.remote_verification import Question
+
+        assert self._remote is not None
+        self._remote.verification.ask(
+            self._coordinator_of(transactional_id),
+            Question(transactional_id, producer.producer_id, producer.producer_epoch, partitions, add, then),
+        )
+
+    def _is_coordinator(self, transactional_id: str, coordinator_epoch: int) -> bool:
+        try:
+            return self.shell_of(transactional_id).coordinator_epoch == coordinator_epoch
+        except KafkaError:
+            return False
+
     def _send_markers(self, markers: Markers, coordinator_epoch: int, then: MarkersWritten) -> None:
         """Results come for all partitions at once, when each has its own."""
-        image = self._cache.image
+        by_leader = self._by_leader(markers.partitions)
         results: dict[TopicPartition, KafkaError | None] = {}
-        local: list[TopicPartition] = []
-        for key in markers.partitions:
-            topic = image.topics.get(key.topic)
-            if topic is None or key.partition >= len(topic.partitions):
-                # It has been deleted, with all records of the transaction in it.
-                results[key] = None
-            elif topic.partitions[key.partition].leader == self._replicas.broker_id:
-                local.append(key)
-            else:
-                results[key] = LeaderNotAvailable(f"{key} has no leader that can be reached")
-        if not local:
-            then(results)
-            return
+        ways = len(by_leader)
 
         def written(found: dict[TopicPartition, KafkaError | None]) -> None:
-            then({**results, **found})
+            nonlocal ways
+            results.update(found)
+            ways -= 1
+            if ways == 0:
+                then(results)
 
-        self._markers.write_markers(
-            markers.producer_id,
-            markers.producer_epoch,
-            coordinator_epoch,
-            markers.is_commit,
-            local,
-            written,
-            transaction_version=markers.version,
-        )
+        for leader, partitions in by_leader.items():
+            if leader == self._replicas.broker_id:
+                self._markers.write_markers(
+                    markers.producer_id,
+                    markers.producer_epoch,
+                    coordinator_epoch,
+                    markers.is_commit,
+                    partitions,
+                    written,
+                    transaction_version=markers.version,
+                )
+            elif leader == _UNKNOWN:
+                written(
+                    {
+                        key: LeaderNotAvailable(f"{key} has no leader that can be reached")
+                        for key in partitions
+                    }
+                )
+            elif leader != _DELETED:
+                assert self._remote is not None
+                self._remote.markers.send(leader, markers, coordinator_epoch, partitions, written)
+            elif self._remote is not None:
+                self._remote.markers.settle_missing(partitions, written)
+            else:
+                # All records of the transaction in these partitions are gone.
+                written(dict.fromkeys(partitions))
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+        """The partitions by the broker that leads them. Others are under `_UNKNOWN` or `_DELETED`."""
+        image = self._cache.image
+        found: dict[BrokerId, list[TopicPartition]] = {}
+        for key in partitions:
+            topic = image.topics.get(key.topic)
+            if topic is None or key.partition >= len(topic.partitions):
+                leader = _DELETED
+            else:
+                leader = topic.partitions[key.partition].leader
+                is_reached = leader == self._replicas.broker_id or (
+                    self._remote is not None and leader in image.brokers
+                )
+                leader = leader if is_reached else _UNKNOWN
+            found.setdefault(leader, []).append(key)
+        return found
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:

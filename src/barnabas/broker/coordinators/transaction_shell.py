@@ -19,7 +19,7 @@ from barnabas.records.header import BatchHeader
 from barnabas.records.record import Record
 from barnabas.transactions.coordinator import TOMBSTONE_TIMEOUT_MS, TransactionCoordinator
 from barnabas.transactions.markers import Markers
-from barnabas.transactions.timers import TimerKey
+from barnabas.transactions.timers import TimerKey, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ MarkersWritten: TypeAlias = Callable[[dict[TopicPartition, KafkaError | None]], 
 SendMarkers: TypeAlias = Callable[[Markers, int, MarkersWritten], None]
 
 _SHOWN_ERRORS: Final = 3
+_SOON_MS: Final = 10
 
 
 class TransactionShell(CoordinatorShell):
@@ -65,10 +66,22 @@ class TransactionShell(CoordinatorShell):
 
     def _do(self, work: object) -> None:
         assert isinstance(work, Markers)
+        self._send_markers(work, self.coordinator_epoch, partial(self._markers_written, work))
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The leader epoch of this coordinator's own leadership.
+
+        The partition has the epoch of the next leader as soon as this broker has lost the role.
+        """
         leadership = self._leadership
         assert leadership is not None
-        # Not the epoch of the partition: it is that of the next leader as soon as this broker has lost the role.
-        self._send_markers(work, leadership.leader_epoch, partial(self._markers_written, work))
+        return leadership.leader_epoch
+
+    def retry_soon(self) -> None:
+        """Leaders may have changed: transactions that wait to be ended on them try again."""
+        retries = [key for key in self._timers if isinstance(key, TimerKey) and key.kind is TimerKind.RETRY]
+        self._change_timers(dict.fromkeys(retries, _SOON_MS))
 
     def _markers_written(self, markers: Markers, results: dict[TopicPartition, KafkaError | None]) -> None:
         if not self._is_active:
