@@ -101,6 +101,9 @@ class BrokerProcess:
 
     def start(self) -> None:
         self.begin_start()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
         self.wait_for_line(READY, START_TIMEOUT_S)
 
     def log_text(self) -> str:

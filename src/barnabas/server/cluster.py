@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.broker.upkeep.config_updates import effective_config
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import Endpoint
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata import membership
 from barnabas.coordination.metadata.cache import MetadataCache
-from barnabas.coordination.metadata.identity import settle_broker_id
+from barnabas.coordination.metadata.identity import settle_broker_id, shared_broker_id
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage
+from barnabas.coordination.metadata.membership import Registration
 from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
 from barnabas.coordination.metadata.updates import MetadataUpdates
-from barnabas.coordination.store.contract import Store
+from barnabas.coordination.store.contract import StoreEngine
+from barnabas.coordination.store.renewed import RenewedStore
 from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.log.manager.directory_check import FoundDirectories
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId
-from barnabas.server.environment import Environment, StoreEngine
+from barnabas.server.environment import Environment
+
+# ZooKeeper ends sessions in steps of its tick, a few seconds after their time-out.
+EXPIRATION_DELAY_S: Final = 10
 
 
-async def open_store(manager: LogManager, environment: Environment) -> StoreEngine:
+async def open_store(config: BrokerConfig, manager: LogManager, environment: Environment) -> StoreEngine:
     """An embedded store is in the log directories that can be used."""
     directories = [each.path for each in manager.live_directories()]
-    return await environment.open_store(environment, directories, manager.settings.accepted_losses)
+    return await environment.open_store(environment, config, directories, manager.settings.accepted_losses)
 
 
 class Cluster(NamedTuple):
     """The cluster as this broker sees and changes it."""
 
     broker_id: BrokerId
-    session: Store
+    session: RenewedStore
     settings: LiveSettings
-    broker_epoch: int
+    registration: Registration
     # Whether the logs of this broker are known to be whole.
     stopped_cleanly: bool
     known_topics: Collection[str]
@@ -46,26 +52,27 @@ class Cluster(NamedTuple):
 
 
 async def join_cluster(
-    session: Store,
+    session: RenewedStore,
     settings: LiveSettings,
     advertised: Sequence[Endpoint],
     environment: Environment,
     found: FoundDirectories,
 ) -> Cluster:
-    """Settles the broker's id, registers the broker and reads the settings of the cluster.
+    """Settles the broker's id and reads the settings of the cluster. The broker is not registered yet.
 
     From now on the live settings include those made at run time. Topics come from the controller later.
     """
     config = settings.current
-    broker_id = await settle_broker_id(
+    settle = shared_broker_id if config.uses_zookeeper else settle_broker_id
+    broker_id = await settle(
         session,
         configured=config.broker_id,
         in_directories=found.broker_id,
         reserved_broker_max_id=config.reserved_broker_max_id,
     )
-    cluster_id = await membership.join_cluster(session, environment.rng, found.cluster_id)
-    registered = await membership.register(
-        session, broker_id, endpoints=advertised, rack=config.broker_rack, clock=environment.clock
+    # ZooKeeper without the cluster that the directories belong to is most likely another ZooKeeper.
+    cluster_id = await membership.join_cluster(
+        session, environment.rng, found.cluster_id, may_found=not config.uses_zookeeper
     )
     latest = await last_notice(session)
     known_topics = await stored_topics(session)
@@ -74,9 +81,18 @@ async def join_cluster(
     settings.current = effective_config(config, metadata.image, broker_id)
     follower = SettingsFollower(session, metadata, environment.clock)
     await follower.begin(latest)
+    session.on_renewed(follower.read_again)
+    registration = Registration(
+        session,
+        broker_id,
+        advertised,
+        config.broker_rack,
+        environment.clock,
+        patience_s=config.zookeeper_session_timeout_ms / 1_000 + EXPIRATION_DELAY_S,
+    )
     return Cluster(
         broker_id=broker_id,
-        broker_epoch=registered.epoch,
+        registration=registration,
         stopped_cleanly=found.is_clean,
         session=session,
         settings=settings,
@@ -86,3 +102,9 @@ async def join_cluster(
         follower=follower,
         writer=ClusterWriter(session, metadata, follower, settings, environment.rng),
     )
+
+
+async def register(cluster: Cluster) -> None:
+    """Registers the broker, now and in each later session. From now on the controller sends it roles."""
+    await cluster.registration.register()
+    cluster.session.on_renewed(cluster.registration.register)

@@ -21,7 +21,7 @@ def build_controller(
     cluster: Cluster, parts: ReplicaParts, environment: Environment, background: Background
 ) -> Controller:
     requests = ControlRequests(
-        cluster.broker_epoch,
+        cluster.registration,
         cluster.updates,
         parts.replicas,
         parts.log_manager,
@@ -42,11 +42,12 @@ def build_controller(
 async def begin_control(controller: Controller, cluster: Cluster, parts: ReplicaParts) -> Adopted:
     """Takes part in the election. Returns when the partitions of this broker have their roles and logs."""
     await controller.start(clean_stop=cluster.stopped_cleanly)
+    cluster.session.on_renewed(controller.rejoin)
     metadata, replicas, manager = cluster.metadata, parts.replicas, parts.log_manager
     await replicas.opened(metadata.image.topics)
     adopted = NOTHING_ADOPTED
-    if controller.is_active:
-        # A broker that is not the controller does not have its metadata yet, and judges no directory.
+    if controller.is_active and not cluster.settings.current.uses_zookeeper:
+        # Only the owner of its store knows that a directory belongs to no topic.
         adopted = await adopt_unknown_logs(controller, metadata.image, manager)
         await replicas.opened(adopted.topics)
         hold_strays(metadata.image, manager)

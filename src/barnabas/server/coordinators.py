@@ -41,7 +41,7 @@ def producer_id_blocks(
         return ProducerIdBlocks(cluster.session, cluster.broker_id)
     from barnabas.coordination.writing.controller_producer_ids import ControllerProducerIds
 
-    return ControllerProducerIds(links.ask_controller, cluster.broker_id, lambda: cluster.broker_epoch)
+    return ControllerProducerIds(links.ask_controller, cluster.broker_id, lambda: cluster.registration.epoch)
 
 
 def start_coordinators(

@@ -10,7 +10,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from random import Random, SystemRandom
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from barnabas.broker.requests.conversions import (
     JOB_CPU_S,
@@ -20,7 +20,8 @@ from barnabas.broker.requests.conversions import (
     Worker,
 )
 from barnabas.clock import Clock, SystemClock
-from barnabas.coordination.store.contract import Store
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordination.store.contract import StoreEngine
 from barnabas.coordination.store.embedded import EmbeddedStore
 from barnabas.coordination.store.moved import refuse_moved_store
 from barnabas.log.file_system import DiskFileSystem, FileSystem
@@ -28,21 +29,11 @@ from barnabas.net.transport import SocketTransport, Transport
 from barnabas.net.worker_process import WorkerProcess
 from barnabas.primitives.executors import NewExecutor, new_threads
 
-
-class StoreEngine(Protocol):
-    @property
-    def may_have_lost(self) -> bool:
-        """Whether changes that were reported as stored may be missing."""
-
-    async def connect(self) -> Store:
-        """A new session."""
-
-    async def close(self) -> None: ...
-
-
 NewWorker: TypeAlias = Callable[[AbstractEventLoop, Executor], Worker]
 # Opens the store of a broker with these log directories, of which the damaged files named last are given up.
-OpenStore: TypeAlias = Callable[["Environment", Sequence[str], Collection[str]], Awaitable[StoreEngine]]
+OpenStore: TypeAlias = Callable[
+    ["Environment", BrokerConfig, Sequence[str], Collection[str]], Awaitable[StoreEngine]
+]
 
 
 def new_worker_process(loop: AbstractEventLoop, executor: Executor) -> WorkerProcess:
@@ -50,9 +41,18 @@ def new_worker_process(loop: AbstractEventLoop, executor: Executor) -> WorkerPro
     return WorkerProcess(loop, executor, WORKER_MODULE, *arguments, timeout_s=JOB_TIMEOUT_S)
 
 
-async def open_embedded_store(
-    environment: Environment, directories: Sequence[str], accepted_losses: Collection[str]
-) -> EmbeddedStore:
+async def open_store(
+    environment: Environment,
+    config: BrokerConfig,
+    directories: Sequence[str],
+    accepted_losses: Collection[str],
+) -> StoreEngine:
+    """The store of the cluster in ZooKeeper, or else one of the broker's own."""
+    if config.uses_zookeeper:
+        # A broker without ZooKeeper starts faster without its client.
+        from barnabas.server.zookeeper import zookeeper_store
+
+        return zookeeper_store(config)
     refuse_moved_store(environment.fs, directories)
     return await EmbeddedStore.open(
         directories,
@@ -87,7 +87,7 @@ class Environment:
         transport: Transport | None = None,
         new_executor: NewExecutor = new_threads,
         new_worker: NewWorker = new_worker_process,
-        open_store: OpenStore = open_embedded_store,
+        open_store: OpenStore = open_store,
         locks_directories: bool = True,
     ) -> None:
         self.clock: Clock = clock or SystemClock()

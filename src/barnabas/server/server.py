@@ -1,8 +1,9 @@
 """Builds a broker from its parts, starts it and stops it. This is the one place that states the order.
 
-Start: addresses, log directories, store, identity and registration, logs, replicas, election of the controller (which
+Start: addresses, log directories, store, identity and settings, logs, registration, election of the controller (which
 gives partitions their roles), coordinators; then clients may connect. Nothing is written before the addresses are bound
-and the directories are locked.
+and the directories are locked. After the end of its session with the store the broker repeats what needs one, in the
+same order: settings, registration, election (`coordination/store/renewed.py`).
 
 Stop: in the opposite order. Everything that writes to logs ends before they are closed (`_end_work`), so everything
 that was acknowledged is on the disk, and the log directories are marked as cleanly stopped.
@@ -33,13 +34,14 @@ from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.store.contract import StoreError
+from barnabas.coordination.store.renewed import RenewedStore
 from barnabas.errors import KafkaStorageError
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.manager.directory_check import explained, find_directories
 from barnabas.log.manager.manager import LogManager
 from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
-from barnabas.server.cluster import Cluster, join_cluster, open_store
+from barnabas.server.cluster import Cluster, join_cluster, open_store, register
 from barnabas.server.control import begin_control, build_controller
 from barnabas.server.coordinators import producer_id_blocks, start_coordinators
 from barnabas.server.environment import Environment
@@ -156,9 +158,9 @@ class Server:
             failures,
         )
         self._open.callback(manager.release)
-        store = await open_store(manager, environment)
-        self._open.push_async_callback(store.close)
-        session = await store.connect()
+        store = await open_store(config, manager, environment)
+        session = await RenewedStore.open(store, self._on_session_failure)
+        self._open.push_async_callback(session.close)
         cluster = await join_cluster(session, settings, listeners.advertised, environment, found)
         self._open.push_async_callback(cluster.follower.close)
         self._open.push_async_callback(cluster.writer.close)
@@ -173,6 +175,7 @@ class Server:
         await self._in_thread(partial(manager.open, report))
         self._open.push_async_callback(self._close_logs, manager)
         claim_directories(manager, cluster.metadata.image.cluster_id, cluster.broker_id)
+        await register(cluster)
         return cluster, storage
 
     async def _build_broker(
@@ -248,6 +251,9 @@ class Server:
 
     async def stop(self) -> None:
         await self._open.aclose()
+
+    def _on_session_failure(self, error: Exception) -> None:
+        self._fail(f"it cannot take its place in the cluster again: {error}")
 
     def _fail(self, reason: str) -> None:
         self._failure = reason

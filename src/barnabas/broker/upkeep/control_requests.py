@@ -18,6 +18,7 @@ from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.controller.links import ControlResponse, OnAnswer
 from barnabas.coordination.metadata.image import BrokerImage
+from barnabas.coordination.metadata.membership import Registration
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.errors import NONE, FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
 from barnabas.log.manager.manager import LogManager
@@ -35,14 +36,14 @@ log = logging.getLogger(__name__)
 class ControlRequests:
     def __init__(
         self,
-        broker_epoch: int,
+        registration: Registration,
         updates: MetadataUpdates,
         replicas: ReplicaManager,
         manager: LogManager,
         mover: LogDirMover,
         background: Background,
     ) -> None:
-        self._broker_epoch = broker_epoch
+        self._registration = registration
         self._updates = updates
         self._replicas = replicas
         self._manager = manager
@@ -101,7 +102,7 @@ class ControlRequests:
 
     def _refusal(self, request: ControlRequest) -> int:
         # A higher epoch is possible: the controller may know of the registration before this broker does.
-        if 0 <= request.broker_epoch < self._broker_epoch:
+        if 0 <= request.broker_epoch < self._registration.epoch:
             log.info("Ignoring a request for broker epoch %d, which is over", request.broker_epoch)
             return StaleBrokerEpoch.code
         return NONE

@@ -122,6 +122,10 @@ class Controller:
         self._store.add_session_listener(self._on_session)
         await self._do(lambda: self._elect(() if clean_stop else (self._broker_id,)))
 
+    async def rejoin(self) -> None:
+        """Takes part in the election in a new session. Raises KafkaError or StoreError."""
+        await self._do(self._elect)
+
     async def close(self) -> None:
         """Waits for the change under way and refuses later ones. The caller ends the session with the store."""
         if not self._is_closed:

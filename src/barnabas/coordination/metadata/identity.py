@@ -53,11 +53,7 @@ async def settle_broker_id(
     It is that of the configuration, else of the log directories, else of the store, else a new one. Where they
     contradict, InvalidConfig says what to do.
     """
-    if in_directories is not None and configured not in (NO_BROKER_ID, in_directories):
-        raise InvalidConfig(
-            f"broker.id is {configured}, but the log directories belong to broker {in_directories}: set broker.id to"
-            f" {in_directories} or use other log.dirs"
-        )
+    _check_owner(configured, in_directories)
     said = configured if in_directories is None else in_directories
     remembered = await remembered_broker_id(store)
     if said == NO_BROKER_ID:
@@ -78,6 +74,29 @@ async def settle_broker_id(
         )
     await ensure_path(store, tree.known_broker_path(said))
     return BrokerId(said)
+
+
+def _check_owner(configured: int, in_directories: int | None) -> None:
+    if in_directories is not None and configured not in (NO_BROKER_ID, in_directories):
+        raise InvalidConfig(
+            f"broker.id is {configured}, but the log directories belong to broker {in_directories}: set broker.id to"
+            f" {in_directories} or use other log.dirs"
+        )
+
+
+async def shared_broker_id(
+    store: Store, *, configured: int, in_directories: int | None, reserved_broker_max_id: int
+) -> BrokerId:
+    """The id of a broker whose store is that of a cluster: configured, of the log directories, or a new one."""
+    _check_owner(configured, in_directories)
+    if configured != NO_BROKER_ID:
+        return BrokerId(configured)
+    if in_directories is not None:
+        return BrokerId(in_directories)
+    await ensure_path(store, tree.BROKER_SEQUENCE_ID)
+    # The store counts the writes; no two brokers get the same count.
+    stat = await store.set(tree.BROKER_SEQUENCE_ID, b"")
+    return BrokerId(reserved_broker_max_id + stat.version)
 
 
 async def generate_broker_id(store: Store, *, reserved_broker_max_id: int) -> BrokerId:

@@ -15,7 +15,12 @@ from typing import Final
 from barnabas.clock import Clock
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.node_reader import MalformedNode
-from barnabas.coordination.metadata.settings_reading import with_node
+from barnabas.coordination.metadata.settings_reading import (
+    stored_topics,
+    with_node,
+    with_settings,
+    with_settings_read,
+)
 from barnabas.coordination.metadata.tree import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, decode_config_change
 from barnabas.coordination.store.contract import (
     NoNode,
@@ -51,6 +56,19 @@ class SettingsFollower:
         """Handles notices after this one, and those to come. Raises StoreError."""
         self._last_number = last_number
         await self._handle_notices()
+
+    async def read_again(self) -> None:
+        """Reads all settings: in a new session there may be changes whose notices have expired. Raises StoreError."""
+        latest = await last_notice(self._store)
+        topics = await stored_topics(self._store)
+        try:
+            found = await with_settings(self._store, self._cache.image, topics)
+        except MalformedNode as error:
+            log.error("Settings are not followed: %s", error)
+        else:
+            # The image may have changed while the settings were read.
+            self._cache.publish(with_settings_read(self._cache.image, found, topics))
+        await self.begin(latest)
 
     async def close(self) -> None:
         """Waits for the notices under way."""

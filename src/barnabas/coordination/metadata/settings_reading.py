@@ -54,6 +54,22 @@ async def with_settings(store: Store, image: MetadataImage, known_topics: Contai
     )
 
 
+def with_settings_read(
+    image: MetadataImage, found: MetadataImage, known_topics: Container[str]
+) -> MetadataImage:
+    """The image with the settings that were found; topics that were not known then keep theirs."""
+    since = {name: config for name, config in image.topic_configs.items() if name not in known_topics}
+    return replace(
+        image,
+        topic_configs={**found.topic_configs, **since},
+        broker_configs=found.broker_configs,
+        group_configs=found.group_configs,
+        client_metrics=found.client_metrics,
+        client_quotas=found.client_quotas,
+        scram_credentials=found.scram_credentials,
+    )
+
+
 def with_node(image: MetadataImage, path: str, data: bytes) -> MetadataImage:
     """The image with the settings of one node; the same image if they are not new. Raises MalformedNode."""
     texts = decode_config(path, data)

@@ -200,6 +200,19 @@ class Store(Protocol):
         """Ends the session; its ephemeral nodes are gone when this returns."""
 
 
+class StoreEngine(Protocol):
+    """A store that sessions are opened with."""
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether changes that were reported as stored may be missing."""
+
+    async def connect(self) -> Store:
+        """A new session. Raises StoreUnavailable."""
+
+    async def close(self) -> None: ...
+
+
 def validate_path(path: str) -> None:
     """Raises BadArguments unless ZooKeeper would take the path."""
     problem = _path_problem(path)

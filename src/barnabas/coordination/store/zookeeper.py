@@ -84,6 +84,9 @@ _EVENTS: Final = {
 class ZooKeeperStore:
     """An ensemble. Sessions come from `connect`."""
 
+    # What ZooKeeper has confirmed, an ensemble keeps.
+    may_have_lost: Final = False
+
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self._settings = settings
 
@@ -91,9 +94,16 @@ class ZooKeeperStore:
         """Opens a session, and makes the chroot if it is missing. Raises StoreUnavailable."""
         settings = self._settings
         session = await self._open(settings.chroot)
-        if settings.chroot and await session.exists("/") is None:
-            await self._make_chroot()
+        try:
+            if settings.chroot and await session.exists("/") is None:
+                await self._make_chroot()
+        except BaseException:
+            await session.close()
+            raise
         return session
+
+    async def close(self) -> None:
+        """Sessions are closed by their owners; an ensemble has nothing else to close."""
 
     async def _open(self, chroot: str) -> ZooKeeperSession:
         session = ZooKeeperSession(self._settings, chroot)

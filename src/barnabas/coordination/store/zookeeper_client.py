@@ -162,7 +162,7 @@ def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -
             max_delay=RECONNECT_DELAY_MAX_S,
             sleep_func=handler.sleep_func,
         ),
-        logger=logging.getLogger("kazoo"),
+        logger=_quiet_logger(),
         use_ssl=settings.tls is not None,
         ca=tls.ca,
         certfile=tls.certificate,
@@ -170,6 +170,14 @@ def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -
         keyfile_password=tls.key_password,
         check_hostname=tls.check_hostname,
     )
+
+
+def _quiet_logger() -> logging.Logger:
+    """A line for each attempt to connect says no more than the session's own lines. Levels may be set at run time."""
+    logger = logging.getLogger("kazoo")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)
+    return logger
 
 
 def validate_operation(operation: Operation) -> None:

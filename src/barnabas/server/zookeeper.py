@@ -1,0 +1,79 @@
+"""The store of a broker in ZooKeeper: from its settings to the engine. Only brokers in a cluster load this module."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.definition import InvalidSetting
+from barnabas.coordination.store.zookeeper import ZooKeeperStore
+from barnabas.coordination.store.zookeeper_client import TlsFiles, ZooKeeperSettings
+from barnabas.errors import InvalidConfig
+
+# Types of stores by the end of the file name, as Kafka finds them out.
+_TYPES: Final = {".pem": "PEM", ".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
+
+
+def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
+    """Raises InvalidConfig if the settings do not fit together."""
+    assert config.zookeeper_connect is not None
+    tls = _tls_files(config) if config.zookeeper_ssl_client_enable else None
+    digest = config.barnabas_zookeeper_digest
+    if digest is not None and not digest.partition(":")[2]:
+        raise InvalidSetting("barnabas.zookeeper.digest", "[hidden]", "user:password")
+    if config.zookeeper_set_acl and digest is None and (tls is None or tls.certificate is None):
+        raise InvalidConfig(
+            "zookeeper.set.acl is true, but nothing identifies this broker to ZooKeeper: set barnabas.zookeeper.digest,"
+            " or zookeeper.ssl.client.enable with a zookeeper.ssl.keystore.location"
+        )
+    settings = ZooKeeperSettings(
+        connect=config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
+        set_acl=config.zookeeper_set_acl,
+        digest=digest,
+        tls=tls,
+    )
+    if not all(settings.hosts.split(",")) or "//" in settings.chroot:
+        raise InvalidSetting(
+            "zookeeper.connect",
+            config.zookeeper_connect,
+            "host:port,host:port/chroot, such as localhost:2181/kafka",
+        )
+    return ZooKeeperStore(settings)
+
+
+def _tls_files(config: BrokerConfig) -> TlsFiles:
+    trusted = _pem_file(
+        "zookeeper.ssl.truststore",
+        config.zookeeper_ssl_truststore_location,
+        config.zookeeper_ssl_truststore_type,
+    )
+    own = _pem_file(
+        "zookeeper.ssl.keystore", config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_keystore_type
+    )
+    return TlsFiles(
+        ca=trusted,
+        # One file has the private key and the certificates.
+        certificate=own,
+        key=own,
+        key_password=config.zookeeper_ssl_keystore_password,
+        check_hostname=bool(config.zookeeper_ssl_endpoint_identification_algorithm.strip()),
+    )
+
+
+def _pem_file(setting: str, location: str | None, store_type: str | None) -> str | None:
+    if location is None:
+        return None
+    found = (store_type or _TYPES.get(os.path.splitext(location)[1].lower(), "")).upper()
+    if found != "PEM":
+        raise InvalidSetting(
+            f"{setting}.type",
+            found or "unknown",
+            f"PEM only. Convert {location} with keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 -out"
+            f" FILE.pem, and set {setting}.location to that file",
+        )
+    if not os.path.isfile(location):
+        raise InvalidSetting(f"{setting}.location", location, "a file that exists")
+    return location

@@ -1,0 +1,1 @@
+"""Clusters of broker processes on a real ZooKeeper."""
