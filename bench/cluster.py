@@ -159,10 +159,10 @@ def _gap_s(cluster: MeasuredCluster, how: signal.Signals) -> float:
     thread = threading.Thread(target=producer.run_until, args=(is_over.is_set,))
     thread.start()
     try:
+        wait_until(lambda: producer.leader == leader, "the producer has begun")
         time.sleep(STEADY_S)
         cluster.brokers[leader].stop(how)
-        ended = len(producer.confirmed_s)
-        wait_until(lambda: len(producer.confirmed_s) > ended, "the producer continues")
+        wait_until(lambda: producer.leader not in (leader, -1), "the producer continues")
         time.sleep(STEADY_S)
     finally:
         is_over.set()

@@ -169,18 +169,21 @@ class SteadyProducer:
         self._topic = topic
         self._frame = load.produce_frame(topic, load.batch_of(1_024), acks=-1)
         self._buffer = bytearray(1 << 16)
-        # When batches were confirmed.
+        # When batches were confirmed, and by whom the last one.
         self.confirmed_s: list[float] = []
+        self.leader = -1
 
     def run_until(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             try:
-                with load.connect(self._cluster.brokers[self._leader()].port) as connected:
+                leader = self._find_leader()
+                with load.connect(self._cluster.brokers[leader].port) as connected:
                     connected.settimeout(WAIT_S)
                     while not is_over():
                         connected.sendall(self._frame)
                         load.check_produced(load.read_frame(connected, self._buffer))
                         self.confirmed_s.append(time.perf_counter())
+                        self.leader = leader
             except (OSError, AssertionError):
                 # The leader is gone, or says that it is another one: like clients, look again soon.
                 time.sleep(POLL_S)
@@ -189,7 +192,7 @@ class SteadyProducer:
         pairs = zip(self.confirmed_s, self.confirmed_s[1:], strict=False)
         return max(later - earlier for earlier, later in pairs)
 
-    def _leader(self) -> int:
+    def _find_leader(self) -> int:
         for broker_id in range(BROKERS):
             try:
                 [partition] = self._cluster.partitions(broker_id, self._topic)
