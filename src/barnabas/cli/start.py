@@ -11,7 +11,6 @@ import signal
 import socket
 import time
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -32,7 +31,7 @@ Examples:
   barnabas start --override listeners=PLAINTEXT://0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://db1:9092
 """
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--override",
     "overrides",
@@ -71,7 +70,7 @@ Examples:
 )
 @click.option("-v", "--verbose", count=True, help="Log also what happens to segments; -vv logs everything.")
 def start(
-    properties: Path | None,
+    properties: str | None,
     overrides: tuple[str, ...],
     supervisor_fd: int | None,
     metrics_port: int | None,
@@ -148,7 +147,8 @@ def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:
 def _running_s() -> float:
     """Seconds since this process started, including the start of Python if the system reports it."""
     try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return time.monotonic() - _LOADED_S
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -11,9 +11,9 @@ release accepts is accepted, so that the broker starts from a file of either rel
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.definition import Importance, InvalidSetting, Setting, SettingType, SettingValue
@@ -145,7 +145,8 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[Synonym, ...]]] = {
 
 @cache
 def broker_settings() -> dict[str, BrokerSetting]:
-    rows = json.loads(Path(__file__).with_name("broker_settings.json").read_bytes())
+    with open(os.path.join(os.path.dirname(__file__), "broker_settings.json"), "rb") as file:
+        rows = json.load(file)
     settings = {name: _broker_setting(name, *row) for name, row in rows.items()}
     for setting in OUR_SETTINGS:
         settings[setting.name] = BrokerSetting(setting, setting, UpdateMode.READ_ONLY, (), internal=False)

@@ -7,8 +7,8 @@ digits after `\\u`. The last of equal keys wins. Java reads Latin-1: here a file
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from barnabas.errors import InvalidConfig
@@ -24,9 +24,9 @@ class MalformedProperties(InvalidConfig):
     """A properties file that cannot be read. The message names the file, the line and the error."""
 
 
-def load_properties(path: Path) -> dict[str, str]:
+def load_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise MalformedProperties(f"{path}: {error.strerror or error}") from error

@@ -13,12 +13,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shutil
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.errors import KafkaStorageError
 from barnabas.primitives.second_chance import SecondChance
+
+if TYPE_CHECKING:
+    import shutil
 
 READ: Final = os.O_RDONLY
 WRITE: Final = os.O_RDWR
@@ -278,6 +280,8 @@ class DiskFileSystem:
             raise storage_failure("remove", path, error.errno) from error
 
     def remove_tree(self, path: str) -> None:
+        import shutil
+
         for _ in range(REMOVALS_MAX):
             try:
                 shutil.rmtree(path)
@@ -340,6 +344,8 @@ class DiskFileSystem:
             raise storage_failure("stat", path, error.errno) from error
 
     def _disk_usage(self, path: str) -> shutil._ntuple_diskusage:
+        import shutil
+
         try:
             return shutil.disk_usage(path)
         except OSError as error:

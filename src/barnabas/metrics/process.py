@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import resource
 import time
-from pathlib import Path
 from typing import Final
 
 from barnabas.metrics.registry import Registry
 
-_STAT: Final = Path("/proc/self/stat")
-_DESCRIPTORS: Final = Path("/proc/self/fd")
+_STAT: Final = "/proc/self/stat"
+_DESCRIPTORS: Final = "/proc/self/fd"
 # Of the fields behind the name of the program, which are numbered from 3 on: see proc(5).
 _START_TIME: Final = 22 - 3
 _VIRTUAL_BYTES: Final = 23 - 3
@@ -28,7 +27,7 @@ def register_process(metrics: Registry) -> None:
         time.process_time,
     )
     metrics.gauge("process_max_fds", "Maximum number of open file descriptors.", _max_descriptors)
-    if not _STAT.exists():
+    if not os.path.exists(_STAT):
         return
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     metrics.gauge(
@@ -53,7 +52,8 @@ def register_process(metrics: Registry) -> None:
 
 def _stat(field: int) -> int:
     # The name of the program, in parentheses, may have blanks in it.
-    return int(_STAT.read_text().rpartition(")")[2].split()[field])
+    with open(_STAT) as file:
+        return int(file.read().rpartition(")")[2].split()[field])
 
 
 def _max_descriptors() -> float:

@@ -9,6 +9,8 @@ which stops at a bound, reads it as fast as any other library. Snappy and lz4 ha
   all of these.
 - lz4 frames with independent blocks. In v0 the checksum of the frame's header is computed from the wrong byte on. The
   encoder writes it this way for v0, and the decoder does not check it in v0 and v1.
+
+The library is large. A program loads it with the first batch that needs it.
 """
 
 from __future__ import annotations
@@ -16,8 +18,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from typing import Final
-
-import cramjam
 
 from barnabas.errors import InvalidRecord
 from barnabas.records.layout import INT32, MAGIC_V0, MAGIC_V2, CompressionType
@@ -69,6 +69,8 @@ def compress(
     if compression is CompressionType.LZ4:
         return _compress_lz4(data, magic, level)
     assert magic >= MAGIC_V2, "zstd is younger than the formats before v2"
+    import cramjam
+
     return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL if level is None else level))
 
 
@@ -86,6 +88,8 @@ def decompress(
         return _decompress_gzip(data, max_decompressed_bytes)
     if compression is CompressionType.SNAPPY:
         return _decompress_snappy(data, max_decompressed_bytes)
+    import cramjam
+
     if compression is CompressionType.LZ4:
         if magic < MAGIC_V2:
             data = _with_lz4_header_checksum(data)
@@ -100,6 +104,8 @@ def decompress(
 def _decompress_into(
     name: str, function: Callable[..., int], data: bytes, bound_bytes: int, max_decompressed_bytes: int
 ) -> bytes:
+    import cramjam
+
     # The memory of a large bytearray is claimed as it is written to, so a generous bound costs nothing.
     output = bytearray(min(bound_bytes, max_decompressed_bytes))
     try:
@@ -138,6 +144,8 @@ def _decompress_gzip(data: bytes, max_decompressed_bytes: int) -> bytes:
 
 
 def _compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
+    import cramjam
+
     parts: list[bytes] = [_XERIAL_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -148,6 +156,8 @@ def _compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _decompress_snappy(data: bytes, max_decompressed_bytes: int) -> bytes:
+    import cramjam
+
     if not data.startswith(_XERIAL_MAGIC):
         return _decompress_into(
             "snappy",
@@ -210,6 +220,8 @@ def _snappy_size_bytes(data: bytes, position: int) -> int:
 
 
 def _compress_lz4(data: bytes | bytearray | memoryview, magic: int, level: int | None) -> bytes:
+    import cramjam
+
     fast = level is None or level == _LZ4_FAST_LEVEL
     compressor = cramjam.lz4.Compressor(
         level=1 if fast else level, content_checksum=False, block_linked=False

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Mapping
 from typing import Final
 
@@ -41,6 +39,10 @@ class ScramCredential(Value, kw_only=True):
 
 
 def new_credential(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
+    # Few brokers have users with passwords.
+    import hashlib
+    import hmac
+
     hash_name = MECHANISMS[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     return ScramCredential(

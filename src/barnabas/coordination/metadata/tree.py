@@ -29,7 +29,6 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import quote, unquote_plus
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints
 from barnabas.coordination.metadata.node_reader import Json, MalformedNode, NodeReader
@@ -161,10 +160,16 @@ def config_path(config_type: str, entity: str) -> str:
 
 def sanitize(name: str) -> str:
     """A user's or client's name as a node's name. The default entity keeps its angle brackets."""
-    return name if name == DEFAULT_ENTITY else quote(name, safe="-_.").replace("~", "%7E")
+    if name == DEFAULT_ENTITY:
+        return name
+    from urllib.parse import quote
+
+    return quote(name, safe="-_.").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
+    from urllib.parse import unquote_plus
+
     return unquote_plus(name)
 
 

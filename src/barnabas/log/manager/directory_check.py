@@ -7,7 +7,6 @@ one whose disk has failed, until the user mounts it or accepts the loss. The oth
 from __future__ import annotations
 
 import errno
-import getpass
 import logging
 import os
 from collections.abc import Sequence
@@ -142,6 +141,8 @@ def explained(fs: FileSystem, directory: str, failure: StorageFailure) -> KafkaS
 
 def _user() -> str:
     try:
+        import getpass
+
         return getpass.getuser()
     except (KeyError, OSError):
         # In a container the user may have no name.
