@@ -406,8 +406,9 @@ class SimulatedFileSystem:
         self.step("list", path)
         return sorted(self._directory("list", path).entries)
 
-    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
         directory = self._root
+        is_missing = self._find(path) is None
         made = ""
         for name in _parts(path):
             made += "/" + name
@@ -422,6 +423,7 @@ class SimulatedFileSystem:
             if isinstance(node, _FileNode):
                 raise storage_failure("make directory", path, errno.ENOTDIR)
             directory = node
+        return is_missing
 
     def rename(self, old_path: str, new_path: str) -> None:
         self.step("rename", old_path)

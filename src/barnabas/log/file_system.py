@@ -103,8 +103,11 @@ class FileSystem(Protocol):
     def list_dir(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
-    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
-        """Makes the directory and those above it that are missing, and syncs what it made, or only those above."""
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
+        """Makes the directory and those above it that are missing, and syncs what it made, or only those above.
+
+        Returns whether the directory was missing.
+        """
 
     def rename(self, old_path: str, new_path: str) -> None:
         """Renames a file or directory at once; a file that has the new name is replaced."""
@@ -250,7 +253,7 @@ class DiskFileSystem:
         except OSError as error:
             raise storage_failure("list", path, error.errno) from error
 
-    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
         missing: list[str] = []
         ancestor = os.path.abspath(path)
         while not os.path.isdir(ancestor):
@@ -263,6 +266,7 @@ class DiskFileSystem:
             raise storage_failure("make directory", path, error.errno) from error
         for directory in reversed(missing if syncs else missing[1:]):
             self.sync_dir(os.path.dirname(directory))
+        return bool(missing)
 
     def rename(self, old_path: str, new_path: str) -> None:
         try:

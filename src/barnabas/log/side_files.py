@@ -72,6 +72,11 @@ class LastStop(NamedTuple):
     files: SideFiles | None
     epochs: list[tuple[int, int]]
     checksum: int
+    # Whether the directory of the log was made for it just now, and is empty.
+    is_new: bool = False
+
+
+NEVER_OPENED: Final = LastStop(True, None, [], NOT_LISTED, True)
 
 
 def read_last_stop(fs: FileSystem, path: str, *, is_clean: bool, lists_side_files: bool) -> LastStop:

@@ -28,14 +28,14 @@ def make_all(logs: ManagedLogs, *, is_new: bool = True) -> None:
 
 
 class Syncs:
-    """Counts what is synced on a simulated disk."""
+    """Counts what is synced on a simulated disk, or done otherwise."""
 
-    def __init__(self, logs: ManagedLogs) -> None:
+    def __init__(self, logs: ManagedLogs, *operations: str) -> None:
         self.paths: list[str] = []
         step = logs.fs.step
 
         def counting(operation: str, path: str) -> None:
-            if operation == "sync":
+            if operation in (operations or ("sync",)):
                 self.paths.append(path)
             step(operation, path)
 
@@ -54,6 +54,16 @@ def test_a_new_log_waits_for_no_disk() -> None:
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
+
+
+def test_nothing_is_looked_for_in_a_new_directory() -> None:
+    logs = ManagedLogs()
+    looks = Syncs(logs, "list", "read")
+    opened = Syncs(logs, "open")
+    make_all(logs)
+    assert [path for path in looks.paths if path.startswith("/disk/a-")] == []
+    # The log, its two indexes, and the two small files.
+    assert len([path for path in opened.paths if path.startswith("/disk/a-0/")]) == 5
 
 
 def test_an_empty_log_is_not_waited_for_at_a_stop() -> None:

@@ -15,6 +15,7 @@ from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.value import replace
 
 NEW_LOG: Final = PriorState(clean_shutdown=True, lists_side_files=False, is_gapless=True)
+NEW_LOG_WITH_GAPS: Final = replace(NEW_LOG, is_gapless=False)
 
 
 class LogOpener:
@@ -53,7 +54,8 @@ class LogOpener:
     ) -> PartitionLog:
         config = self.config_of(names.parse_partition_dir(name).partition.topic)
         if config.compact or not self.settings.expects_no_gaps:
-            prior = replace(prior, is_gapless=False)
+            # Thousands of logs may be created at once.
+            prior = NEW_LOG_WITH_GAPS if prior is NEW_LOG else replace(prior, is_gapless=False)
         return PartitionLog.open(
             directory.file(name),
             environment=self._environment,

@@ -63,6 +63,7 @@ class EpochCache:
         *,
         is_synced: bool = True,
         side_files: SideFiles | None = None,
+        is_new: bool = False,
     ) -> None:
         """Reads the checkpoint at the path, if there is one. After a clean stop it is what the list of side files says.
 
@@ -80,7 +81,8 @@ class EpochCache:
         self._digest: FileDigest | None = None
         self.is_damaged = False
         """Whether the file was not what it should be: the epochs must be found in the records."""
-        self._read(side_files)
+        if not is_new:
+            self._read(side_files)
         self._on_disk: list[EpochEntry] | None = None if self.is_damaged else self.entries()
         self._is_behind: bool = False
 

@@ -145,6 +145,8 @@ class Loader:
         )
 
     def _list_files(self) -> None:
+        if self._stop.is_new:
+            return
         for name in self._fs.list_dir(self._directory):
             parsed = parse_segment_file(name)
             if parsed is not None:
@@ -361,8 +363,10 @@ class Loader:
 
     def _producer_state(self) -> ProducerState:
         """A separate state each time, on the current snapshots."""
-        listed = None
-        if not self._is_changed:
+        listed: list[int] | None = None
+        if self._stop.is_new:
+            listed = []
+        elif not self._is_changed:
             listed = sorted(
                 int(parsed.base_offset)
                 for parsed in self._names.values()

@@ -56,7 +56,7 @@ from barnabas.log.segment.factory import SegmentFactory
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
-from barnabas.log.side_files import SideFiles, read_last_stop
+from barnabas.log.side_files import NEVER_OPENED, SideFiles, read_last_stop
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.records.analyze import analyze_records
 from barnabas.records.policy import AppendOrigin, AppendPolicy
@@ -136,20 +136,25 @@ class PartitionLog:
         fs = environment.fs
         topic_partition = parse_partition_dir(directory.rpartition("/")[2]).partition
         where = str(topic_partition)
-        fs.make_dirs(directory, syncs=False)
+        is_made = fs.make_dirs(directory, syncs=False)
         guard = Guard(where, environment.scheduler, on_failure)
-        stop = read_last_stop(
-            fs,
-            f"{directory}/{SIDE_FILES}",
-            is_clean=prior.clean_shutdown,
-            lists_side_files=prior.lists_side_files,
-        )
+        if is_made and prior.clean_shutdown and not prior.lists_side_files:
+            # Thousands of logs may be created at once, and nothing is in their directories.
+            stop = NEVER_OPENED
+        else:
+            stop = read_last_stop(
+                fs,
+                f"{directory}/{SIDE_FILES}",
+                is_clean=prior.clean_shutdown,
+                lists_side_files=prior.lists_side_files,
+            )
         epochs = EpochCache(
             fs,
             f"{directory}/{LEADER_EPOCH_CHECKPOINT}",
             guard.schedule,
             is_synced=prior.recovery_point > 0,
             side_files=stop.files if stop.is_clean else None,
+            is_new=stop.is_new,
         )
         factory = SegmentFactory(fs=fs, clock=environment.clock, rng=environment.rng)
         loaded = Loader(
@@ -165,7 +170,15 @@ class PartitionLog:
         if epochs.is_damaged or not stop.is_clean:
             check_epochs(epochs, where, stop.epochs, loaded)
         local = LocalLog(directory, config, loaded, factory, guard, epochs, environment.on_flush)
-        log = cls(topic_partition, environment, guard, local, epochs, loaded, TopicIdFile(fs, directory))
+        log = cls(
+            topic_partition,
+            environment,
+            guard,
+            local,
+            epochs,
+            loaded,
+            TopicIdFile(fs, directory, is_new=stop.is_new),
+        )
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log

@@ -16,9 +16,9 @@ class TopicIdFile:
 
     __slots__ = ("_fs", "value")
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, *, is_new: bool = False) -> None:
         self._fs = fs
-        self.value: bytes | None = read_topic_id(fs, f"{directory}/{PARTITION_METADATA}")
+        self.value: bytes | None = None if is_new else read_topic_id(fs, f"{directory}/{PARTITION_METADATA}")
 
     def assign(self, directory: str, topic_id: bytes, *, syncs: bool) -> None:
         """Writes the id to the log's directory. Raises InconsistentTopicId if the log belongs to another topic."""

@@ -137,8 +137,10 @@ class OverlayFileSystem:
         names.update(os.path.basename(made) for made in self._files if os.path.dirname(made) == path)
         return sorted(names)
 
-    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
+        is_missing = not self.is_dir(path)
         self._made_dirs.add(path)
+        return is_missing
 
     def rename(self, old_path: str, new_path: str) -> None:
         file = self.open(old_path, READ)
