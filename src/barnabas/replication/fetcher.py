@@ -75,6 +75,10 @@ class FetcherSettings:
     backoff_ms: int = 1_000
     # Whether Fetch answers where logs diverge (version 12 and above).
     truncates_on_fetch: bool = True
+    # Whether Fetch names the follower together with its broker epoch (version 15 and above).
+    has_replica_state: bool = True
+    # How long a throttled partition is left out of requests.
+    hold_ms: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +213,13 @@ class Fetcher:
         for topic in response.responses:
             name = topic.topic or self._topic_names.get(topic.topic_id, "")
             for data in topic.partitions:
-                partition = self._waiting(TopicPartition(name, data.partition_index), Phase.FETCHING)
+                key = TopicPartition(name, data.partition_index)
+                partition = self._waiting(key, Phase.FETCHING)
                 if partition is not None:
                     steps += self._take(partition, data, now_ms)
+                elif key in self._partitions:
+                    # The leader repeats nothing that it has told in a session, not even the high watermark.
+                    self._session.restart(is_known_to_leader=True)
         return steps
 
     def epochs_told(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Step]:
@@ -293,6 +301,14 @@ class Fetcher:
         if key in self._partitions:
             self._delay(key, now_ms)
 
+    def hold_back(self, key: TopicPartition, now_ms: int) -> None:
+        """Leaves a partition out of requests for a while, because it is throttled."""
+        if key in self._partitions and key not in self._delayed:
+            self._delay(key, now_ms, self._settings.hold_ms)
+
+    def partitions(self) -> Iterable[FollowedPartition]:
+        return self._partitions.values()
+
     def _fetch_request(self) -> FetchRequest:
         settings = self._settings
         session = self._session
@@ -304,9 +320,12 @@ class Fetcher:
         forgotten_by_topic: dict[tuple[str, bytes], list[int]] = {}
         for key, topic_id in forgotten:
             forgotten_by_topic.setdefault((key.topic, topic_id), []).append(key.partition)
+        state = ReplicaState()
+        if settings.has_replica_state:
+            state = ReplicaState(replica_id=settings.replica_id, replica_epoch=settings.broker_epoch)
         return FetchRequest(
-            replica_id=settings.replica_id,
-            replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=settings.broker_epoch),
+            replica_id=-1 if settings.has_replica_state else settings.replica_id,
+            replica_state=state,
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
@@ -424,9 +443,11 @@ class Fetcher:
         self._delayed.pop(key, None)
         self._changed_since.add(key)
 
-    def _delay(self, key: TopicPartition, now_ms: int) -> None:
+    def _delay(self, key: TopicPartition, now_ms: int, delay_ms: int | None = None) -> None:
         self._unschedule(key)
-        self._partitions[key].delayed_until_ms = now_ms + self._settings.backoff_ms
+        self._partitions[key].delayed_until_ms = now_ms + (
+            self._settings.backoff_ms if delay_ms is None else delay_ms
+        )
         self._delayed[key] = None
 
     def _end_delays(self, now_ms: int) -> None:

@@ -37,3 +37,5 @@ class IsrChange(Value, kw_only=True):
     in_sync: tuple[BrokerId, ...]
     maximal_in_sync: tuple[BrokerId, ...]
     """The replicas that bound the high watermark until the controller has answered."""
+    previous: tuple[BrokerId, ...]
+    """The in-sync replicas before the change."""

@@ -180,6 +180,7 @@ class PartitionLeader:
             partition_epoch=self.partition_epoch,
             in_sync=in_sync,
             maximal_in_sync=maximal_in_sync,
+            previous=self.in_sync,
         )
         self.pending = change
         self.maximal_in_sync = maximal_in_sync

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.broker.parts import ReplicaParts
 from barnabas.broker.quotas.quotas import Quotas
@@ -21,6 +22,12 @@ from barnabas.log.manager.manager import LogManager
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.server.cluster import Cluster
+from barnabas.server.environment import Environment
+
+if TYPE_CHECKING:
+    from barnabas.broker.replication.replication import Replication
+    from barnabas.peers.controller_channel import ControllerChannel
+    from barnabas.peers.peers import Peers
 
 
 def build_replicas(
@@ -53,6 +60,26 @@ def build_replicas(
         lambda: settings.current.replica_alter_log_dirs_io_max_bytes_per_second,
     )
     return ReplicaParts(log_manager=manager, replicas=replicas, log_dir_mover=mover)
+
+
+def start_replication(
+    parts: ReplicaParts,
+    settings: LiveSettings,
+    scheduling: Scheduling,
+    environment: Environment,
+    peers: Peers,
+    controller: ControllerChannel,
+    broker_epoch: Callable[[], int],
+) -> Replication:
+    """For a cluster. It is to be closed before the logs are, and after nothing gives roles any more."""
+    # A broker that is alone starts without these modules.
+    from barnabas.broker.replication.replication import Replication
+
+    # A fetcher writes to logs in one thread at a time.
+    executor = environment.new_executor(settings.current.num_replica_fetchers, "fetchers")
+    return Replication(
+        parts.replicas, parts.log_manager, settings, scheduling, executor, peers, controller, broker_epoch
+    )
 
 
 def follow_metadata(

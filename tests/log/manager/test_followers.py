@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from barnabas.config.log_config import LogConfig
-from barnabas.errors import KafkaStorageError
+from barnabas.errors import KafkaStorageError, RecordListTooLarge
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.partition.append import UnexpectedAppendOffset
 from barnabas.model import TopicPartition
-from tests.log.managed import ManagedLogs
+from tests.log.managed import ManagedLogs, values
 from tests.log.partitions import all_offsets, batch
 from tests.log.simulated import SimulatedCrash
 
@@ -121,3 +121,16 @@ def test_records_that_follow_a_truncation_survive_a_crash(change: Callable[[Mana
         if is_over:
             assert steps > 10
             return
+
+
+def test_what_does_not_fit_into_a_segment_is_written_in_parts() -> None:
+    logs = ManagedLogs(config=LogConfig(segment_bytes=300))
+    logs.create("a-0")
+    data = b"".join(batch(b"x" * 40, offset=offset, epoch=1) for offset in range(12))
+    info = logs.manager.append_as_follower(A0, data + batch(b"cut off", offset=12, epoch=1)[:-1])
+    log = logs.log("a-0")
+    assert (info.last_offset, log.log_end_offset) == (11, 12)
+    assert len(log.segments) > 2
+    assert values(log) == ["x" * 40] * 12
+    with pytest.raises(RecordListTooLarge):
+        logs.manager.append_as_follower(A0, batch(b"x" * 400, offset=12, epoch=1))

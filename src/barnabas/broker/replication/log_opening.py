@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from typing import Final
+from typing import Any, Final
 
 from barnabas.broker.replication.partition import Partition
 from barnabas.errors import KafkaError
@@ -21,30 +21,44 @@ log = logging.getLogger(__name__)
 # Creates or opens the log of a partition with a topic id. It may wait for the disk.
 OpenLog = Callable[[TopicPartition, bytes], PartitionLog]
 
+# Done when no fetcher writes to the logs any more; None if none does.
+Released = asyncio.Future[Any] | None
+
 LOGS_OPENED_AT_ONCE: Final = 32
 
 
 class LogOpening:
-    """`is_current` says whether a partition is still one of the broker's when its log has been opened."""
+    """`is_current` says whether a partition is still one of the broker's when its log has been opened.
+
+    `opened` is called for each partition that can be used from then on.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, executor: Executor, is_current: Callable[[Partition], bool]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        is_current: Callable[[Partition], bool],
+        opened: Callable[[Partition], None],
     ) -> None:
         self._loop = loop
         self._executor = executor
         self._is_current = is_current
+        self._opened = opened
         self._running: dict[TopicPartition, asyncio.Future[None]] = {}
 
     def __contains__(self, key: TopicPartition) -> bool:
         return key in self._running
 
-    def begin(self, partitions: list[Partition], open_log: OpenLog) -> None:
+    def begin(self, partitions: list[Partition], open_log: OpenLog, after: Released = None) -> None:
+        """Begins when `after` is done, if it is given."""
         for start in range(0, len(partitions), LOGS_OPENED_AT_ONCE):
-            self._begin(partitions[start : start + LOGS_OPENED_AT_ONCE], open_log)
+            self._begin(partitions[start : start + LOGS_OPENED_AT_ONCE], open_log, after)
 
-    def begin_one(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
+    def begin_one(
+        self, partition: Partition, open_log: OpenLog, after: Released = None
+    ) -> asyncio.Future[None]:
         assert partition.topic_partition not in self._running, partition.topic_partition
-        return self._begin([partition], open_log)
+        return self._begin([partition], open_log, after)
 
     def is_running(self, topics: Iterable[str]) -> bool:
         """Whether a log of these topics is still being opened."""
@@ -61,16 +75,24 @@ class LogOpening:
         if pending:
             await asyncio.wait(pending, timeout=timeout_s)
 
-    def _begin(self, partitions: list[Partition], open_log: OpenLog) -> asyncio.Future[None]:
+    def _begin(self, partitions: list[Partition], open_log: OpenLog, after: Released) -> asyncio.Future[None]:
         roles = [(partition, partition.leads_in_epoch) for partition in partitions]
-        opening = self._loop.run_in_executor(self._executor, _open_logs, roles, open_log)
+        opening: asyncio.Future[list[PartitionLog | None]]
+        if after is None:
+            opening = self._loop.run_in_executor(self._executor, _open_logs, roles, open_log)
+        else:
+            opening = self._loop.create_task(self._open_after(after, roles, open_log))
 
         def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
             logs = [None] * len(partitions) if finished.cancelled() else finished.result()
             for partition, opened in zip(partitions, logs, strict=True):
                 del self._running[partition.topic_partition]
-                if self._is_current(partition) and (opened is None or not _begin_use(partition, opened)):
+                if not self._is_current(partition):
+                    continue
+                if opened is None or not _begin_use(partition, opened):
                     partition.take_offline()
+                else:
+                    self._opened(partition)
             waiter.set_result(None)
 
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -78,6 +100,15 @@ class LogOpening:
             self._running[partition.topic_partition] = waiter
         opening.add_done_callback(done)
         return waiter
+
+    async def _open_after(
+        self,
+        after: asyncio.Future[Any],
+        roles: list[tuple[Partition, LeaderEpoch | None]],
+        open_log: OpenLog,
+    ) -> list[PartitionLog | None]:
+        await asyncio.wait([after])
+        return await self._loop.run_in_executor(self._executor, _open_logs, roles, open_log)
 
 
 def _open_logs(

@@ -8,7 +8,7 @@ followers, and its high watermark is the end of its log.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.broker.replication.delayed import DelayedOperations
 from barnabas.broker.replication.topic_metrics import TopicMetrics
@@ -31,6 +31,7 @@ from barnabas.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartitio
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrPartitionState
 from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.validate import ValidatedRecords
+from barnabas.replication.isr_change import IsrChange
 from barnabas.replication.leader import PartitionLeader
 from barnabas.replication.remote_replica import RemoteReplica
 
@@ -39,10 +40,16 @@ ANY_EPOCH: Final = -1
 _NO_LEADER: Final = BrokerId(-1)
 
 
+class Proposals(Protocol):
+    """Takes changes of in-sync replicas to the controller."""
+
+    def propose(self, partition: Partition, change: IsrChange) -> None: ...
+
+
 class PartitionContext:
     """The parts that all partitions of a broker share."""
 
-    __slots__ = ("_clock", "broker_id", "delayed", "lag_time_max_ms", "metadata")
+    __slots__ = ("_clock", "broker_id", "delayed", "isr_changes", "lag_time_max_ms", "metadata")
 
     def __init__(
         self,
@@ -57,6 +64,8 @@ class PartitionContext:
         self.delayed = delayed
         self.metadata = metadata
         self.lag_time_max_ms = lag_time_max_ms
+        # None on a broker that is alone: its partitions have no other replicas.
+        self.isr_changes: Proposals | None = None
 
     @property
     def live_brokers(self) -> Container[BrokerId]:
@@ -113,6 +122,11 @@ class Partition:
     def is_leader(self) -> bool:
         """Whether the controller has made this broker the leader."""
         return self.leader == self._context.broker_id
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether the controller has made another broker the leader, which this one follows."""
+        return self.leader not in (self._context.broker_id, _NO_LEADER)
 
     @property
     def leads_in_epoch(self) -> LeaderEpoch | None:
@@ -348,11 +362,59 @@ class Partition:
             leader_end_offset=log_end_offset,
             now_ms=self._context.now_ms(),
         )
+        if follower.broker_id not in leadership.in_sync:
+            self._expand_isr(log, leadership, follower)
         if follower.log_end_offset != before_end_offset:
             self._advance_high_watermark(log, leadership)
         if follower.log_start_offset != before_start_offset:
             # A deletion of records may have waited for the follower.
             self.delayed.note_change(self.topic_partition)
+
+    def _expand_isr(self, log: PartitionLog, leadership: PartitionLeader, follower: RemoteReplica) -> None:
+        isr_changes = self._context.isr_changes
+        if isr_changes is None:
+            return
+        change = leadership.propose_expansion(
+            follower, high_watermark=log.high_watermark, live=self._context.live_brokers
+        )
+        if change is not None:
+            isr_changes.propose(self, change)
+
+    def shrink_isr(self) -> None:
+        """Proposes to remove the replicas that lag, if there are any."""
+        log, leadership, isr_changes = self.log, self.leadership, self._context.isr_changes
+        if log is None or leadership is None or leadership.is_alone or isr_changes is None:
+            return
+        change = leadership.propose_shrink(log_end_offset=log.log_end_offset, now_ms=self._context.now_ms())
+        if change is not None:
+            isr_changes.propose(self, change)
+
+    def proposes(self, change: IsrChange) -> bool:
+        """Whether a change still waits for the controller."""
+        return self.leadership is not None and self.leadership.pending is change
+
+    def isr_changed(
+        self, change: IsrChange, *, leader_epoch: int, partition_epoch: int, in_sync: tuple[BrokerId, ...]
+    ) -> bool:
+        """The controller has agreed to a change. False if the answer is out of date."""
+        log, leadership = self.log, self.leadership
+        if (
+            log is None
+            or leadership is None
+            or not leadership.isr_changed(
+                change, leader_epoch=leader_epoch, partition_epoch=partition_epoch, in_sync=in_sync
+            )
+        ):
+            return False
+        self._advance_high_watermark(log, leadership)
+        # Produces may have waited for a replica that has left, and may now miss enough replicas.
+        self.delayed.note_change(self.topic_partition)
+        return True
+
+    def isr_refused(self, change: IsrChange, code: int) -> bool:
+        """The controller has refused a change. True if it is to be sent again."""
+        leadership = self.leadership
+        return leadership is not None and leadership.isr_refused(change, code)
 
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.broker.replication.log_opening import LogOpening, OpenLog
-from barnabas.broker.replication.partition import Partition, PartitionContext
+from barnabas.broker.replication.partition import Partition, PartitionContext, Proposals
 from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
 from barnabas.errors import (
     FencedLeaderEpoch,
@@ -51,6 +51,17 @@ _NONE: Final = 0
 RolesListener: TypeAlias = Callable[[Collection[str]], None]
 
 
+class Followers(Protocol):
+    """The fetchers of this broker, which copy the partitions that it follows."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def leave(self, key: TopicPartition) -> None: ...
+
+    def released(self, keys: Iterable[TopicPartition]) -> asyncio.Future[Any] | None:
+        """Done when no thread writes to the logs of these partitions, which have been left; None if none does."""
+
+
 class ReplicaManager:
     """`make_log` creates the log of a new partition: it has no log anywhere, not even in an offline directory."""
 
@@ -70,7 +81,9 @@ class ReplicaManager:
         self._context = context
         self._open_log = open_log
         self._make_log = make_log
-        self._opening = LogOpening(loop, executor, self._has)
+        self._opening = LogOpening(loop, executor, self._has, self._begin_following)
+        # None on a broker that is alone.
+        self._followers: Followers | None = None
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._roles_listeners: list[RolesListener] = []
@@ -86,6 +99,11 @@ class ReplicaManager:
             except Exception:
                 # The controller waits for the answer to its request.
                 log.exception("A listener for roles failed")
+
+    def begin_replication(self, followers: Followers, isr_changes: Proposals) -> None:
+        """From now on, partitions are copied from their leaders, and change their in-sync replicas."""
+        self._followers = followers
+        self._context.isr_changes = isr_changes
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -139,11 +157,23 @@ class ReplicaManager:
                 errors.partition_errors.append(
                     LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
                 )
-        self._opening.begin(unopened, self._open_log)
+        self._opening.begin(unopened, self._open_log, self._released(unopened))
         self._opening.begin(unmade, self._make_log)
         if is_admitted:
             self._note_roles({topic.topic_name for topic in request.topic_states})
         return response
+
+    def _released(self, partitions: Iterable[Partition]) -> asyncio.Future[Any] | None:
+        followers = self._followers
+        return None if followers is None else followers.released(each.topic_partition for each in partitions)
+
+    def _begin_following(self, partition: Partition) -> None:
+        if self._followers is not None and partition.is_follower and partition.log is not None:
+            self._followers.follow(partition)
+
+    def _end_following(self, key: TopicPartition) -> None:
+        if self._followers is not None:
+            self._followers.leave(key)
 
     def _become(
         self,
@@ -162,6 +192,7 @@ class ReplicaManager:
         if partition is None:
             partition = Partition(key, topic.topic_id, self._context, self.topic_metrics.of(key.topic))
             self._partitions[key] = partition
+        self._end_following(key)
         try:
             self._give_role(partition, state)
         except KafkaError as error:
@@ -169,8 +200,13 @@ class ReplicaManager:
             partition.take_offline()
             return KafkaStorageError.code
         is_new_leader = partition.is_leader and partition.leadership is None
-        if (partition.log is None or is_new_leader) and key not in self._opening:
+        if key in self._opening:
+            # The role begins when the log is open.
+            return _NONE
+        if partition.log is None or is_new_leader:
             (unmade if state.is_new and not is_known else unopened).append(partition)
+        else:
+            self._begin_following(partition)
         return _NONE
 
     def _refusal(
@@ -239,6 +275,7 @@ class ReplicaManager:
         ):
             log.info("Not stopping %s, which is at leader epoch %d", key, partition.leader_epoch)
             return FencedLeaderEpoch.code
+        self._end_following(key)
         if state.delete_partition:
             del self._partitions[key]
         partition.stop()
@@ -246,8 +283,9 @@ class ReplicaManager:
 
     def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
         """Replaces the log of a partition, which is unavailable until the other log is open."""
+        self._end_following(partition.topic_partition)
         partition.log = None
-        return self._opening.begin_one(partition, open_log)
+        return self._opening.begin_one(partition, open_log, self._released([partition]))
 
     def is_opening(self, topics: Iterable[str]) -> bool:
         """Whether a log of these topics is still being opened."""
@@ -257,12 +295,18 @@ class ReplicaManager:
         """Returns when no log of these topics is still being opened: see `LogOpening.ended`."""
         await self._opening.ended(topics, timeout_s)
 
+    async def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Returns when no fetcher writes to the logs of these partitions, which are no longer followed."""
+        if self._followers is not None and (busy := self._followers.released(partitions)) is not None:
+            await asyncio.wait([busy])
+
     def take_offline(self, directory: str, partitions: Iterable[TopicPartition]) -> None:
         """The disk under these partitions has failed. They answer with an error until the broker is started again."""
         topics = set()
         for key in partitions:
             partition = self._partitions.get(key)
             if partition is not None:
+                self._end_following(key)
                 partition.take_offline()
                 topics.add(key.topic)
         self._note_roles(topics)

@@ -109,6 +109,7 @@ class ControlRequests:
 
     async def _delete_logs(self, partitions: list[TopicPartition]) -> int:
         await self._replicas.opened({each.topic for each in partitions})
+        await self._replicas.released(partitions)
         await self._mover.cancel(partitions)
         try:
             await self._background.run(partial(self._manager.delete_all, partitions))

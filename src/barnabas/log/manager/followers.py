@@ -6,6 +6,7 @@ A future log follows the current log of its partition by the same rules.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from barnabas.log.cleaner.manager import CleanerManager
 from barnabas.log.file_system import Data
@@ -15,6 +16,7 @@ from barnabas.log.manager.open_logs import OpenLogs
 from barnabas.log.partition.append import AppendInfo, UnexpectedAppendOffset
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
+from barnabas.records.layout import LOG_OVERHEAD_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,16 @@ class FollowerLogs:
         log begins with that batch.
         """
         log = self._logs.required(partition, is_future=is_future)
+        if len(records) <= log.config.segment_bytes:
+            return self._append(log, records, is_future)
+        # The segments here may be smaller than what the leader sends at a time.
+        info: AppendInfo | None = None
+        for part in _in_parts(records, log.config.segment_bytes):
+            info = self._append(log, part, is_future)
+        assert info is not None
+        return info
+
+    def _append(self, log: PartitionLog, records: Data, is_future: bool) -> AppendInfo:
         try:
             return log.append_as_follower(records)
         except UnexpectedAppendOffset as unexpected:
@@ -51,8 +63,10 @@ class FollowerLogs:
             is_empty = end_offset == log.log_start_offset
             if not is_empty or not unexpected.first_offset < end_offset <= unexpected.last_offset:
                 raise
-            logger.info("%s begins at %d, within a batch", partition, end_offset)
-            self.truncate_fully_and_start_at(partition, unexpected.first_offset, is_future=is_future)
+            logger.info("%s begins at %d, within a batch", log.topic_partition, end_offset)
+            self.truncate_fully_and_start_at(
+                log.topic_partition, unexpected.first_offset, is_future=is_future
+            )
             return log.append_as_follower(records)
 
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
@@ -77,3 +91,23 @@ class FollowerLogs:
         if not is_future:
             self._cleaner.offsets.truncate(directory, log.topic_partition, log.segments.active.base_offset)
         self._checkpoints.write(directory)
+
+
+def _in_parts(records: Data, max_bytes: int) -> Iterator[Data]:
+    """Cuts records between batches. A part has one batch at least, and `max_bytes` at most if that can be.
+
+    Of every format, an entry begins with its offset and the length of the rest. What is not a whole entry is left to
+    the append to judge.
+    """
+    start = position = 0
+    end = len(records)
+    while end - position >= LOG_OVERHEAD_BYTES:
+        length = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD_BYTES], "big", signed=True)
+        following = position + LOG_OVERHEAD_BYTES + length
+        if length <= 0 or following > end:
+            break
+        if following - start > max_bytes and position > start:
+            yield records[start:position]
+            start = position
+        position = following
+    yield records[start:]

@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.coordinators import loading as coordinator_loading
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.coordinators.group_shell import GroupShell
-from barnabas.broker.coordinators.keys import java_hash, partition_of_key
+from barnabas.broker.coordinators.keys import partition_of_key
 from barnabas.clock import ManualClock
 from barnabas.errors import (
     NONE,
@@ -29,6 +29,7 @@ from barnabas.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from barnabas.primitives.java_hash import java_hash
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.join_group_response import JoinGroupResponse

@@ -1,0 +1,154 @@
+"""Which fetcher copies which partition: for each leader there are `num.replica.fetchers` of them.
+
+A partition belongs to one fetcher of its leader, by the hash that Kafka uses. A fetcher is created with its first
+partition. A partition changes its role only when no thread writes to its log any more: see `released`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from barnabas.broker.replication.follower_writes import latest_epoch
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_fetcher import FetcherContext, ReplicaFetcher
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.primitives.java_hash import java_hash
+from barnabas.replication.fetcher import FetcherSettings
+from barnabas.replication.followed import FollowedPartition
+
+log = logging.getLogger(__name__)
+
+_INT32: Final = 1 << 32
+
+
+class ReplicaFetchers:
+    """`settings` returns the current settings of a fetcher, `count` the value of `num.replica.fetchers`."""
+
+    def __init__(
+        self, context: FetcherContext, settings: Callable[[], FetcherSettings], count: Callable[[], int]
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._count = count
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._followed: dict[TopicPartition, tuple[Partition, ReplicaFetcher]] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._fetchers)
+
+    def follow(self, partition: Partition) -> None:
+        """Copies the partition from its leader, as soon as no thread writes to its log."""
+        key = partition.topic_partition
+        self.leave(key)
+        released = self.released([key])
+        if released is None:
+            self._follow(partition, partition.leader_epoch)
+        else:
+            follow = partial(self._follow, partition, partition.leader_epoch)
+            released.add_done_callback(lambda _: follow())
+
+    def _follow(self, partition: Partition, leader_epoch: int) -> None:
+        replica = partition.log
+        key = partition.topic_partition
+        if (
+            self._is_closed
+            or replica is None
+            or not partition.is_follower
+            or partition.leader_epoch != leader_epoch
+            or key in self._followed
+        ):
+            # The partition has got another role, or has failed, in the meantime.
+            return
+        fetcher = self._fetcher(partition.leader, fetcher_number(key, self._count()))
+        steps = fetcher.machine.follow(
+            key,
+            topic_id=partition.topic_id,
+            leader_epoch=leader_epoch,
+            log_end_offset=replica.log_end_offset,
+            high_watermark=replica.high_watermark,
+            last_epoch=latest_epoch(replica),
+            log_start_offset=replica.log_start_offset,
+        )
+        self._followed[key] = (partition, fetcher)
+        fetcher.failed.discard(key)
+        fetcher.add(steps)
+
+    def leave(self, key: TopicPartition) -> None:
+        """The partition is not to be copied any more. A thread may still write to its log: see `released`."""
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            _, fetcher = followed
+            fetcher.machine.unfollow([key])
+            fetcher.failed.discard(key)
+
+    def released(self, keys: Iterable[TopicPartition]) -> asyncio.Future[Any] | None:
+        """Done when no thread writes to the logs of these partitions; None if that is so now."""
+        wanted = set(keys)
+        busy = [
+            fetcher.written
+            for fetcher in self._fetchers.values()
+            if fetcher.written is not None and not wanted.isdisjoint(fetcher.writing)
+        ]
+        return asyncio.gather(*busy) if busy else None
+
+    def resize(self) -> None:
+        """The number of fetchers has changed: moves partitions to the fetchers that they belong to now."""
+        count = self._count()
+        for key, (partition, fetcher) in list(self._followed.items()):
+            if fetcher.number != fetcher_number(key, count):
+                self.follow(partition)
+
+    def followed(self) -> Iterator[tuple[ReplicaFetcher, FollowedPartition]]:
+        """The partitions that are copied, with their fetchers."""
+        for key, (_, fetcher) in list(self._followed.items()):
+            found = fetcher.machine.partition(key)
+            if found is not None:
+                yield fetcher, found
+
+    @property
+    def fetchers(self) -> list[ReplicaFetcher]:
+        return list(self._fetchers.values())
+
+    async def close(self) -> None:
+        """Returns when nothing writes to logs any more."""
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _fetcher(self, leader: BrokerId, number: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get((leader, number))
+        if fetcher is None:
+            fetcher = ReplicaFetcher(leader, number, self._context, self._settings())
+            self._fetchers[leader, number] = fetcher
+            task = self._context.loop.create_task(fetcher.run())
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._ended, fetcher))
+        return fetcher
+
+    def _ended(self, fetcher: ReplicaFetcher, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        del self._fetchers[fetcher.leader, fetcher.number]
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("A fetcher of broker %d has failed", fetcher.leader, exc_info=error)
+        for partition, owner in list(self._followed.values()):
+            if owner is fetcher:
+                # Another fetcher goes on where the logs end.
+                self.follow(partition)
+
+
+def fetcher_number(key: TopicPartition, count: int) -> int:
+    """Kafka's choice: the absolute value of an int of 32 bits, which counts as 0 where Java's int has none."""
+    value = (31 * java_hash(key.topic) + key.partition) % _INT32
+    if value >= _INT32 // 2:
+        value = 0 if value == _INT32 // 2 else _INT32 - value
+    return value % count

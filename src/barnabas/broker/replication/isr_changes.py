@@ -1,0 +1,202 @@
+"""Sends the leaders' changes of in-sync replicas to the controller, and applies its answers.
+
+One AlterPartition request is under way at a time. It carries all changes that wait, at most one for each partition. A
+request that fails as a whole is repeated, without end: until the controller answers, a proposed change stays pending,
+and the next LeaderAndIsr request makes it void.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from barnabas.broker.replication.partition import Partition
+from barnabas.errors import NONE, KafkaError, StaleBrokerEpoch
+from barnabas.model import BrokerId
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from barnabas.protocol.messages.alter_partition_response import AlterPartitionResponse
+from barnabas.protocol.messages.alter_partition_response import PartitionData as PartitionAnswer
+from barnabas.replication.isr_change import IsrChange
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.05
+REQUEST_TIMEOUT_MS: Final = 30_000
+# Of one request. The rest goes with the next one.
+CHANGES_MAX: Final = 10_000
+
+VERSION_WITH_TOPIC_IDS: Final = 3
+VERSION_WITHOUT_TOPIC_IDS: Final = 1
+
+PartitionKey = tuple[str, bytes, int]
+
+
+class ControllerLink(Protocol):
+    async def ask(
+        self, api_name: str, request: Message, *, timeout_ms: float, version: int | None = None
+    ) -> Any: ...
+
+
+class IsrChanges:
+    """`broker_epoch` returns that of the current registration. Without `has_topic_ids`, topics go by their names."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        controller: ControllerLink,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], int],
+        *,
+        has_topic_ids: bool = True,
+    ) -> None:
+        self.shrinks = 0
+        self.expands = 0
+        self.failures = 0
+        self._loop = loop
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._has_topic_ids = has_topic_ids
+        self._waiting: dict[PartitionKey, tuple[Partition, IsrChange]] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def propose(self, partition: Partition, change: IsrChange) -> None:
+        """A change of a partition replaces one that waits: that one is void, because each leader proposes one."""
+        if self._is_closed:
+            return
+        log.info(
+            "%s: the in-sync replicas are to be %s, in leader epoch %d",
+            partition.topic_partition,
+            list(change.in_sync),
+            change.leader_epoch,
+        )
+        self._waiting[self._key(partition)] = (partition, change)
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+            self._sending.add_done_callback(self._sent)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+
+    def _key(self, partition: Partition) -> PartitionKey:
+        at = partition.topic_partition
+        return (
+            ("", partition.topic_id, at.partition) if self._has_topic_ids else (at.topic, b"", at.partition)
+        )
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("Changes of in-sync replicas cannot be sent", exc_info=error)
+
+    async def _send(self) -> None:
+        # Changes of the same moment go together.
+        await asyncio.sleep(0)
+        while self._waiting:
+            keys = list(self._waiting)[:CHANGES_MAX]
+            changes = {key: self._waiting.pop(key) for key in keys}
+            changes = {
+                key: (each, change) for key, (each, change) in changes.items() if each.proposes(change)
+            }
+            if not changes:
+                continue
+            has_answer = await self._ask(changes)
+            for key, waiting in changes.items():
+                # What has no answer goes again, unless something newer has come.
+                self._waiting.setdefault(key, waiting)
+            if self._waiting and (changes or not has_answer):
+                await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, changes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> bool:
+        """Removes the changes that have got their answer."""
+        request = self._request(changes)
+        version = VERSION_WITH_TOPIC_IDS if self._has_topic_ids else VERSION_WITHOUT_TOPIC_IDS
+        try:
+            response: AlterPartitionResponse = await self._controller.ask(
+                "AlterPartition", request, timeout_ms=REQUEST_TIMEOUT_MS, version=version
+            )
+        except (KafkaError, OSError) as error:
+            log.warning("The controller cannot be asked for changes of in-sync replicas: %s", error)
+            return False
+        if response.error_code != NONE:
+            level = logging.INFO if response.error_code == StaleBrokerEpoch.code else logging.WARNING
+            log.log(level, "The controller refuses AlterPartition with code %d", response.error_code)
+            return False
+        for topic in response.topics:
+            for answer in topic.partitions:
+                key = (
+                    ("", topic.topic_id, answer.partition_index)
+                    if self._has_topic_ids
+                    else (topic.topic_name, b"", answer.partition_index)
+                )
+                asked = changes.pop(key, None)
+                if asked is not None and self._apply(*asked, answer):
+                    changes[key] = asked
+        return True
+
+    def _apply(self, partition: Partition, change: IsrChange, answer: PartitionAnswer) -> bool:
+        """True if the change is to be sent again."""
+        if answer.error_code != NONE:
+            self.failures += 1
+            log.warning(
+                "The controller refuses in-sync replicas %s of %s with code %d",
+                list(change.in_sync),
+                partition.topic_partition,
+                answer.error_code,
+            )
+            return partition.isr_refused(change, answer.error_code)
+        if not partition.isr_changed(
+            change,
+            leader_epoch=answer.leader_epoch,
+            partition_epoch=answer.partition_epoch,
+            in_sync=tuple(map(BrokerId, answer.isr)),
+        ):
+            self.failures += 1
+        elif len(change.in_sync) > len(change.previous):
+            self.expands += 1
+        else:
+            self.shrinks += 1
+        return False
+
+    def _request(self, changes: Mapping[PartitionKey, tuple[Partition, IsrChange]]) -> AlterPartitionRequest:
+        topics: dict[tuple[str, bytes], TopicData] = {}
+        for partition, change in changes.values():
+            at = partition.topic_partition
+            topic = topics.get((at.topic, partition.topic_id))
+            if topic is None:
+                topic = TopicData(topic_name=at.topic, topic_id=partition.topic_id)
+                topics[at.topic, partition.topic_id] = topic
+            topic.partitions.append(self._partition_data(at.partition, change))
+        return AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+    def _partition_data(self, index: int, change: IsrChange) -> PartitionData:
+        # In a cluster with ZooKeeper, leaders do not know the broker epochs of their followers.
+        with_epochs = [BrokerState(broker_id=each) for each in change.in_sync] if self._has_topic_ids else []
+        return PartitionData(
+            partition_index=index,
+            leader_epoch=change.leader_epoch,
+            new_isr=[] if self._has_topic_ids else list(change.in_sync),
+            new_isr_with_epochs=with_epochs,
+            partition_epoch=change.partition_epoch,
+        )
+
+
+def shrink_all(partitions: Iterable[Partition]) -> None:
+    """Proposes to remove the replicas that lag. To be called each half of `replica.lag.time.max.ms`."""
+    for partition in partitions:
+        partition.shrink_isr()
