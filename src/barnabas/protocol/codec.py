@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.protocol.decoders import Decoder, write_decoder
-from barnabas.protocol.encoders import Encoder, write_encoder
 from barnabas.protocol.errors import DecodeError, TooManyElements, UnsupportedMessageVersion
-from barnabas.protocol.faults import raise_decode_error, raise_encode_error, raise_leftover_error
 from barnabas.protocol.message import Buffer, Message, Records
 from barnabas.protocol.native import native_codec
 from barnabas.protocol.schema import MessageSchema, load_schema
+
+if TYPE_CHECKING:
+    from barnabas.protocol.decoders import Decoder
+    from barnabas.protocol.encoders import Encoder
 
 M = TypeVar("M", bound=Message)
 
@@ -37,6 +38,8 @@ def decode(message_class: type[M], data: Buffer, version: int, position: int = 0
     """The message that fills `data` from `position` to its end; DecodeError if it does not."""
     message, end = decode_prefix(message_class, data, version, position)
     if end != len(data):
+        from barnabas.protocol.faults import raise_leftover_error
+
         raise_leftover_error(load_schema(message_class.__name__), version, data, end)
     return message
 
@@ -58,6 +61,8 @@ def decode_prefix(
             message_class.__name__, version, "", position, f"more than {elements_max} elements"
         ) from None
     except _DECODE_FAULTS:
+        from barnabas.protocol.faults import raise_decode_error
+
         raise_decode_error(load_schema(message_class.__name__), version, data, position)
     return found
 
@@ -68,6 +73,8 @@ def encode(message: Message, version: int) -> bytes:
     try:
         return encoder(message)
     except _ENCODE_FAULTS:
+        from barnabas.protocol.faults import raise_encode_error
+
         raise_encode_error(load_schema(message_class.__name__), version, message)
 
 
@@ -79,6 +86,8 @@ def encode_parts(message: Message, version: int) -> list[bytes | Records]:
     try:
         written = encoder(message, splices)
     except _ENCODE_FAULTS:
+        from barnabas.protocol.faults import raise_encode_error
+
         raise_encode_error(load_schema(message_class.__name__), version, message)
     parts: list[bytes | Records] = []
     start = 0
@@ -98,9 +107,13 @@ def encode_into(out: bytearray, message: Message, version: int) -> None:
 def _new_decoder(message_class: type[Any], version: int) -> Decoder:
     schema = _schema(message_class, version)
     native = native_codec(message_class)
-    decoder: Decoder = (
-        partial(native.decode, version) if native else write_decoder(schema, version, message_class)
-    )
+    decoder: Decoder
+    if native:
+        decoder = partial(native.decode, version)
+    else:
+        from barnabas.protocol.decoders import write_decoder
+
+        decoder = write_decoder(schema, version, message_class)
     _DECODERS[message_class, version] = decoder
     return decoder
 
@@ -108,9 +121,13 @@ def _new_decoder(message_class: type[Any], version: int) -> Decoder:
 def _new_encoder(message_class: type[Any], version: int) -> Encoder:
     schema = _schema(message_class, version)
     native = native_codec(message_class)
-    encoder: Encoder = (
-        partial(native.encode, version) if native else write_encoder(schema, version, message_class)
-    )
+    encoder: Encoder
+    if native:
+        encoder = partial(native.encode, version)
+    else:
+        from barnabas.protocol.encoders import write_encoder
+
+        encoder = write_encoder(schema, version, message_class)
     _ENCODERS[message_class, version] = encoder
     return encoder
 

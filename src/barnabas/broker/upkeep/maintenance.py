@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.waiting.background import Background
 from barnabas.clock import Clock
-from barnabas.log.cleaner.cleaner import Cleaner, CleaningAborted
-from barnabas.log.cleaner.offset_map import OffsetMap
+from barnabas.log.cleaner.exclusion import CleaningAborted
 from barnabas.log.manager.manager import LogManager
 from barnabas.primitives.unhurried import unhurried
+
+if TYPE_CHECKING:
+    from barnabas.log.cleaner.cleaner import Cleaner
 
 # Compaction counts what it reads over this time before it waits, where it is bounded at all.
 PACE_INTERVAL_S: Final = 0.3
@@ -79,6 +81,9 @@ class Compaction:
         if self._cleaner is None or self._size != wanted:
             if not any(log.config.compact for log in unhurried(manager.logs())):
                 return
+            from barnabas.log.cleaner.cleaner import Cleaner
+            from barnabas.log.cleaner.offset_map import OffsetMap
+
             self._size = wanted
             self._cleaner = Cleaner(OffsetMap(*wanted), self._clock)
         while not self._stopping.is_set():

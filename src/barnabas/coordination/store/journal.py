@@ -31,7 +31,6 @@ from barnabas.coordination.store.journal_format import (
     read_copy,
     snapshot,
 )
-from barnabas.coordination.store.journal_legacy import moved_name, read_legacy
 from barnabas.coordination.store.transaction import Node, Transaction
 from barnabas.log.file_system import READ, WRITE, File, FileSystem, NoSuchFile, StorageFailure
 from barnabas.primitives.executors import NewExecutor, new_threads
@@ -261,6 +260,8 @@ class Journal:
         for directory in self._directories:
             path = os.path.join(directory, LEGACY_FILE)
             if self._fs.exists(path):
+                from barnabas.coordination.store.journal_legacy import read_legacy
+
                 return read_legacy(path)
         return read_copy("", snapshot({}, 0)).nodes(), 0
 
@@ -271,6 +272,8 @@ class Journal:
         for directory in self._directories:
             path = os.path.join(directory, LEGACY_FILE)
             if self._fs.exists(path):
+                from barnabas.coordination.store.journal_legacy import moved_name
+
                 self._fs.rename(path, moved_name(path))
                 for suffix in ("-wal", "-shm"):
                     self._fs.remove(path + suffix, missing_ok=True)

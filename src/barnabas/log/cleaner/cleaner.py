@@ -42,10 +42,6 @@ WRITE_BYTES: Final = 64 << 10
 OnBytes = Callable[[int], None]
 
 
-class CleaningAborted(Exception):
-    """The cleaning of a log was stopped: its partition moves, is truncated, or is deleted."""
-
-
 class MapTooSmall(Exception):
     """Not even the keys of one batch have room in the map."""
 

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from barnabas.errors import KafkaStorageError
-from barnabas.log.cleaner.cleaner import CleaningAborted
 from barnabas.model import TopicPartition
 
 PAUSE_TIMEOUT_S: Final = 300
 
 _IN_PROGRESS: Final = -1
 _ABORTED: Final = -2
+
+
+class CleaningAborted(Exception):
+    """The cleaning of a log was stopped: its partition moves, is truncated, or is deleted."""
 
 
 class CleaningExclusion:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.clock import Clock
 from barnabas.errors import KafkaError, KafkaStorageError
 from barnabas.log import names
 from barnabas.log.cleaner.clean_offsets import CleanOffsets
-from barnabas.log.cleaner.cleaner import Cleaned, Cleaner, CleaningAborted, OnBytes
-from barnabas.log.cleaner.dirty import LogToClean, log_to_clean
-from barnabas.log.cleaner.exclusion import CleaningExclusion
+from barnabas.log.cleaner.exclusion import CleaningAborted, CleaningExclusion
 from barnabas.log.directory import LogDirectory
 from barnabas.log.file_system import StorageFailure
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
 from barnabas.primitives.unhurried import unhurried
+
+if TYPE_CHECKING:
+    from barnabas.log.cleaner.cleaner import Cleaned, Cleaner, OnBytes
+    from barnabas.log.cleaner.dirty import LogToClean
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +101,9 @@ class CleanerManager:
         self.offsets.forget(directory, partitions)
 
     def _choose(self) -> tuple[LogDirectory, LogToClean] | None:
+        # A broker cleans nothing in the first seconds, and starts without the code for it.
+        from barnabas.log.cleaner.dirty import log_to_clean
+
         now_ms = self._clock.now_ms()
         with self.exclusion.changed:
             checkpoints: dict[str, dict[TopicPartition, int]] = {}

@@ -12,7 +12,7 @@ import pytest
 from barnabas import errors
 from barnabas.broker.upkeep import config_updates
 from barnabas.broker.upkeep.maintenance import Pace
-from barnabas.log.cleaner.cleaner import CleaningAborted
+from barnabas.log.cleaner.exclusion import CleaningAborted
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from tests.broker.config_requests import (
