@@ -85,7 +85,7 @@ def create_partitions(
         state.image = state.image.with_topics(each.topic for each in grown)
         yield from tell_brokers(state, grown, is_new=True)
         for topic, _ in grown:
-            log.info("Topic %s has %d partitions now", topic.name, len(topic.partitions))
+            log.info("Topic %s has %s now", topic.name, topic.size)
     return results
 
 
@@ -133,9 +133,9 @@ def _creation(state: ControllerState, planned: PlannedTopic) -> Iterator[Operati
 def _log_creation(topic: TopicImage, configs: dict[str, str] | None = None) -> None:
     topic_id = encode_uuid(topic.id)
     log.info(
-        "Created topic %s with %d partitions, topic id %s%s",
+        "Created topic %s with %s, topic id %s%s",
         topic.name,
-        len(topic.partitions),
+        topic.size,
         topic_id,
         "" if configs is None else f", settings {configs}",
         extra={"topic": topic.name, "topic_id": topic_id, "partitions": len(topic.partitions)},

@@ -60,9 +60,9 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[dict[
     for topic in topics:
         topic_id = encode_uuid(topic.id)
         log.info(
-            "Deleted topic %s with %d partitions, topic id %s",
+            "Deleted topic %s with %s, topic id %s",
             topic.name,
-            len(topic.partitions),
+            topic.size,
             topic_id,
             extra={"topic": topic.name, "topic_id": topic_id, "partitions": len(topic.partitions)},
         )

@@ -54,6 +54,12 @@ class TopicImage(Value, kw_only=True):
     partitions: tuple[PartitionImage, ...]
 
     @property
+    def size(self) -> str:
+        """For people: `1 partition`, `3 partitions`."""
+        count = len(self.partitions)
+        return "1 partition" if count == 1 else f"{count} partitions"
+
+    @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
