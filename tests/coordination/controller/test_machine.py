@@ -13,41 +13,43 @@ from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.controller import state as state_module
 from barnabas.coordination.controller.events import (
     AdoptTopics,
-    AlterReassignments,
-    Answered,
-    Ask,
     Asked,
     BrokersChanged,
     Closing,
+    Connect,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     Effect,
     ElectLeaders,
     Event,
+    ReadNodes,
     ReadTopics,
     ReadTree,
+    Replied,
     Reply,
     Request,
     Resign,
     Send,
+    StartTimer,
     Stored,
+    StoredAll,
     StoreRefused,
     TakeOver,
     TopicsListed,
     TopicsRead,
     TreeRead,
     Write,
+    WriteAll,
 )
 from barnabas.coordination.controller.machine import ControllerMachine
-from barnabas.coordination.controller.messages import stop_deleted_replicas
 from barnabas.coordination.controller.snapshot import Snapshot, StoredState, StoredTopic
-from barnabas.coordination.controller.state import Claim, ControllerState
-from barnabas.coordination.metadata.image import BrokerImage, MetadataImage, TopicImage
+from barnabas.coordination.controller.state import Claim, ControllerState, Deletion
+from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
 from barnabas.coordination.metadata.tree import PartitionState
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
-from barnabas.coordination.planning.topic_creation import NewPartitions, NewTopic, new_partition
+from barnabas.coordination.planning.topic_creation import NewPartitions, NewTopic
 from barnabas.coordination.store.contract import (
     BadVersion,
     Check,
@@ -64,7 +66,6 @@ from barnabas.errors import (
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
-from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
 from tests.coordination.controllers import stopped
 
@@ -119,14 +120,18 @@ def shown(effect: Effect) -> str:
             return f"read tree {list(roots)}"
         case Send(broker_id, request):
             return f"send {broker_id} {shown_request(request)}"
-        case Ask(requests):
-            return "ask " + ", ".join(
-                f"{each} {shown_request(request)}" for each, request in requests.items()
+        case WriteAll(transactions):
+            assert all(operations[0] == CHECK for operations in transactions)
+            return "states " + "; ".join(
+                ", ".join(map(shown_operation, operations[1:])) for operations in transactions
             )
+        case ReadNodes(paths):
+            return f"read {list(paths)}"
         case Reply(ticket, outcome):
             return f"reply {ticket} {shown_outcome(outcome)}"
         case Resign():
             return "resign"
+    raise AssertionError(effect)
 
 
 def shown_operation(operation: Operation) -> str:
@@ -181,10 +186,19 @@ class Controlled:
         self.state = ControllerState(Claim(EPOCH, EPOCH_VERSION), live_settings, Random(1), image)
         self.machine = ControllerMachine(self.state)
         self.live = live
+        self.sent: list[Send] = []
         self._ticket = 0
 
     def feed(self, event: Event) -> list[str]:
-        return [shown(each) for each in self.machine.handle(event)]
+        effects = self.machine.handle(event)
+        self.sent += [each for each in effects if isinstance(each, Send)]
+        return [shown(each) for each in effects if not isinstance(each, (Connect, StartTimer))]
+
+    def answer(self, broker_id: BrokerId, code: int | None = 0) -> list[str]:
+        """The answer to the last request that stops replicas of the broker; None if it was dropped."""
+        requests = [each.request for each in self.sent if each.broker_id == broker_id]
+        request = next(each for each in reversed(requests) if isinstance(each, StopReplicaRequest))
+        return self.feed(Replied(broker_id, request, None if code is None else stopped(request, code)))
 
     def ask(self, request: Request) -> list[str]:
         self._ticket += 1
@@ -240,13 +254,14 @@ def test_taking_over_makes_a_half_written_topic_whole() -> None:
 
 def test_taking_over_replaces_leaders_that_are_gone() -> None:
     machine = Controlled(brokers(A))
-    (write,) = machine.take_over(t=stored_topic(([3, 1], 3, [3, 1], 4), ([3], 3, [3], 4), ([3], -1, [3], 5)))
+    topic = stored_topic(([3, 1], 3, [3, 1], 4), ([3], 3, [3], 4), ([3], -1, [3], 5))
     # The partition that nobody leads stays as it is; each write has the version that was read.
-    assert write == (
-        "write set /brokers/topics/t/partitions/0/state@24, set /brokers/topics/t/partitions/1/state@24"
-    )
-    assert machine.feed(Stored())[1:3] == [
-        "send 1 roles of epoch 101: t-0 leader 1 epoch 5 isr [3, 1]",
+    assert machine.take_over(t=topic) == [
+        "send 1 metadata brokers [1]",
+        "states set /brokers/topics/t/partitions/0/state@24, set /brokers/topics/t/partitions/1/state@24",
+    ]
+    assert machine.feed(StoredAll([None]))[:2] == [
+        "send 1 roles of epoch 101: t-0 leader 1 epoch 5 isr [1]",
         "send 1 metadata brokers [1] t-0:1 t-1:-1 t-2:-1",
     ]
     assert [each.leader_epoch for each in machine.state.image.topics["t"].partitions] == [5, 5, 5]
@@ -254,9 +269,9 @@ def test_taking_over_replaces_leaders_that_are_gone() -> None:
 
 def test_taking_over_after_a_crash_raises_epochs_of_the_broker_that_crashed() -> None:
     machine = Controlled(brokers(A, B))
-    (write,) = machine.take_over(t=stored_topic(([1], 1, [1], 0), ([2], 2, [2], 0)), unclean=[A])
-    assert write == "write set /brokers/topics/t/partitions/0/state@20"
-    effects = machine.feed(Stored())
+    effects = machine.take_over(t=stored_topic(([1], 1, [1], 0), ([2], 2, [2], 0)), unclean=[A])
+    assert effects[-1] == "states set /brokers/topics/t/partitions/0/state@20"
+    effects = machine.feed(StoredAll([None]))
     assert "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [1]" in effects
 
 
@@ -268,12 +283,11 @@ def test_taking_over_goes_on_with_deletions_and_drops_old_marks() -> None:
     effects = machine.feed(Stored())
     assert effects == [
         "send 1 metadata brokers [1]",
-        "send 1 metadata brokers [1]",
-        "ask 1 delete gone-0 epoch -2",
+        "send 1 metadata brokers [1] gone-0:-2",
+        "send 1 delete gone-0 epoch -2",
     ]
     assert machine.state.image.topics == {}
-    answer = machine.feed(Answered({A: stopped(delete_request("gone", 1))}))
-    assert answer == [
+    assert machine.answer(A) == [
         "read tree ['/brokers/topics/gone', '/config/topics/gone', '/admin/delete_topics/gone']"
     ]
     assert machine.feed(TreeRead(["/a", "/b"])) == ["write delete /a, delete /b"]
@@ -284,8 +298,7 @@ def test_taking_over_goes_on_with_deletions_and_drops_old_marks() -> None:
 def test_taking_over_survives_logs_that_cannot_be_deleted() -> None:
     machine = Controlled(brokers(A))
     machine.take_over(gone=stored_topic(([1], 1, [1], 0)), marked=["gone"])
-    request = delete_request("gone", 1)
-    assert machine.feed(Answered({A: stopped(request, KafkaStorageError.code)})) == ["reply 1 ok"]
+    assert machine.answer(A, KafkaStorageError.code) == ["reply 1 ok"]
     assert list(machine.state.deleting) == ["gone"]
     effects = machine.ask(CreateTopics([NewTopic("gone")]))
     assert effects == ["reply 2 TopicAlreadyExists"]
@@ -295,14 +308,6 @@ def test_taking_over_fails_if_it_cannot_write() -> None:
     machine = Controlled(brokers(A))
     machine.take_over(t=stored_topic(([1], None, [], 0)))
     assert machine.refuse(StoreUnavailable("no")) == ["reply 1 KafkaStorageError"]
-
-
-def delete_request(topic: str, count: int) -> StopReplicaRequest:
-    image = TopicImage(name=topic, id=TOPIC_ID, partitions=(new_partition([A]),) * count)
-    cluster = MetadataImage(cluster_id="c", controller_id=A)
-    request = stop_deleted_replicas(cluster, broker(A), [image])
-    assert request is not None
-    return request
 
 
 CREATE_NEW = (
@@ -432,32 +437,44 @@ def test_a_topic_is_deleted_from_metadata_then_disks_then_the_store() -> None:
     assert machine.feed(Stored()) == [
         "send 1 metadata brokers [1, 2] t-0:-2 t-1:-2",
         "send 2 metadata brokers [1, 2] t-0:-2 t-1:-2",
-        "ask 1 delete t-0 epoch -2, 2 delete t-0 epoch -2, delete t-1 epoch -2",
+        "send 1 delete t-0 epoch -2",
+        "send 2 delete t-0 epoch -2, delete t-1 epoch -2",
     ]
     assert (list(machine.state.image.topics), list(machine.state.deleting)) == ([], ["t"])
-    effects = machine.feed(Answered({A: StopReplicaResponse(), B: StopReplicaResponse()}))
-    assert effects == ["read tree ['/brokers/topics/t', '/config/topics/t', '/admin/delete_topics/t']"]
+    # The reply waits for the broker of the controller alone.
+    assert machine.answer(A) == ["reply 2 t:ok x:UnknownTopicOrPartition"]
+    assert machine.answer(B) == [
+        "read tree ['/brokers/topics/t', '/config/topics/t', '/admin/delete_topics/t']"
+    ]
     assert machine.feed(TreeRead(["/p", "/q"])) == ["write delete /p, delete /q"]
-    assert machine.feed(Stored()) == ["reply 2 t:ok x:UnknownTopicOrPartition"]
+    assert machine.feed(Stored()) == []
     assert machine.state.deleting == {}
 
 
 def test_a_topic_stays_marked_if_a_broker_cannot_delete_it() -> None:
     topics = {name: stored_topic(([1, 2], 1, [1, 2], 0), topic_id=name.encode() * 16) for name in "abc"}
     machine = controlled(A, B, **topics)
-    machine.ask(DeleteTopics(["a", "b"]))
+    machine.ask(DeleteTopics(["a"]))
     machine.feed(Stored())
-    refused = StopReplicaResponse(partition_errors=stopped(delete_request("b", 1), 56).partition_errors)
-    effects = machine.feed(Answered({A: StopReplicaResponse(), B: refused}))
-    assert effects == ["read tree ['/brokers/topics/a', '/config/topics/a', '/admin/delete_topics/a']"]
-    machine.feed(TreeRead(["/a"]))
-    assert machine.feed(Stored()) == ["reply 2 a:ok b:KafkaStorageError"]
-    assert list(machine.state.deleting) == ["b"]
+    machine.answer(B)
+    assert machine.answer(A, KafkaStorageError.code) == ["reply 2 a:KafkaStorageError"]
     # A broker that is gone cannot confirm anything.
-    machine.ask(DeleteTopics(["c"]))
+    machine.ask(DeleteTopics(["b"]))
     machine.feed(Stored())
-    assert machine.feed(Answered({A: StopReplicaResponse(), B: None})) == ["reply 3 c:KafkaStorageError"]
-    assert list(machine.state.deleting) == ["b", "c"]
+    assert machine.answer(A) == ["reply 3 b:ok"]
+    assert machine.answer(B, None) == []
+    assert list(machine.state.deleting) == ["a", "b"]
+    # When it comes back, both are asked for what is left.
+    restarted = {A: broker(A), B: broker(B, epoch=200)}
+    effects = machine.feed(BrokersChanged(restarted))
+    effects += machine.feed(StoredAll([None]))
+    assert [each for each in effects if "delete" in each] == [
+        "send 1 delete a-0 epoch -2",
+        "send 2 delete b-0 epoch -2",
+    ]
+    assert machine.answer(B) == [
+        "read tree ['/brokers/topics/b', '/config/topics/b', '/admin/delete_topics/b']"
+    ]
 
 
 @pytest.mark.parametrize("step", ["read", "write"])
@@ -465,7 +482,7 @@ def test_a_deletion_whose_nodes_cannot_be_removed_is_left_to_the_next_start(step
     machine = controlled(A, t=stored_topic(([1], 1, [1], 0)))
     machine.ask(DeleteTopics(["t"]))
     machine.feed(Stored())
-    machine.feed(Answered({A: StopReplicaResponse()}))
+    machine.answer(A)
     if step == "write":
         machine.feed(TreeRead(["/t"]))
     assert machine.refuse(StoreUnavailable("no")) == ["reply 2 t:KafkaStorageError"]
@@ -479,7 +496,7 @@ def test_a_topic_with_another_id_is_not_the_one_to_delete() -> None:
 
 def test_topics_that_brokers_create_get_their_partitions() -> None:
     machine = controlled(A, t=stored_topic(([1], 1, [1], 0)))
-    machine.state.deleting["going"] = machine.state.image.topics["t"]
+    machine.state.deleting["going"] = Deletion(machine.state.image.topics["t"])
     assert machine.feed(TopicsListed(["t", "going"])) == []
     assert machine.feed(TopicsListed(["found", "t", "vanished"])) == ["read topics ['found', 'vanished']"]
     found = StoredTopic(bytes(16), [(A,)], False, set(), {})
@@ -516,9 +533,9 @@ def test_an_election_is_stored_with_the_version_that_was_known() -> None:
     machine = controlled(A, B, t=stored_topic(([1, 2], 2, [1, 2], 3), ([1, 2], 1, [1, 2], 3)))
     first, second, none = (TopicPartition("t", index) for index in (0, 1, 2))
     assert machine.ask(ElectLeaders([first, second, none], ElectionType.PREFERRED)) == [
-        "write set /brokers/topics/t/partitions/0/state@23"
+        "states set /brokers/topics/t/partitions/0/state@23"
     ]
-    effects = machine.feed(Stored())
+    effects = machine.feed(StoredAll([None]))
     assert effects[:2] == [
         "send 1 roles of epoch 101: t-0 leader 1 epoch 4 isr [1, 2]",
         "send 1 metadata brokers [1, 2] t-0:1",
@@ -528,29 +545,13 @@ def test_an_election_is_stored_with_the_version_that_was_known() -> None:
     assert machine.ask(ElectLeaders([first], ElectionType.PREFERRED))[-1].endswith("ElectionNotNeeded")
 
 
-def test_a_reassignment_changes_the_topic_and_the_state() -> None:
-    machine = controlled(A, B, t=stored_topic(([1, 2], 2, [1, 2], 3)))
-    at = TopicPartition("t", 0)
-    write = "write set /brokers/topics/t/partitions/0/state@{}, set /brokers/topics/t"
-    assert machine.ask(AlterReassignments({at: [2, 1]})) == [write.format(23)]
-    assert machine.feed(Stored())[0] == "send 1 roles of epoch 101: t-0 leader 2 epoch 4 isr [1, 2]"
-    assert machine.ask(AlterReassignments({at: [1]})) == [write.format(24)]
-    assert machine.feed(Stored())[:3] == [
-        # The role of the broker that has no replica any more ends.
-        "send 2 stop t-0 epoch 5",
-        "send 1 roles of epoch 101: t-0 leader 1 epoch 5 isr [1]",
-        "send 1 metadata brokers [1, 2] t-0:1",
-    ]
-    assert machine.ask(AlterReassignments({at: None}))[0].endswith("NoReassignmentInProgress")
-
-
 def test_a_broker_that_goes_loses_its_leaderships() -> None:
     machine = controlled(A, B, t=stored_topic(([2, 1], 2, [2, 1], 0), ([2], 2, [2], 0), ([1], 1, [1], 0)))
     assert machine.feed(BrokersChanged(brokers(A))) == [
-        "write set /brokers/topics/t/partitions/0/state@20, set /brokers/topics/t/partitions/1/state@20"
+        "states set /brokers/topics/t/partitions/0/state@20, set /brokers/topics/t/partitions/1/state@20"
     ]
-    assert machine.feed(Stored()) == [
-        "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [2, 1]",
+    assert machine.feed(StoredAll([None])) == [
+        "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [1]",
         "send 1 metadata brokers [1] t-0:1 t-1:-1",
     ]
 
@@ -558,15 +559,18 @@ def test_a_broker_that_goes_loses_its_leaderships() -> None:
 def test_a_broker_that_comes_is_told_of_everything_and_the_others_of_it() -> None:
     machine = controlled(A, t=stored_topic(([1], 1, [1], 0), ([2], -1, [2], 5)))
     assert machine.feed(BrokersChanged(brokers(A, B))) == [
-        "write set /brokers/topics/t/partitions/1/state@25"
+        "send 1 metadata brokers [1, 2]",
+        # What it has missed, before its roles.
+        "send 2 metadata brokers [1, 2] t-0:1 t-1:-1",
+        "send 2 roles of epoch 102: t-1 leader -1 epoch 5 isr [2]",
+        "send 1 metadata brokers [1, 2] t-1:-1",
+        "send 2 metadata brokers [1, 2] t-1:-1",
+        "states set /brokers/topics/t/partitions/1/state@25",
     ]
-    assert machine.feed(Stored()) == [
+    assert machine.feed(StoredAll([None])) == [
         "send 1 metadata brokers [1, 2] t-1:2",
         "send 2 roles of epoch 102: t-1 leader 2 epoch 6 isr [2]",
         "send 2 metadata brokers [1, 2] t-1:2",
-        # What it has missed; a role that it has already is not given twice.
-        "send 2 metadata brokers [1, 2] t-0:1 t-1:2",
-        "send 2 roles of epoch 102: t-1 leader 2 epoch 6 isr [2]",
     ]
 
 
@@ -576,12 +580,16 @@ def test_news_that_is_none_has_no_effect() -> None:
     assert machine.feed(TopicsListed(["t"])) == []
 
 
-def test_a_broker_that_was_restarted_is_told_again() -> None:
+def test_a_broker_that_was_restarted_has_gone_and_come() -> None:
     machine = controlled(A, B, t=stored_topic(([1, 2], 1, [1, 2], 0)))
     restarted = {A: broker(A), B: broker(B, epoch=200)}
-    assert machine.feed(BrokersChanged(restarted)) == [
+    assert machine.feed(BrokersChanged(restarted)) == ["states set /brokers/topics/t/partitions/0/state@20"]
+    assert machine.feed(StoredAll([None])) == [
+        "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [1]",
+        "send 1 metadata brokers [1] t-0:1",
         "send 1 metadata brokers [1, 2]",
-        "send 2 metadata brokers [1, 2]",
         "send 2 metadata brokers [1, 2] t-0:1",
-        "send 2 roles of epoch 202: t-0 leader 1 epoch 0 isr [1, 2]",
+        "send 2 roles of epoch 202: t-0 leader 1 epoch 1 isr [1]",
+        "send 1 metadata brokers [1, 2] t-0:1",
+        "send 2 metadata brokers [1, 2] t-0:1",
     ]

@@ -328,10 +328,9 @@ def test_a_topic_that_is_made_again_is_not_the_one_to_delete(tmp_path: Path) -> 
         controller = cluster.controller
         old = await cluster.create("orders")
         ids = {"orders": old.id}
-        deleted, new, late = await asyncio.gather(
-            controller.delete_topics(["orders"], ids=ids),
-            cluster.create("orders"),
-            controller.delete_topics(["orders"], ids=ids),
+        deleted = await controller.delete_topics(["orders"], ids=ids)
+        new, late = await asyncio.gather(
+            cluster.create("orders"), controller.delete_topics(["orders"], ids=ids)
         )
         assert deleted == {"orders": None}
         assert isinstance(late["orders"], UnknownTopicId)

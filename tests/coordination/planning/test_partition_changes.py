@@ -11,7 +11,14 @@ from barnabas.coordination.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from barnabas.coordination.planning.partition_changes import ElectionType, elected, reassigned
+from barnabas.coordination.planning.partition_changes import (
+    ElectionType,
+    elected,
+    offline_election,
+    reassigned,
+    with_assignment,
+    without_replicas,
+)
 from barnabas.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -79,21 +86,51 @@ def test_an_election_without_a_result_says_why(
         elected(image_of(before, live), ORDERS, election)
 
 
-def test_a_reassignment_reorders_replicas_at_once() -> None:
-    before = partition(0, (0, 1), (0, 1))
-    after = reassigned(image_of(before), ORDERS, [1, 0])
-    assert after.replicas == (1, 0)
-    # The leader stays until somebody asks for the preferred one.
-    assert (after.leader, after.leader_epoch, after.partition_epoch) == (0, 6, 9)
-    assert reassigned(image_of(before), ORDERS, [0, 1]) == before
+def test_a_reassignment_has_the_replicas_of_both_ends() -> None:
+    image = image_of(partition(0, (0, 1), (0, 1)))
+    assert reassigned(image, ORDERS, [1, 0]) == ((1, 0), (), ())
+    assert reassigned(image, ORDERS, [1]) == ((1, 0), (), (0,))
+    begun = reassigned(image, ORDERS, [2, 1])
+    assert (begun.target, begun.origin) == ((2, 1), (1, 0))
+    assert begun == ((2, 1, 0), (2,), (0,))
 
 
-def test_a_reassignment_takes_replicas_away_at_once() -> None:
+def test_a_reassignment_can_be_replaced_and_cancelled() -> None:
+    first = reassigned(image_of(partition(0, (0, 1), (0, 1))), ORDERS, [2, 1])
+    image = image_of(with_assignment(partition(0, (0, 1), (0, 1)), first), (0, 1, 2, 3))
+    # The replicas before the first reassignment count, in the order that is left of them.
+    assert reassigned(image, ORDERS, [3, 1]) == ((3, 1, 0), (3,), (0,))
+    assert reassigned(image, ORDERS, None) == ((1, 0), (), ())
+    # A replica that is there already may be on a broker that is down.
+    image = image_of(with_assignment(partition(0, (0, 1), (0, 1)), first), (0, 3))
+    assert reassigned(image, ORDERS, [1, 3]) == ((1, 3, 0), (3,), (0,))
+
+
+def ids(*brokers: int) -> list[BrokerId]:
+    return list(map(BrokerId, brokers))
+
+
+def test_replicas_that_go_offline_leave_the_in_sync_ones_but_for_the_last() -> None:
     before = partition(0, (0, 1, 2), (2, 0, 1))
-    after = reassigned(image_of(before), ORDERS, [1, 2])
-    assert (after.replicas, after.isr, after.leader, after.leader_epoch) == ((1, 2), (2, 1), 1, 6)
-    kept = reassigned(image_of(before), ORDERS, [1, 0])
-    assert (kept.replicas, kept.isr, kept.leader, kept.leader_epoch) == ((1, 0), (0, 1), 0, 6)
+    after = without_replicas(before, ids(1))
+    assert (after.leader, after.isr, after.leader_epoch) == (0, (2, 0), 6)
+    after = without_replicas(before, ids(0, 1))
+    assert (after.leader, after.isr, after.leader_epoch) == (-1, (2,), 6)
+    assert without_replicas(before, ids(0, 1, 2)).isr == (1,)
+    alone = partition(-1, (0, 1), (1,))
+    assert without_replicas(alone, ids(1)) is alone
+    assert without_replicas(before, ids(5)) is before
+
+
+def test_an_unclean_leader_has_to_recover() -> None:
+    after = offline_election(partition(-1, (0, 1), (1,)), ids(0), unclean=True)
+    assert after is not None
+    assert (after.leader, after.isr, after.leader_recovery_state) == (0, (0,), 1)
+    assert offline_election(partition(-1, (0, 1), (1,)), ids(0), unclean=False) is None
+    # A clean one keeps the state of the one before.
+    again = offline_election(after, ids(0), unclean=True)
+    assert again is not None
+    assert (again.isr, again.leader_recovery_state) == ((0,), 1)
 
 
 def test_a_reassignment_that_cannot_be_says_why() -> None:
@@ -111,7 +148,5 @@ def test_a_reassignment_that_cannot_be_says_why() -> None:
         reassigned(image, ORDERS, [0, 9])
     with pytest.raises(InvalidReplicaAssignment, match="more than once"):
         reassigned(image, ORDERS, [0, 0])
-    with pytest.raises(InvalidReplicaAssignment, match="Broker 2 has no replica of orders-0 in sync"):
-        reassigned(image, ORDERS, [0, 2])
     with pytest.raises(InvalidReplicationFactor, match="The replication factor is changed from 2 to 1"):
         reassigned(image, ORDERS, [0], allow_replication_factor_change=False)

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
@@ -21,11 +21,10 @@ from barnabas.coordination.controller.events import (
     NO_IDS,
     AdoptTopics,
     AlterReassignments,
-    Answered,
-    Ask,
     Asked,
     BrokersChanged,
     Closing,
+    Connect,
     ControlRequest,
     CreatePartitions,
     CreateTopics,
@@ -33,28 +32,42 @@ from barnabas.coordination.controller.events import (
     Effect,
     ElectLeaders,
     Event,
+    MakeChange,
+    News,
+    NodesRead,
+    ReadNodes,
     ReadTopics,
     ReadTree,
+    Replied,
     Reply,
     Request,
     Resign,
     Result,
     Send,
+    StartTimer,
     Stored,
+    StoredAll,
     StoreRefused,
     TakeOver,
     TopicsListed,
     TopicsRead,
     TreeRead,
     Write,
+    WriteAll,
 )
+from barnabas.coordination.controller.leadership import elect_offline_partitions
 from barnabas.coordination.controller.links import BrokerLinks, ControlResponse
 from barnabas.coordination.controller.machine import ControllerMachine
-from barnabas.coordination.controller.reading import read_cluster, read_topics, read_tree
+from barnabas.coordination.controller.reading import (
+    read_brokers,
+    read_change,
+    read_cluster,
+    read_topics,
+    read_tree,
+)
 from barnabas.coordination.controller.state import Claim, ControllerState
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
-from barnabas.coordination.metadata.membership import registered_brokers
-from barnabas.coordination.metadata.tree import CONTROLLER, TOPICS
+from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
+from barnabas.coordination.metadata.tree import BROKER_IDS, CONTROLLER, TOPICS
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.planning.topic_creation import (
@@ -64,13 +77,30 @@ from barnabas.coordination.planning.topic_creation import (
     Planned,
     free_of_charge,
 )
-from barnabas.coordination.store.contract import SessionState, Store, StoreError, WatchEvent
+from barnabas.coordination.store.contract import (
+    Operation,
+    SessionExpired,
+    SessionState,
+    Store,
+    StoreError,
+    WatchEvent,
+)
 from barnabas.errors import KafkaError, NotController, UnknownServerError
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
-from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+    from barnabas.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+    from barnabas.protocol.messages.alter_partition_request import AlterPartitionRequest
+    from barnabas.protocol.messages.alter_partition_response import AlterPartitionResponse
+    from barnabas.protocol.messages.controlled_shutdown_request import ControlledShutdownRequest
+    from barnabas.protocol.messages.controlled_shutdown_response import ControlledShutdownResponse
 
 log = logging.getLogger(__name__)
+
+# A controller that has lost touch tries again after this time.
+RETRY_S: Final = 1.0
+LATEST_ALTER_PARTITION: Final = 3
 
 PartitionResults = dict[TopicPartition, KafkaError | None]
 
@@ -97,13 +127,17 @@ class Controller:
         self._refusal: KafkaError = NotController("This is not the correct controller for this cluster.")
         self._is_closed = False
         self._tickets: dict[int, asyncio.Future[Any]] = {}
+        # Those whose replies do not wait for this broker.
+        self._urgent: set[int] = set()
         self._last_ticket = 0
         # Requests to the broker in this process, and how many of them it has carried out.
         self._sent_here = 0
         self._answered_here = 0
         # Replies that wait until this broker has carried out the requests before them.
         self._held: deque[tuple[int, int, Any]] = deque()
-        self._questions: dict[int, asyncio.Future[ControlResponse | None]] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+        # Nodes that have changed and are still to be read.
+        self._changed: set[str] = set()
         links.listen(self._on_answer)
         # The work to do, in order. A task runs while there is any.
         self._work: deque[Callable[[], Awaitable[None]]] = deque()
@@ -120,16 +154,29 @@ class Controller:
         `clean_stop` says that the logs of this broker are known to be whole. Raises KafkaError or StoreError.
         """
         self._store.add_session_listener(self._on_session)
-        await self._do(lambda: self._elect(() if clean_stop else (self._broker_id,)))
+        await self._run_for(() if clean_stop else (self._broker_id,))
 
     async def rejoin(self) -> None:
         """Takes part in the election in a new session. Raises KafkaError or StoreError."""
-        await self._do(self._elect)
+        await self._run_for()
+
+    async def _run_for(self, unclean: Collection[BrokerId] = ()) -> None:
+        """Takes part in the election. Returns when this broker has its roles, if it has won."""
+        takeover: list[asyncio.Future[Any]] = []
+
+        async def run() -> None:
+            takeover.extend(await self._elect(unclean))
+
+        await self._do(run)
+        for reply in takeover:
+            await reply
 
     async def close(self) -> None:
         """Waits for the change under way and refuses later ones. The caller ends the session with the store."""
         if not self._is_closed:
             self._is_closed = True
+            await self._do(self._links.close)
+            # Answers that came until now are handled first.
             await self._do(self._close)
 
     async def create_topics(
@@ -172,10 +219,73 @@ class Controller:
         results: PartitionResults = await self._ask(request)
         return results
 
-    async def _ask(self, request: Request) -> Any:
+    async def list_reassignments(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, PartitionImage]:
+        """Reassignments that are under way, of these partitions or of all."""
+        from barnabas.coordination.controller import reassignment
+
+        found: dict[TopicPartition, PartitionImage]
+        found = await self._ask(lambda state: reassignment.list_reassignments(state, partitions))
+        return found
+
+    async def alter_partition(
+        self, request: AlterPartitionRequest, version: int = LATEST_ALTER_PARTITION
+    ) -> AlterPartitionResponse:
+        from barnabas.coordination.controller import isr_changes
+        from barnabas.protocol.messages.alter_partition_response import AlterPartitionResponse
+
+        try:
+            answer: AlterPartitionResponse
+            answer = await self._ask(
+                lambda state: isr_changes.alter_partition(state, request, version), settles=False
+            )
+        except KafkaError as error:
+            return AlterPartitionResponse(error_code=error.code)
+        return answer
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        from barnabas.coordination.controller import broker_requests
+        from barnabas.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+
+        try:
+            answer: AllocateProducerIdsResponse
+            answer = await self._ask(
+                lambda state: broker_requests.allocate_producer_ids(state, request), settles=False
+            )
+        except KafkaError as error:
+            return AllocateProducerIdsResponse(error_code=error.code)
+        return answer
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        from barnabas.coordination.controller import broker_requests
+        from barnabas.protocol.messages.controlled_shutdown_response import ControlledShutdownResponse
+
+        try:
+            answer: ControlledShutdownResponse
+            answer = await self._ask(
+                lambda state: broker_requests.controlled_shutdown(state, request), settles=False
+            )
+        except KafkaError as error:
+            return ControlledShutdownResponse(error_code=error.code)
+        return answer
+
+    def allow_unclean_leaders(self, topic: str | None = None) -> None:
+        """The settings of a topic, or of the cluster, allow unclean leaders now: offline partitions may get one."""
+
+        async def run() -> None:
+            await self._feed(News(lambda state: elect_offline_partitions(state, topic)))
+
+        if self._machine is not None:
+            self._add_work(run)
+
+    async def _ask(self, request: Request, *, settles: bool = True) -> Any:
+        """`settles` says that the reply waits until this broker has carried out what was sent to it."""
         if self._is_closed:
             raise NotController("the broker is stopping")
         ticket, reply = self._take_ticket()
+        if not settles:
+            self._urgent.add(ticket)
         self._add_work(lambda: self._answer(ticket, request))
         return await reply
 
@@ -194,6 +304,7 @@ class Controller:
         return self._last_ticket, reply
 
     def _reply(self, ticket: int, outcome: Any) -> None:
+        self._urgent.discard(ticket)
         reply = self._tickets.pop(ticket, None)
         # A requester may have been cancelled in the meantime, or refused.
         if reply is not None and not reply.done():
@@ -248,27 +359,38 @@ class Controller:
 
     async def _carry_out(self, effect: Effect) -> Result | None:
         match effect:
-            case Write() | ReadTopics() | ReadTree():
+            case Write() | WriteAll() | ReadTopics() | ReadNodes() | ReadTree():
                 try:
                     return await self._use_store(effect)
                 except StoreError as error:
                     return StoreRefused(error)
             case Send(broker_id, request):
                 self._send(broker_id, request)
-            case Ask(requests):
-                return await self._ask_brokers(requests)
+            case Connect(brokers):
+                self._links.connect(brokers)
+            case StartTimer(delay_s, change):
+                self._start_timer(delay_s, change)
             case Reply(ticket, outcome):
-                self._held.append((self._sent_here, ticket, outcome))
-                self._release()
+                if ticket in self._urgent or isinstance(outcome, KafkaError):
+                    self._reply(ticket, outcome)
+                else:
+                    self._held.append((self._sent_here, ticket, outcome))
+                    self._release()
             case Resign(reason):
                 self._resign(reason)
+                if not isinstance(reason, NotController):
+                    self._add_work(self._leave_office)
         return None
 
-    async def _use_store(self, effect: Write | ReadTopics | ReadTree) -> Result:
+    async def _use_store(self, effect: Write | WriteAll | ReadTopics | ReadNodes | ReadTree) -> Result:
         match effect:
             case Write(operations):
                 await self._store.multi(operations)
                 return Stored()
+            case WriteAll(transactions):
+                return StoredAll(await self._store_all(transactions))
+            case ReadNodes(paths):
+                return NodesRead(await self._store.get_all(paths))
             case ReadTopics(names):
                 return TopicsRead(await read_topics(self._store, names))
             case ReadTree(roots):
@@ -279,24 +401,40 @@ class Controller:
             self._sent_here += 1
         self._links.send(broker_id, request)
 
-    async def _ask_brokers(self, requests: Mapping[BrokerId, StopReplicaRequest]) -> Answered:
-        answers: dict[BrokerId, StopReplicaResponse | None] = {}
-        loop = asyncio.get_running_loop()
-        for broker_id, request in requests.items():
-            self._questions[id(request)] = loop.create_future()
-            self._send(broker_id, request)
-        for broker_id, request in requests.items():
-            answer = await self._questions[id(request)]
-            del self._questions[id(request)]
-            answers[broker_id] = answer if isinstance(answer, StopReplicaResponse) else None
-        return Answered(answers)
+    async def _store_all(self, transactions: Sequence[Sequence[Operation]]) -> list[StoreError | None]:
+        """Stores independent transactions together. Raises what is not the store's refusal of one of them."""
+        errors: list[StoreError | None] = []
+        stored = (self._store.multi(each) for each in transactions)
+        for outcome in await asyncio.gather(*stored, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
+                raise outcome
+            errors.append(outcome if isinstance(outcome, StoreError) else None)
+        return errors
+
+    def _start_timer(self, delay_s: float, change: MakeChange) -> None:
+        machine = self._machine
+
+        async def run() -> None:
+            if self._machine is machine:
+                await self._feed(News(change))
+
+        def due() -> None:
+            self._timers.discard(timer)
+            self._add_work(run)
+
+        timer = asyncio.get_running_loop().call_later(delay_s, due)
+        self._timers.add(timer)
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _on_answer(
         self, broker_id: BrokerId, request: ControlRequest, response: ControlResponse | None
     ) -> None:
-        question = self._questions.get(id(request))
-        if question is not None:
-            question.set_result(response)
+        if self._machine is not None:
+            self._add_work(lambda: self._feed(Replied(broker_id, request, response)))
         if broker_id == self._broker_id:
             self._answered_here += 1
             self._release()
@@ -307,27 +445,29 @@ class Controller:
             _, ticket, outcome = self._held.popleft()
             self._reply(ticket, outcome)
 
-    async def _elect(self, unclean: Collection[BrokerId] = ()) -> None:
+    async def _elect(self, unclean: Collection[BrokerId] = ()) -> list[asyncio.Future[Any]]:
+        """Returns what this broker still waits for if it has taken over."""
         if self._is_closed:
-            return
+            return []
         node = await self._store.exists(CONTROLLER, self._on_controller_node)
         if self._machine is not None:
             if node is not None and node.ephemeral_owner == self._store.session_id:
-                return
+                return []
             self._resign(NotController("another broker has become the controller"))
         claim = None if node is not None else await elect(self._store, self._broker_id, self._clock)
         if claim is None:
             log.info("Another broker is the controller")
-            return
+            return []
         log.info("Broker %d is the controller in epoch %d", self._broker_id, claim.controller_epoch)
         try:
-            await self._take_over(claim, unclean)
+            return [await self._take_over(claim, unclean)]
         except (KafkaError, StoreError):
             self._machine = None
             raise
 
-    async def _take_over(self, claim: Claim, unclean: Collection[BrokerId]) -> None:
-        snapshot = await read_cluster(self._store, self._on_brokers, self._on_topics)
+    async def _take_over(self, claim: Claim, unclean: Collection[BrokerId]) -> asyncio.Future[Any]:
+        self._changed.clear()
+        snapshot = await read_cluster(self._store, self._on_change)
         image = MetadataImage(
             cluster_id=self._cluster_id,
             controller_id=self._broker_id,
@@ -336,16 +476,37 @@ class Controller:
         self._machine = ControllerMachine(ControllerState(claim, self._settings, self._rng, image))
         ticket, reply = self._take_ticket()
         await self._feed(Asked(ticket, TakeOver(snapshot, unclean)), ticket)
-        await reply
+        if reply.done():
+            # It has failed, or there was nothing to wait for.
+            reply.result()
+        return reply
 
     def _resign(self, reason: KafkaError) -> None:
         if not self._is_closed:
             log.warning("This broker is no longer the controller: %s", reason)
         self._machine = None
+        self._stop_timers()
         self._links.connect({})
         self._release(at_once=True)
         for ticket in list(self._tickets):
             self._reply(ticket, reason)
+
+    async def _leave_office(self) -> None:
+        """A controller that cannot go on lets another one be elected, perhaps this broker again."""
+        if self._machine is not None or self._is_closed:
+            return
+        try:
+            node = await self._store.exists(CONTROLLER)
+            if node is not None and node.ephemeral_owner == self._store.session_id:
+                await self._store.delete(CONTROLLER)
+            await self._elect()
+        except StoreError as error:
+            log.warning("This broker cannot leave its office as controller yet: %s", error)
+            loop = asyncio.get_running_loop()
+            if not isinstance(error, SessionExpired) and self._settings.current.uses_zookeeper:
+                loop.call_later(RETRY_S, self._add_work, self._leave_office)
+        except KafkaError as error:
+            log.error("This broker cannot become the controller: %s", error)
 
     def _on_session(self, state: SessionState) -> None:
         """With its session the broker has lost its registration, and its office."""
@@ -367,24 +528,34 @@ class Controller:
         except (KafkaError, StoreError) as error:
             log.error("This broker cannot become the controller: %s", error)
 
-    def _on_brokers(self, event: WatchEvent) -> None:
-        self._add_work(self._read_brokers)
+    def _on_change(self, event: WatchEvent) -> None:
+        """Brokers, topics, marks, notices, or the nodes of older tools have changed."""
+        path = event.path
+        if path.startswith(BROKER_IDS):
+            # The node of a broker, or the list of all.
+            path = BROKER_IDS
+        if path not in self._changed:
+            self._changed.add(path)
+            self._add_work(lambda: self._follow(path))
 
-    def _on_topics(self, event: WatchEvent) -> None:
-        self._add_work(self._list_topics)
-
-    async def _read_brokers(self) -> None:
-        if self._machine is not None:
-            await self._feed(BrokersChanged(await registered_brokers(self._store, self._on_brokers)))
-
-    async def _list_topics(self) -> None:
-        if self._machine is not None:
-            names, _ = await self._store.children(TOPICS, self._on_topics)
-            await self._feed(TopicsListed(names))
+    async def _follow(self, path: str) -> None:
+        self._changed.discard(path)
+        if self._machine is None:
+            return
+        match path:
+            case _ if path == BROKER_IDS:
+                await self._feed(BrokersChanged(await read_brokers(self._store, self._on_change)))
+            case _ if path == TOPICS:
+                names, _ = await self._store.children(TOPICS, self._on_change)
+                await self._feed(TopicsListed(names))
+            case _:
+                change = await read_change(self._store, path, self._on_change)
+                if change is not None:
+                    await self._feed(News(change))
 
     async def _close(self) -> None:
         self._refusal = NotController("the broker is stopping")
         await self._feed(Closing())
-        await self._links.close()
+        self._stop_timers()
         self._release(at_once=True)
         self._machine = None

@@ -26,6 +26,7 @@ from barnabas.coordination.metadata.image import TopicImage
 from barnabas.coordination.metadata.nodes import create_partitions as partition_nodes
 from barnabas.coordination.metadata.nodes import create_topic, topic_node
 from barnabas.coordination.metadata.tree import config_path, encode_config, encode_uuid, topic_path
+from barnabas.coordination.planning.partition_changes import initial_state
 from barnabas.coordination.planning.topic_adoption import plan_adoption
 from barnabas.coordination.planning.topic_creation import (
     Planned,
@@ -35,19 +36,28 @@ from barnabas.coordination.planning.topic_creation import (
     repeated_names,
 )
 from barnabas.coordination.store.contract import Create, Operation, SetData
-from barnabas.errors import InvalidRequest, KafkaError
+from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from barnabas.model import TopicPartition
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 
 
 def create_topics(state: ControllerState, request: CreateTopics) -> Change[list[Planned]]:
     planner = TopicPlanner(
-        state.image, state.settings.current, state.rng, deleting=state.deleting, charge=request.charge
+        state.image,
+        state.settings.current,
+        state.rng,
+        deleting=state.deleting.keys() | state.halted,
+        charge=request.charge,
     )
     planned = planner.plan(request.new)
     if not request.validate_only:
         topics = [each for each in planned if isinstance(each, PlannedTopic)]
-        yield from _store_topics(state, topics, is_new=True)
+        stored = yield from _store_topics(state, topics, is_new=True)
+        planned = [
+            stored.get(each.topic.name, each) if isinstance(each, PlannedTopic) else each for each in planned
+        ]
     return planned
 
 
@@ -55,8 +65,8 @@ def adopt_topics(state: ControllerState, request: AdoptTopics) -> Change[list[To
     unknown = {at: each for at, each in request.found.items() if at.topic not in state.deleting}
     planned = plan_adoption(state.image, request.broker_id, state.settings.current, unknown, state.rng)
     # The logs exist already.
-    yield from _store_topics(state, planned, is_new=False)
-    return [each.topic for each in planned]
+    stored = yield from _store_topics(state, planned, is_new=False)
+    return [each.topic for each in stored.values()]
 
 
 def create_partitions(
@@ -70,8 +80,11 @@ def create_partitions(
         try:
             if each.name in repeated:
                 raise InvalidRequest("Duplicate topic name.")
+            if each.name in state.halted:
+                raise UnknownTopicOrPartition(f"The topic '{each.name}' is being deleted.")
             topic = plan_partitions(state.image, each, state.rng)
             first = len(state.image.topics[topic.name].partitions)
+            topic = _with_states(state, topic, first)
             request.charge(len(topic.partitions) - first)
         except KafkaError as error:
             results.append(error)
@@ -96,7 +109,7 @@ def take_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]
         return
     result = yield ReadTopics(unknown)
     if isinstance(result, StoreRefused):
-        raise refusal(state, result)
+        raise refusal(state, result.error)
     assert isinstance(result, TopicsRead)
     topics: list[TopicImage] = []
     repairs: list[Operation] = []
@@ -111,15 +124,31 @@ def take_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]
         _log_creation(topic)
 
 
-def _store_topics(state: ControllerState, planned: Sequence[PlannedTopic], *, is_new: bool) -> Change[None]:
+def _store_topics(
+    state: ControllerState, planned: Sequence[PlannedTopic], *, is_new: bool
+) -> Change[dict[str, PlannedTopic]]:
+    """Returns the topics by name, with the states that they got."""
     if not planned:
-        return
+        return {}
+    planned = [PlannedTopic(_with_states(state, each.topic), each.configs) for each in planned]
     yield from commit(state, (operation for each in planned for operation in _creation(state, each)))
     topics = [each.topic for each in planned]
     state.image = state.image.with_topics(topics)
     yield from tell_brokers(state, whole(topics), is_new=is_new)
     for each in planned:
         _log_creation(each.topic, dict(each.configs))
+    return {each.topic.name: each for each in planned}
+
+
+def _with_states(state: ControllerState, topic: TopicImage, first: int = 0) -> TopicImage:
+    """The topic with the first states of its partitions from this one on: replicas that are not online are missing."""
+    epoch = state.claim.controller_epoch
+    partitions = list(topic.partitions)
+    for index in range(first, len(partitions)):
+        partition = replace(partitions[index], controller_epoch=epoch)
+        online = state.online(TopicPartition(topic.name, index), partition)
+        partitions[index] = initial_state(partition, online)
+    return replace(topic, partitions=tuple(partitions))
 
 
 def _creation(state: ControllerState, planned: PlannedTopic) -> Iterator[Operation]:

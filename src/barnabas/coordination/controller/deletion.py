@@ -3,26 +3,27 @@
 A topic is marked for deletion first. From then on it is in no broker's metadata. Its replicas are stopped and their
 logs deleted. When all brokers have confirmed this, the topic is removed from the store, its mark last. The next
 controller, or the next start, completes a failed deletion.
+
+A replica whose broker is gone, or cannot delete its log, halts the deletion until a broker comes. A topic that is being
+reassigned is deleted when that has ended.
+
+The requester gets its reply when the topic is in no metadata, and when the broker in this process has deleted its logs:
+other brokers may take their time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
-from barnabas.coordination.controller.events import (
-    Answered,
-    Ask,
-    DeleteTopics,
-    ReadTree,
-    StoreRefused,
-    TreeRead,
-)
-from barnabas.coordination.controller.messages import stop_deleted_replicas
+from barnabas.coordination.controller.events import DeleteTopics, ReadTree, Send, StoreRefused, TreeRead
+from barnabas.coordination.controller.messages import EPOCH_DURING_DELETE, stop_replicas
 from barnabas.coordination.controller.state import (
     OPERATIONS_AT_ONCE,
     Change,
     ControllerState,
+    Deletion,
     commit,
     refusal,
     tell_brokers,
@@ -30,18 +31,37 @@ from barnabas.coordination.controller.state import (
 from barnabas.coordination.metadata.image import TopicImage
 from barnabas.coordination.metadata.tree import config_path, delete_topic_path, encode_uuid, topic_path
 from barnabas.coordination.store.contract import Create, Delete, Operation
-from barnabas.errors import NONE, KafkaError, KafkaStorageError, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.errors import (
+    NONE,
+    KafkaError,
+    KafkaStorageError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.model import BrokerId
+from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
+from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 
 log = logging.getLogger(__name__)
 
+DeletionResults = dict[str, KafkaError | None]
 
-def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[dict[str, KafkaError | None]]:
+
+class Deferred(NamedTuple):
+    """The outcome of a request that is complete when the deletions of these topics are, as far as they matter here.
+
+    `outcome` is a map of errors by topic, to which these are added, or something else.
+    """
+
+    names: Collection[str]
+    outcome: DeletionResults | None
+
+
+def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[Deferred]:
     names = list(dict.fromkeys(request.names))
     unknown = UnknownTopicOrPartition("This server does not host this topic-partition.")
     unknown_id = UnknownTopicId("This server does not host this topic ID.")
-    results: dict[str, KafkaError | None] = {
-        name: unknown_id if name in request.ids else unknown for name in names
-    }
+    results: DeletionResults = {name: unknown_id if name in request.ids else unknown for name in names}
     topics = []
     for topic in (state.image.topics[name] for name in names if name in state.image.topics):
         try:
@@ -51,12 +71,8 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[dict[
             topics.append(topic)
         except KafkaError as refused:
             results[topic.name] = refused
-    if not topics:
-        return results
-    yield from commit(state, [Create(delete_topic_path(topic.name)) for topic in topics])
-    state.deleting.update((topic.name, topic) for topic in topics)
-    state.image = state.image.without_topics(topic.name for topic in topics)
-    yield from tell_brokers(state, deleted=topics)
+    marks = [Create(delete_topic_path(topic.name)) for topic in topics if topic.name not in state.halted]
+    yield from commit(state, marks)
     for topic in topics:
         topic_id = encode_uuid(topic.id)
         log.info(
@@ -66,57 +82,132 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[dict[
             topic_id,
             extra={"topic": topic.name, "topic_id": topic_id, "partitions": len(topic.partitions)},
         )
-    results.update((yield from _finish(state, topics)))
-    return results
+    yield from begin_deletions(state, [topic.name for topic in topics])
+    return Deferred([topic.name for topic in topics], results)
+
+
+def take_in_marks(state: ControllerState, names: Collection[str]) -> Change[None]:
+    """Topics that others have marked for deletion."""
+    gone = [name for name in names if name not in state.image.topics and name not in state.deleting]
+    if gone:
+        yield from commit(state, [Delete(delete_topic_path(name)) for name in sorted(gone)])
+    marked = [name for name in names if name in state.image.topics and name not in state.halted]
+    if not marked:
+        return
+    if state.settings.current.delete_topic_enable:
+        yield from begin_deletions(state, marked)
+    else:
+        log.info("Topics %s are not deleted, since delete.topic.enable is false", marked)
+        yield from commit(state, [Delete(delete_topic_path(name)) for name in marked])
+
+
+def begin_deletions(state: ControllerState, names: Iterable[str]) -> Change[None]:
+    """Deletes marked topics of the image; those that are being reassigned have to wait."""
+    topics = []
+    for name in names:
+        topic = state.image.topics[name]
+        if any(partition.is_reassigned for partition in topic.partitions):
+            log.info("The deletion of topic %s waits for the end of its reassignment", name)
+            state.halted.add(name)
+        else:
+            state.halted.discard(name)
+            topics.append(topic)
+    if not topics:
+        return
+    state.image = state.image.without_topics(topic.name for topic in topics)
+    for topic in topics:
+        state.deleting[topic.name] = Deletion(topic)
+    yield from tell_brokers(state, deleted=topics)
+    yield from _stop_replicas(state, topics)
+    yield from _finish(state, [topic.name for topic in topics])
 
 
 def resume_deletions(state: ControllerState) -> Change[None]:
-    """Continues the deletions of an earlier controller. A log in an offline directory has to wait."""
+    """Asks brokers again that could not delete before, as when one has come back."""
     if state.deleting:
-        results = yield from _finish(state, list(state.deleting.values()))
-        for name, error in results.items():
-            if error is not None:
-                log.error("Topic %s cannot be deleted yet: %s", name, error)
+        topics = [deletion.topic for deletion in state.deleting.values()]
+        yield from _stop_replicas(state, topics)
+        yield from _finish(state, [topic.name for topic in topics])
 
 
-def _finish(state: ControllerState, topics: Sequence[TopicImage]) -> Change[dict[str, KafkaError | None]]:
-    """Errors by topic: these topics are gone for clients, and not yet from disks or the store."""
-    results = yield from _delete_logs(state, topics)
-    try:
-        yield from _remove_nodes(state, [name for name, error in results.items() if error is None])
-    except KafkaError as failure:
-        for name, error in results.items():
-            if error is None and name in state.deleting:
-                results[name] = failure
-    return results
-
-
-def _delete_logs(
-    state: ControllerState, topics: Sequence[TopicImage]
-) -> Change[dict[str, KafkaError | None]]:
-    results: dict[str, KafkaError | None] = {topic.name: None for topic in topics}
-    asked = {
-        broker.id: (broker, request)
-        for broker in state.image.brokers.values()
-        if (request := stop_deleted_replicas(state.image, broker, topics)) is not None
-    }
-    if not asked:
-        return results
-    result = yield Ask({broker_id: request for broker_id, (_, request) in asked.items()})
-    assert isinstance(result, Answered)
-    for broker_id, response in result.responses.items():
-        _, request = asked[broker_id]
-        if response is None or response.error_code != NONE:
-            why = "is gone" if response is None else f"answered with error {response.error_code}"
-            failed = [each.topic_name for each in request.topic_states]
-            results.update(dict.fromkeys(failed, KafkaStorageError(f"broker {broker_id} {why}")))
+def take_stopped(
+    state: ControllerState,
+    broker_id: BrokerId,
+    request: StopReplicaRequest,
+    response: StopReplicaResponse | None,
+) -> Change[None]:
+    """The answer of a broker that was asked to delete replicas."""
+    code = None if response is None else response.error_code
+    errors = {} if response is None else _errors(response)
+    done = []
+    for topic in request.topic_states:
+        deletion = state.deleting.get(topic.topic_name)
+        if deletion is None:
             continue
-        for each in response.partition_errors:
-            if each.error_code != NONE:
-                results[each.topic_name] = KafkaStorageError(
-                    f"broker {broker_id} cannot delete partition {each.partition_index}: error {each.error_code}"
-                )
-    return results
+        for each in topic.partition_states:
+            replica = (each.partition_index, broker_id)
+            if not each.delete_partition or replica not in deletion.asked:
+                continue
+            deletion.asked.discard(replica)
+            error = code or errors.get((topic.topic_name, each.partition_index), NONE)
+            if code is not None and error == NONE:
+                deletion.remaining.discard(replica)
+                continue
+            why = "is gone" if code is None else f"answered with error {error}"
+            problem = f"broker {broker_id} {why}"
+            log.error("Topic %s cannot be deleted yet: %s", topic.topic_name, problem)
+            if broker_id == state.image.controller_id:
+                deletion.error = KafkaStorageError(problem)
+        done.append(topic.topic_name)
+    yield from _finish(state, done)
+
+
+def settled(state: ControllerState, deferred: Deferred) -> bool:
+    own = state.image.controller_id
+    for name in deferred.names:
+        deletion = state.deleting.get(name)
+        if name in state.halted or (deletion is not None and any(each[1] == own for each in deletion.asked)):
+            return False
+    return True
+
+
+def outcome_of(state: ControllerState, deferred: Deferred) -> DeletionResults | None:
+    if deferred.outcome is not None:
+        for name in deferred.names:
+            deletion = state.deleting.get(name)
+            deferred.outcome[name] = None if deletion is None else deletion.error
+    return deferred.outcome
+
+
+def _errors(response: StopReplicaResponse) -> dict[tuple[str, int], int]:
+    return {(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+
+
+def _stop_replicas(state: ControllerState, topics: Sequence[TopicImage]) -> Change[None]:
+    """Asks each broker once for all of its replicas of these topics that are still there."""
+    for broker in state.image.brokers.values():
+        stops: dict[str, list[tuple[int, int]]] = {}
+        for topic in topics:
+            deletion = state.deleting[topic.name]
+            for index, _ in enumerate(topic.partitions):
+                replica = (index, broker.id)
+                if replica in deletion.remaining and replica not in deletion.asked:
+                    deletion.asked.add(replica)
+                    stops.setdefault(topic.name, []).append((index, EPOCH_DURING_DELETE))
+        if stops:
+            yield Send(broker.id, stop_replicas(state.image, broker, stops, delete=True))
+
+
+def _finish(state: ControllerState, names: Iterable[str]) -> Change[None]:
+    """Removes topics from the store that have no replica any more."""
+    done = [name for name in names if name in state.deleting and not state.deleting[name].remaining]
+    try:
+        yield from _remove_nodes(state, done)
+    except KafkaError as failure:
+        log.error("Topics %s cannot be removed from the store yet: %s", done, failure)
+        for name in done:
+            if name in state.deleting:
+                state.deleting[name].error = failure
 
 
 def _remove_nodes(state: ControllerState, names: Sequence[str]) -> Change[None]:
@@ -126,7 +217,7 @@ def _remove_nodes(state: ControllerState, names: Sequence[str]) -> Change[None]:
     for name in names:
         result = yield ReadTree([topic_path(name), config_path("topics", name), delete_topic_path(name)])
         if isinstance(result, StoreRefused):
-            raise refusal(state, result)
+            raise refusal(state, result.error)
         assert isinstance(result, TreeRead)
         operations += [Delete(path) for path in result.paths]
         removed.append(name)

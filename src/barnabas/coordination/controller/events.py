@@ -1,35 +1,41 @@
 """The events and the effects of the controller's machine.
 
-Events are requests, news from the store, and the results of effects. The shell carries out effects, one after the
-other. The machine waits for the result of `Write`, `ReadTopics`, `ReadTree` and `Ask` before it continues:
+Events are requests, news from the store, answers of brokers, timers, and the results of effects. The shell carries out
+effects, one after the other. The machine waits for the results of these before it continues:
 
     effect       result
     Write        Stored, or StoreRefused
+    WriteAll     StoredAll
     ReadTopics   TopicsRead, or StoreRefused
+    ReadNodes    NodesRead, or StoreRefused
     ReadTree     TreeRead, or StoreRefused
-    Ask          Answered
-    Send, Reply, Resign     none
+
+Requests that only a cluster has are functions of the controller's state, which return the change: then the module of
+the change is loaded with the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.coordination.controller.snapshot import Snapshot, StoredTopic
 from barnabas.coordination.metadata.image import BrokerImage, Uuid
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.planning.topic_creation import Charge, NewPartitions, NewTopic, free_of_charge
-from barnabas.coordination.store.contract import Operation, StoreError
+from barnabas.coordination.store.contract import Operation, Stat, StoreError
 from barnabas.errors import KafkaError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
-from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
 from barnabas.value import Value
+
+if TYPE_CHECKING:
+    from barnabas.coordination.controller.links import ControlResponse
+    from barnabas.coordination.controller.state import Change, ControllerState
 
 NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
 
@@ -82,6 +88,7 @@ class TakeOver(Value):
     unclean: Collection[BrokerId] = ()
 
 
+MakeChange: TypeAlias = Callable[["ControllerState"], "Change[Any]"]
 Request: TypeAlias = (
     TakeOver
     | CreateTopics
@@ -90,6 +97,7 @@ Request: TypeAlias = (
     | CreatePartitions
     | ElectLeaders
     | AlterReassignments
+    | MakeChange
 )
 
 
@@ -98,6 +106,20 @@ class Asked(Value):
 
     ticket: int
     request: Request
+
+
+class News(Value):
+    """Something has happened that nobody waits for."""
+
+    change: MakeChange
+
+
+class Replied(Value):
+    """The answer of a broker; None if the request was dropped."""
+
+    broker_id: BrokerId
+    request: ControlRequest
+    response: ControlResponse | None
 
 
 class BrokersChanged(Value):
@@ -130,24 +152,40 @@ class TreeRead(Value):
     paths: Sequence[str]
 
 
-class Answered(Value):
-    """None from a broker that is gone."""
+class StoredAll(Value):
+    """What became of each transaction."""
 
-    responses: Mapping[BrokerId, StopReplicaResponse | None]
+    errors: Sequence[StoreError | None]
+
+
+class NodesRead(Value):
+    """None for a node that does not exist."""
+
+    nodes: Sequence[tuple[bytes, Stat] | None]
 
 
 class Closing(Value):
     """The broker stops: requests that wait are refused."""
 
 
-Result: TypeAlias = Stored | StoreRefused | TopicsRead | TreeRead | Answered
-Event: TypeAlias = Asked | BrokersChanged | TopicsListed | Closing | Result
+Result: TypeAlias = Stored | StoredAll | StoreRefused | TopicsRead | NodesRead | TreeRead
+Event: TypeAlias = Asked | News | Replied | BrokersChanged | TopicsListed | Closing | Result
 
 
 class Write(Value):
     """One transaction. The first operation checks the controller's epoch."""
 
     operations: Sequence[Operation]
+
+
+class WriteAll(Value):
+    """Transactions that do not depend on each other, each with the check of the epoch as its first operation."""
+
+    transactions: Sequence[Sequence[Operation]]
+
+
+class ReadNodes(Value):
+    paths: Sequence[str]
 
 
 class ReadTopics(Value):
@@ -167,10 +205,17 @@ class Send(Value):
     request: ControlRequest
 
 
-class Ask(Value):
-    """Sends requests and waits for the answers."""
+class Connect(Value):
+    """The brokers that are alive now: each has a channel, and no other has one."""
 
-    requests: Mapping[BrokerId, StopReplicaRequest]
+    brokers: Mapping[BrokerId, BrokerImage]
+
+
+class StartTimer(Value):
+    """Gives the machine a change after a time."""
+
+    delay_s: float
+    change: MakeChange
 
 
 class Reply(Value):
@@ -185,4 +230,7 @@ class Resign(Value):
     reason: KafkaError
 
 
-Effect: TypeAlias = Write | ReadTopics | ReadTree | Send | Ask | Reply | Resign
+Effect: TypeAlias = (
+    Write | WriteAll | ReadTopics | ReadNodes | ReadTree | Send | Connect | StartTimer | Reply | Resign
+)
+WITH_RESULT: Final = (Write, WriteAll, ReadTopics, ReadNodes, ReadTree)

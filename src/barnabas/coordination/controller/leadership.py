@@ -1,130 +1,236 @@
-"""Changes of leaders and replicas: elections, reassignments, brokers that come and go."""
+"""Changes of leaders: elections that clients ask for, and replicas that go offline or come back."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from barnabas.coordination.controller.events import AlterReassignments, BrokersChanged, ElectLeaders, Send
-from barnabas.coordination.controller.messages import (
-    Changed,
-    leader_and_isr,
-    stop_removed_replicas,
-    update_metadata,
-    whole,
+from barnabas.coordination.controller.deletion import resume_deletions
+from barnabas.coordination.controller.events import BrokersChanged, Connect, ElectLeaders, Send
+from barnabas.coordination.controller.messages import MetadataUpdate, leader_and_isr, whole
+from barnabas.coordination.controller.state import (
+    Change,
+    ControllerState,
+    Results,
+    change_states,
+    changed_topics,
+    read_nodes,
+    tell_brokers,
 )
-from barnabas.coordination.controller.state import Change, ControllerState, commit, tell_brokers
-from barnabas.coordination.controller.takeover import with_live_leader
-from barnabas.coordination.metadata.image import PartitionImage
-from barnabas.coordination.metadata.nodes import set_state, topic_node
-from barnabas.coordination.metadata.tree import topic_path
-from barnabas.coordination.planning.partition_changes import elected, reassigned
-from barnabas.coordination.store.contract import Operation, SetData
-from barnabas.errors import KafkaError
-from barnabas.model import TopicPartition
+from barnabas.coordination.metadata.image import BrokerImage, PartitionImage
+from barnabas.coordination.metadata.node_reader import MalformedNode
+from barnabas.coordination.metadata.tree import config_path, decode_config
+from barnabas.coordination.planning.partition_changes import (
+    elected,
+    initial_state,
+    offline_election,
+    without_replicas,
+)
+from barnabas.errors import InvalidTopicException, KafkaError
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 
-Results = dict[TopicPartition, KafkaError | None]
-
 
 def elect_leaders(state: ControllerState, request: ElectLeaders) -> Change[Results]:
-    return (
-        yield from _change_partitions(
-            state,
-            dict.fromkeys(request.partitions),
-            lambda at: elected(state.image, at, request.election),
-        )
-    )
+    def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
+        if at.topic in state.halted:
+            raise InvalidTopicException("The topic is being deleted")
+        return elected(state.image, at, request.election, state.online(at, partition))
+
+    results: Results = {}
+    known = []
+    for at in dict.fromkeys(request.partitions):
+        if state.partition(at) is not None:
+            known.append(at)
+            continue
+        try:
+            elected(state.image, at, request.election)
+        except KafkaError as error:
+            results[at] = error
+        if at.topic in state.deleting:
+            results[at] = InvalidTopicException("The topic is being deleted")
+    results |= yield from _change_and_tell(state, known, decide)
+    return results
 
 
-def alter_reassignments(state: ControllerState, request: AlterReassignments) -> Change[Results]:
-    def change(at: TopicPartition) -> PartitionImage:
-        return reassigned(
-            state.image,
-            at,
-            request.targets[at],
-            allow_replication_factor_change=request.allow_replication_factor_change,
-        )
+def elect_offline_partitions(state: ControllerState, topic: str | None = None) -> Change[None]:
+    """Leaders for partitions that have none: a replica may have come back, or may be elected unclean now."""
+    offline = [
+        at
+        for at, partition in state.partitions()
+        if topic in (None, at.topic) and not _has_leader(state, at, partition)
+    ]
+    unclean = yield from _unclean_topics(state, offline)
 
-    return (yield from _change_partitions(state, request.targets, change))
+    def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
+        return with_leader(state, at, partition, unclean=at.topic in unclean)
+
+    yield from _change_and_tell(state, offline, decide)
+
+
+def with_leader(
+    state: ControllerState, at: TopicPartition, partition: PartitionImage, *, unclean: bool = False
+) -> PartitionImage:
+    """The partition with a leader that is online, as far as there is one to elect."""
+    if _has_leader(state, at, partition):
+        return partition
+    online = state.online(at, partition)
+    if not partition.has_state:
+        return initial_state(partition, online)
+    return offline_election(partition, online, unclean=unclean) or partition
 
 
 def change_brokers(state: ControllerState, event: BrokersChanged) -> Change[None]:
-    """Partitions whose leader is gone get another one. A new broker gets the whole state."""
+    """Partitions whose leader is gone get another one. A new broker gets the whole state.
+
+    A broker that has restarted is treated as one that went and one that came.
+    """
     before, now = state.image.brokers, event.brokers
-    came = [broker for broker in now.values() if before.get(broker.id) != broker]
-    went = [broker_id for broker_id, broker in before.items() if now.get(broker_id) != broker]
-    if not came and not went:
+    came = [broker for broker in now.values() if _epoch(before, broker.id) != broker.epoch]
+    went = [broker_id for broker_id in before if _epoch(now, broker_id) != _epoch(before, broker_id)]
+    if before == now:
         return
-    log.info(
-        "Brokers that came: %s; brokers that went: %s",
-        [broker.id for broker in came],
-        went,
-    )
+    log.info("Brokers that came: %s; brokers that went: %s", [broker.id for broker in came], went)
+    yield Connect(now)
+    for broker_id in {*went, *(broker.id for broker in came)}:
+        state.shutting_down.discard(broker_id)
+        state.offline_replicas.pop(broker_id, None)
+    if went:
+        restarted = {broker.id for broker in came if broker.id in before}
+        present = {each: broker for each, broker in now.items() if each not in restarted}
+        state.image = replace(state.image, brokers=present)
+        yield from take_offline(state, lambda at, replica: replica in went, waits_for=restarted)
     state.image = replace(state.image, brokers=now)
-    leaderless = [
-        TopicPartition(topic.name, index)
-        for topic in state.image.topics.values()
-        for index, partition in enumerate(topic.partitions)
-        if partition.leader not in now
+    if came:
+        yield from _welcome(state, came)
+    elif not went:
+        # Only addresses have changed.
+        yield from tell_brokers(state)
+
+
+def _epoch(brokers: Mapping[BrokerId, BrokerImage], broker_id: BrokerId) -> int:
+    found = brokers.get(broker_id)
+    return -1 if found is None else found.epoch
+
+
+def take_offline(
+    state: ControllerState,
+    is_gone: Callable[[TopicPartition, BrokerId], bool],
+    *,
+    waits_for: Collection[BrokerId] = (),
+) -> Change[None]:
+    """Replicas that have just gone offline lose their roles, and their places among the in-sync replicas.
+
+    No unclean leader is elected where a broker in `waits_for` is in sync: it comes back in a moment.
+    """
+    affected = [
+        at
+        for at, partition in state.partitions()
+        if any(is_gone(at, replica) for replica in partition.replicas)
     ]
-    yield from _change_partitions(
-        state,
-        leaderless,
-        lambda at: with_live_leader(state, state.image.topics[at.topic].partitions[at.partition]),
-        tells_always=True,
-    )
+    unclean = yield from _unclean_topics(state, affected)
+
+    def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
+        may_be_unclean = at.topic in unclean and not any(each in waits_for for each in partition.isr)
+        after = with_leader(state, at, partition, unclean=may_be_unclean)
+        if after is not partition or not partition.has_state:
+            return after
+        return without_replicas(
+            partition, [replica for replica in partition.replicas if is_gone(at, replica)]
+        )
+
+    yield from _change_and_tell(state, affected, decide, tells_all=True)
+
+
+def _welcome(state: ControllerState, came: list[BrokerImage]) -> Change[None]:
+    """Brokers that came get their roles, and leaders where nobody else could lead."""
+    ids = {broker.id for broker in came}
     topics = whole(state.image.topics.values())
+    nothing = MetadataUpdate(state.image)
+    for broker in state.image.brokers.values():
+        if broker.id not in ids:
+            yield Send(broker.id, nothing.to(broker))
+    # Metadata comes first: a broker has to know a leader as alive before it can follow it.
+    everything = MetadataUpdate(state.image, topics, is_offline=state.is_offline)
+    listener = state.settings.current.inter_broker_endpoint.listener_name
     for broker in came:
-        # Metadata comes first: a broker has to know a leader as alive before it can follow it.
-        yield Send(broker.id, update_metadata(state.image, broker, topics))
-        roles = leader_and_isr(state.image, broker, topics)
+        yield Send(broker.id, everything.to(broker))
+        roles = leader_and_isr(state.image, broker, topics, listener=listener)
         if roles is not None:
             yield Send(broker.id, roles)
+    # The others learn which replicas are not offline any more.
+    back = [
+        at for at, partition in state.partitions() if any(replica in ids for replica in partition.replicas)
+    ]
+    if back:
+        yield from tell_brokers(state, metadata=changed_topics(state, back))
+    yield from elect_offline_partitions(state)
+    if any(partition.is_reassigned for _, partition in state.partitions()):
+        from barnabas.coordination.controller.reassignment import resume_reassignments
+
+        yield from resume_reassignments(
+            state,
+            lambda _, partition: (
+                any(each in ids for each in partition.replicas)
+                and any(each in ids for each in partition.replicas if each not in partition.removing)
+            ),
+        )
+    yield from resume_deletions(state)
 
 
-def _change_partitions(
+def _change_and_tell(
     state: ControllerState,
-    partitions: Iterable[TopicPartition],
-    change: Callable[[TopicPartition], PartitionImage],
+    partitions: Collection[TopicPartition],
+    decide: Callable[[TopicPartition, PartitionImage], PartitionImage],
     *,
-    tells_always: bool = False,
+    tells_all: bool = False,
 ) -> Change[Results]:
-    """Stores the result of `change` for each partition and informs the brokers; with `tells_always` even without a
-    change.
-    """
-    results: Results = {}
-    changed: dict[str, dict[int, PartitionImage]] = {}
-    operations: list[Operation] = []
-    for at in partitions:
-        try:
-            after = change(at)
-        except KafkaError as error:
-            results[at] = error
-            continue
-        results[at] = None
-        before = state.image.topics[at.topic].partitions[at.partition]
-        if after.partition_epoch != before.partition_epoch:
-            operations.append(set_state(at, after, state.claim.controller_epoch))
-        if after != before:
-            changed.setdefault(at.topic, {})[at.partition] = after
-    topics: list[Changed] = []
-    for name, by_index in changed.items():
-        topic = state.image.topics[name]
-        now = tuple(by_index.get(index, each) for index, each in enumerate(topic.partitions))
-        topics.append(Changed(replace(topic, partitions=now), list(by_index)))
-        if any(by_index[index].replicas != topic.partitions[index].replicas for index in by_index):
-            operations.append(SetData(topic_path(name), topic_node(topics[-1].topic)))
-    yield from commit(state, operations)
-    image_before = state.image
-    if topics:
-        state.image = image_before.with_topics(each.topic for each in topics)
-    for broker in state.image.brokers.values():
-        removed = stop_removed_replicas(state.image, broker, image_before, topics)
-        if removed is not None:
-            yield Send(broker.id, removed)
-    if topics or tells_always:
-        yield from tell_brokers(state, topics)
+    """Roles of those that changed, metadata of these or of all of them to all brokers."""
+    before = {at: state.partition(at) for at in partitions}
+    results = yield from change_states(state, partitions, decide)
+    changed = [at for at in partitions if state.partition(at) != before[at]]
+    created = {at for at in changed if (was := before[at]) is not None and not was.has_state}
+    if created:
+        yield from tell_brokers(state, changed_topics(state, created), is_new=True)
+    elections = [at for at in changed if at not in created]
+    if elections or tells_all:
+        told = [at for at in partitions if at not in created] if tells_all else elections
+        yield from tell_brokers(state, changed_topics(state, elections), metadata=changed_topics(state, told))
     return results
+
+
+def _has_leader(state: ControllerState, at: TopicPartition, partition: PartitionImage) -> bool:
+    """A leader that shuts down leads until it has gone."""
+    leader = partition.leader
+    return leader in state.shutting_down or not state.is_offline(at.topic, at.partition, leader)
+
+
+def _unclean_topics(state: ControllerState, partitions: Iterable[TopicPartition]) -> Change[set[str]]:
+    """Topics among these that allow unclean leaders, of which a partition has no in-sync replica online.
+
+    Their settings are read at this moment, as any broker may have changed them.
+    """
+    needy = set()
+    for at in partitions:
+        partition = state.partition(at)
+        if partition is None or not partition.has_state:
+            continue
+        online = state.online(at, partition)
+        if online and not any(each in partition.isr for each in online):
+            needy.add(at.topic)
+    if not needy:
+        return set()
+    names = sorted(needy)
+    paths = [config_path("topics", name) for name in names]
+    found = yield from read_nodes(state, paths)
+    allowed = set()
+    for name, path, node in zip(names, paths, found.nodes, strict=True):
+        try:
+            properties = {} if node is None else decode_config(path, node[0])
+            if state.settings.current.topic_config(properties).unclean_leader_election_enable:
+                allowed.add(name)
+        except (KafkaError, MalformedNode) as error:
+            log.error("No unclean leader for topic %s, since its settings are not valid: %s", name, error)
+    return allowed

@@ -5,12 +5,18 @@ LeaderAndIsr gives partitions their roles, StopReplica ends them, UpdateMetadata
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.coordination.metadata.image import BrokerImage, MetadataImage, TopicImage
+from barnabas.coordination.metadata.image import (
+    BrokerImage,
+    MetadataImage,
+    TopicImage,
+)
 from barnabas.coordination.metadata.updates import LEADER_DURING_DELETE, SECURITY_PROTOCOL_CODES
+from barnabas.model import BrokerId
 from barnabas.protocol.messages.leader_and_isr_request import (
+    LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -31,6 +37,9 @@ from barnabas.protocol.messages.update_metadata_request import (
 # The leader epoch in StopReplica of a topic that is deleted.
 EPOCH_DURING_DELETE: Final = -2
 
+# Whether a replica of a partition cannot be used: its broker is gone or shuts down, or its log directory failed.
+IsOffline: TypeAlias = Callable[[str, int, BrokerId], bool]
+
 
 class Changed(NamedTuple):
     """Partitions of a topic, as they are now."""
@@ -44,25 +53,42 @@ def whole(topics: Iterable[TopicImage]) -> list[Changed]:
 
 
 def leader_and_isr(
-    image: MetadataImage, broker: BrokerImage, changed: Iterable[Changed], *, is_new: bool = False
+    image: MetadataImage,
+    broker: BrokerImage,
+    changed: Iterable[Changed],
+    *,
+    is_new: bool | None = False,
+    listener: str = "",
 ) -> LeaderAndIsrRequest | None:
-    """The roles of a broker in these partitions; None if it has no replica of them."""
+    """The roles of a broker in these partitions; None if it has no replica of them.
+
+    Replicas are new if `is_new` says so; None means those that a reassignment adds. `listener` is the one at which
+    brokers find each other.
+    """
     topics = []
+    leaders: set[BrokerId] = set()
     for topic, indexes in changed:
-        states = [
-            LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=image.controller_epoch,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                isr=list(partition.isr),
-                partition_epoch=partition.partition_epoch,
-                replicas=list(partition.replicas),
-                is_new=is_new,
+        states = []
+        for index in indexes:
+            partition = topic.partitions[index]
+            if broker.id not in partition.replicas or not partition.has_state:
+                continue
+            leaders.add(partition.leader)
+            states.append(
+                LeaderAndIsrPartitionState(
+                    partition_index=index,
+                    controller_epoch=partition.controller_epoch,
+                    leader=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    isr=list(partition.isr),
+                    partition_epoch=partition.partition_epoch,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding),
+                    removing_replicas=list(partition.removing),
+                    is_new=broker.id in partition.adding if is_new is None else is_new,
+                    leader_recovery_state=partition.leader_recovery_state,
+                )
             )
-            for index, partition in ((each, topic.partitions[each]) for each in indexes)
-            if broker.id in partition.replicas
-        ]
         if states:
             topics.append(
                 LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.id, partition_states=states)
@@ -74,7 +100,22 @@ def leader_and_isr(
         controller_epoch=image.controller_epoch,
         broker_epoch=broker.epoch,
         topic_states=topics,
+        live_leaders=_live_leaders(image, leaders, listener),
     )
+
+
+def _live_leaders(
+    image: MetadataImage, leaders: Collection[BrokerId], listener: str
+) -> list[LeaderAndIsrLiveLeader]:
+    found = []
+    for leader in sorted(leaders):
+        broker = image.brokers.get(leader)
+        endpoint = None if broker is None else broker.endpoint(listener)
+        if endpoint is not None:
+            found.append(
+                LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port)
+            )
+    return found
 
 
 def update_metadata(
@@ -84,99 +125,116 @@ def update_metadata(
     deleted: Iterable[TopicImage] = (),
 ) -> UpdateMetadataRequest:
     """The live brokers, and these partitions."""
-    topics = [
-        UpdateMetadataTopicState(
-            topic_name=topic.name,
+    return MetadataUpdate(image, changed, deleted).to(broker)
+
+
+class MetadataUpdate:
+    """The same news for several brokers. Partitions that never had a leader are no news."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        changed: Iterable[Changed] = (),
+        deleted: Iterable[TopicImage] = (),
+        is_offline: IsOffline | None = None,
+    ) -> None:
+        self._image = image
+        self._is_offline = is_offline or (lambda topic, index, replica: replica not in image.brokers)
+        topics = [self._topic(*each) for each in changed]
+        self._topics = [each for each in topics if each.partition_states]
+        self._topics += [_deleted(image, topic) for topic in deleted]
+        self._brokers = [_live_broker(each) for each in image.brokers.values()]
+
+    def to(self, broker: BrokerImage) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            controller_id=self._image.controller_id,
+            controller_epoch=self._image.controller_epoch,
+            broker_epoch=broker.epoch,
+            topic_states=self._topics,
+            live_brokers=self._brokers,
+        )
+
+    def _topic(self, topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicState:
+        name, is_offline = topic.name, self._is_offline
+        return UpdateMetadataTopicState(
+            topic_name=name,
             topic_id=topic.id,
             partition_states=[
                 UpdateMetadataPartitionState(
                     partition_index=index,
-                    controller_epoch=image.controller_epoch,
+                    controller_epoch=partition.controller_epoch,
                     leader=partition.leader,
                     leader_epoch=partition.leader_epoch,
                     isr=list(partition.isr),
                     zk_version=partition.partition_epoch,
                     replicas=list(partition.replicas),
-                    offline_replicas=[each for each in partition.replicas if each not in image.brokers],
+                    offline_replicas=[each for each in partition.replicas if is_offline(name, index, each)],
                 )
                 for index, partition in ((each, topic.partitions[each]) for each in indexes)
+                if partition.has_state
             ],
         )
-        for topic, indexes in changed
-    ]
-    topics += [
-        UpdateMetadataTopicState(
-            topic_name=topic.name,
-            topic_id=topic.id,
-            partition_states=[
-                UpdateMetadataPartitionState(
-                    partition_index=index,
-                    controller_epoch=image.controller_epoch,
-                    leader=LEADER_DURING_DELETE,
-                    leader_epoch=partition.leader_epoch,
-                )
-                for index, partition in enumerate(topic.partitions)
-            ],
-        )
-        for topic in deleted
-    ]
-    return UpdateMetadataRequest(
-        controller_id=image.controller_id,
-        controller_epoch=image.controller_epoch,
-        broker_epoch=broker.epoch,
-        topic_states=topics,
-        live_brokers=[_live_broker(each) for each in image.brokers.values()],
+
+
+def _deleted(image: MetadataImage, topic: TopicImage) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(
+        topic_name=topic.name,
+        topic_id=topic.id,
+        partition_states=[
+            UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=image.controller_epoch,
+                leader=LEADER_DURING_DELETE,
+                leader_epoch=partition.leader_epoch,
+                isr=list(partition.isr),
+                replicas=list(partition.replicas),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
     )
 
 
-def stop_removed_replicas(
-    image: MetadataImage, broker: BrokerImage, before: MetadataImage, changed: Iterable[Changed]
-) -> StopReplicaRequest | None:
-    """Ends the roles of a broker in partitions that have left it; None if there are none."""
-    states = []
-    for topic, indexes in changed:
-        partitions = [
-            StopReplicaPartitionState(
-                partition_index=index, leader_epoch=topic.partitions[index].leader_epoch
+def stop_replicas(
+    image: MetadataImage,
+    broker: BrokerImage,
+    stops: Mapping[str, Iterable[tuple[int, int]]],
+    *,
+    delete: bool = False,
+) -> StopReplicaRequest:
+    """Ends replicas of a broker: by topic, their partitions and leader epochs. Deletes their logs if asked to."""
+    return StopReplicaRequest(
+        controller_id=image.controller_id,
+        controller_epoch=image.controller_epoch,
+        broker_epoch=broker.epoch,
+        topic_states=[
+            StopReplicaTopicState(
+                topic_name=name,
+                partition_states=[
+                    StopReplicaPartitionState(
+                        partition_index=index, leader_epoch=leader_epoch, delete_partition=delete
+                    )
+                    for index, leader_epoch in partitions
+                ],
             )
-            for index in indexes
-            if broker.id in before.topics[topic.name].partitions[index].replicas
-            and broker.id not in topic.partitions[index].replicas
-        ]
-        if partitions:
-            states.append(StopReplicaTopicState(topic_name=topic.name, partition_states=partitions))
-    return _stop_replica(image, broker, states)
+            for name, partitions in stops.items()
+        ],
+    )
 
 
 def stop_deleted_replicas(
     image: MetadataImage, broker: BrokerImage, topics: Iterable[TopicImage]
 ) -> StopReplicaRequest | None:
     """Ends the replicas of a broker and deletes their logs; None if it has no replica of these topics."""
-    states = []
+    stops = {}
     for topic in topics:
         partitions = [
-            StopReplicaPartitionState(
-                partition_index=index, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True
-            )
+            (index, EPOCH_DURING_DELETE)
             for index, partition in enumerate(topic.partitions)
             if broker.id in partition.replicas
         ]
         if partitions:
-            states.append(StopReplicaTopicState(topic_name=topic.name, partition_states=partitions))
-    return _stop_replica(image, broker, states)
-
-
-def _stop_replica(
-    image: MetadataImage, broker: BrokerImage, states: list[StopReplicaTopicState]
-) -> StopReplicaRequest | None:
-    if not states:
-        return None
-    return StopReplicaRequest(
-        controller_id=image.controller_id,
-        controller_epoch=image.controller_epoch,
-        broker_epoch=broker.epoch,
-        topic_states=states,
-    )
+            stops[topic.name] = partitions
+    return stop_replicas(image, broker, stops, delete=True) if stops else None
 
 
 def _live_broker(broker: BrokerImage) -> UpdateMetadataBroker:

@@ -1,61 +1,150 @@
-"""Reads the cluster for a controller that takes over, and topics that others have created."""
+"""Reads the cluster for a controller that takes over, and what has changed in the store since then.
+
+Reads are made together where the store allows it, so that a large cluster costs few round trips.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 
+from barnabas.coordination.controller.deletion import take_in_marks
+from barnabas.coordination.controller.events import MakeChange
 from barnabas.coordination.controller.snapshot import Snapshot, StoredState, StoredTopic
+from barnabas.coordination.metadata.image import BrokerImage
 from barnabas.coordination.metadata.membership import registered_brokers
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
     DELETE_TOPICS,
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
     TOPICS,
     TopicAssignment,
+    broker_path,
     decode_partition_state,
     decode_topic,
     partition_state_path,
     partitions_path,
     topic_path,
 )
-from barnabas.coordination.store.contract import Store, Watcher, child_path, children_of
+from barnabas.coordination.store.contract import NoNode, Store, Watcher, child_path, children_of
 from barnabas.model import BrokerId, TopicPartition
 
+log = logging.getLogger(__name__)
 
-async def read_cluster(store: Store, on_brokers: Watcher, on_topics: Watcher) -> Snapshot:
-    """Each watcher is called once, when brokers or topics have come or gone. Raises MalformedNode."""
-    brokers = await registered_brokers(store, on_brokers)
-    names, _ = await store.children(TOPICS, on_topics)
+
+async def read_cluster(store: Store, watcher: Watcher) -> Snapshot:
+    """The watcher is called once for each list or node that has changed. Raises MalformedNode."""
+    brokers = await read_brokers(store, watcher)
+    names, _ = await store.children(TOPICS, watcher)
+    notices = [
+        child_path(parent, name)
+        for parent in (LOG_DIR_EVENTS, ISR_CHANGES)
+        for name in await _children(store, parent, watcher)
+    ]
     return Snapshot(
         brokers=brokers,
         topics=await read_topics(store, names),
-        marked=await children_of(store, DELETE_TOPICS),
+        marked=await _children(store, DELETE_TOPICS, watcher),
         configured=await children_of(store, "/config/topics"),
+        notices=notices,
+        reassignment=await _data(store, REASSIGN_PARTITIONS, watcher),
+        preferred=await _data(store, PREFERRED_REPLICA_ELECTION, watcher),
     )
+
+
+async def read_brokers(store: Store, watcher: Watcher) -> dict[BrokerId, BrokerImage]:
+    """The brokers that are alive. The watcher is called when one comes, goes, or changes its addresses."""
+    brokers = await registered_brokers(store, watcher)
+    await asyncio.gather(*(store.exists(broker_path(each), watcher) for each in brokers))
+    return brokers
+
+
+async def read_change(store: Store, path: str, watcher: Watcher) -> MakeChange | None:
+    """The change that follows from a node that has changed; None if it does not matter."""
+    match path:
+        case _ if path == DELETE_TOPICS:
+            marked = await _children(store, path, watcher)
+            return None if not marked else lambda state: take_in_marks(state, marked)
+        case _ if path in (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION):
+            data = await _data(store, path, watcher)
+            if data is None:
+                return None
+            from barnabas.coordination.controller import legacy
+
+            if path == REASSIGN_PARTITIONS:
+                return lambda state: legacy.reassign_as_node_says(state, data)
+            return lambda state: legacy.elect_preferred_of_node(state, data)
+        case _ if path in (LOG_DIR_EVENTS, ISR_CHANGES):
+            paths = [child_path(path, name) for name in await _children(store, path, watcher)]
+            if not paths:
+                return None
+            from barnabas.coordination.controller import notices
+
+            found = zip(paths, await store.get_all(paths), strict=True)
+            nodes = [(each, node[0]) for each, node in found if node is not None]
+            return lambda state: notices.take_in(state, nodes)
+    return None
+
+
+async def _children(store: Store, path: str, watcher: Watcher) -> list[str]:
+    try:
+        names, _ = await store.children(path, watcher)
+    except NoNode:
+        return []
+    return names
+
+
+async def _data(store: Store, path: str, watcher: Watcher) -> bytes | None:
+    if await store.exists(path, watcher) is None:
+        return None
+    try:
+        data, _ = await store.get(path)
+    except NoNode:
+        return None
+    return data
 
 
 async def read_topics(store: Store, names: Iterable[str]) -> dict[str, StoredTopic]:
     """Omits topics that are deleted by now."""
-    topics = {}
-    for name in names:
-        [found] = await store.get_all([topic_path(name)])
-        if found is not None:
-            topics[name] = await _read_topic(store, name, decode_topic(name, found[0]))
-    return topics
-
-
-async def _read_topic(store: Store, name: str, assignment: TopicAssignment) -> StoredTopic:
-    replicas = _replicas(name, assignment)
-    ats = [TopicPartition(name, index) for index in range(len(replicas))]
-    states = {
-        at.partition: StoredState(decode_partition_state(at, found[0]), found[1].version)
-        for at, found in zip(ats, await store.get_all(list(map(partition_state_path, ats))), strict=True)
-        if found is not None
+    wanted = list(names)
+    nodes = await store.get_all([topic_path(name) for name in wanted])
+    assignments = {
+        name: decode_topic(name, node[0])
+        for name, node in zip(wanted, nodes, strict=True)
+        if node is not None
     }
-    if len(states) == len(replicas):
-        return StoredTopic(assignment.topic_id, replicas, True, states.keys(), states)
-    has_partitions_node = await store.exists(partitions_path(name)) is not None
-    nodes = await children_of(store, partitions_path(name))
-    return StoredTopic(assignment.topic_id, replicas, has_partitions_node, set(map(int, nodes)), states)
+    replicas = {name: _replicas(name, each) for name, each in assignments.items()}
+    ats = [TopicPartition(name, index) for name, each in replicas.items() for index in range(len(each))]
+    states: dict[str, dict[int, StoredState]] = {name: {} for name in replicas}
+    found = await store.get_all([partition_state_path(at) for at in ats])
+    for at, node in zip(ats, found, strict=True):
+        if node is not None:
+            state = StoredState(decode_partition_state(at, node[0]), node[1].version)
+            states[at.topic][at.partition] = state
+    return {
+        name: await _read_topic(store, name, assignment, replicas[name], states[name])
+        for name, assignment in assignments.items()
+    }
+
+
+async def _read_topic(
+    store: Store,
+    name: str,
+    assignment: TopicAssignment,
+    replicas: Sequence[tuple[BrokerId, ...]],
+    states: dict[int, StoredState],
+) -> StoredTopic:
+    adding = {index: each.adding for index, each in assignment.partitions.items() if each.adding}
+    removing = {index: each.removing for index, each in assignment.partitions.items() if each.removing}
+    has_node, nodes = True, set(states)
+    if len(states) < len(replicas):
+        has_node = await store.exists(partitions_path(name)) is not None
+        nodes = set(map(int, await children_of(store, partitions_path(name))))
+    return StoredTopic(assignment.topic_id, replicas, has_node, nodes, states, adding, removing)
 
 
 def _replicas(name: str, assignment: TopicAssignment) -> list[tuple[BrokerId, ...]]:

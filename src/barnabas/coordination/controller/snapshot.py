@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from barnabas.coordination.metadata.image import BrokerImage, Uuid
@@ -26,6 +27,9 @@ class StoredTopic(NamedTuple):
     # Numbers of the partitions that have a node.
     partition_nodes: Collection[int]
     states: Mapping[int, StoredState]
+    # Replicas that a reassignment adds and removes, by partition.
+    adding: Mapping[int, tuple[BrokerId, ...]] = MappingProxyType({})
+    removing: Mapping[int, tuple[BrokerId, ...]] = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
@@ -35,3 +39,8 @@ class Snapshot(NamedTuple):
     marked: Collection[str]
     # Topics that have a node for their settings.
     configured: Collection[str]
+    # Nodes of notices. Everything is read anyway, so that they say nothing new.
+    notices: Sequence[str] = ()
+    # The data of nodes with which older tools ask for reassignments and preferred leaders.
+    reassignment: bytes | None = None
+    preferred: bytes | None = None

@@ -46,6 +46,23 @@ class PartitionImage(Value, kw_only=True):
     isr: tuple[BrokerId, ...]
     partition_epoch: int = 0
     """The version of the partition's node in the store: a change for an older version is rejected."""
+    adding: tuple[BrokerId, ...] = ()
+    """Replicas that a reassignment adds; they are among the replicas already. Only the controller knows them."""
+    removing: tuple[BrokerId, ...] = ()
+    """Replicas that a reassignment takes away at its end."""
+    leader_recovery_state: int = 0
+    """1 after an unclean election, until the leader has said that it has recovered."""
+    controller_epoch: int = 0
+    """The epoch of the controller that wrote the state."""
+
+    @property
+    def is_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def has_state(self) -> bool:
+        """A partition has no state in the store as long as none of its replicas has been alive."""
+        return self.partition_epoch >= 0
 
 
 class TopicImage(Value, kw_only=True):

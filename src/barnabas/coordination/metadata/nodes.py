@@ -42,7 +42,9 @@ def topic_node(topic: TopicImage) -> bytes:
         TopicAssignment(
             topic_id=topic.id,
             partitions={
-                index: ReplicaAssignment(replicas=partition.replicas)
+                index: ReplicaAssignment(
+                    replicas=partition.replicas, adding=partition.adding, removing=partition.removing
+                )
                 for index, partition in enumerate(topic.partitions)
             },
         )
@@ -56,6 +58,7 @@ def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
             leader_epoch=partition.leader_epoch,
             isr=partition.isr,
             controller_epoch=controller_epoch,
+            leader_recovery_state=partition.leader_recovery_state,
         )
     )
 
@@ -68,10 +71,12 @@ def create_topic(topic: TopicImage, controller_epoch: int) -> Iterator[Operation
 
 
 def create_partitions(topic: TopicImage, first: int, controller_epoch: int) -> Iterator[Operation]:
+    """A partition without a live replica gets its state later."""
     for index in range(first, len(topic.partitions)):
-        at = TopicPartition(topic.name, index)
+        at, partition = TopicPartition(topic.name, index), topic.partitions[index]
         yield Create(partition_path(at))
-        yield Create(partition_state_path(at), state_node(topic.partitions[index], controller_epoch))
+        if partition.has_state:
+            yield Create(partition_state_path(at), state_node(partition, controller_epoch))
 
 
 def set_state(at: TopicPartition, partition: PartitionImage, controller_epoch: int) -> SetData:

@@ -158,4 +158,5 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:
         replicas=tuple(map(BrokerId, state.replicas)),
         isr=tuple(map(BrokerId, state.isr)),
         partition_epoch=state.zk_version,
+        controller_epoch=state.controller_epoch,
     )

@@ -31,8 +31,12 @@ def place_replicas(
     *,
     rng: Random,
     first_partition: int = 0,
+    after: BrokerId | None = None,
 ) -> list[tuple[BrokerId, ...]]:
-    """The replicas of each partition, the preferred leader first. Raises InvalidReplicationFactor."""
+    """The replicas of each partition, the preferred leader first. Raises InvalidReplicationFactor.
+
+    Additional partitions continue the round that began at the broker `after`, without a draw.
+    """
     racks = _racks(brokers)
     order = _alternating(racks)
     if replication_factor > len(order):
@@ -40,8 +44,11 @@ def place_replicas(
             f"The target replication factor of {replication_factor} cannot be reached because only {len(order)}"
             " broker(s) are registered."
         )
-    start = rng.randrange(len(order))
-    shift = rng.randrange(len(order))
+    if after is None:
+        start, shift = rng.randrange(len(order)), rng.randrange(len(order))
+    else:
+        ids = sorted(order)
+        start = shift = next((index for index, each in enumerate(ids) if each >= after), 0)
     rack_of = {broker: index for index, rack in enumerate(racks) for broker in rack}
     placed = []
     for partition in range(first_partition, first_partition + partition_count):

@@ -25,6 +25,7 @@ from barnabas.errors import (
     InvalidTopicException,
     KafkaError,
     PolicyViolation,
+    ReassignmentInProgress,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -215,11 +216,18 @@ def plan_partitions(image: MetadataImage, new: NewPartitions, rng: Random) -> To
     additional = new.num_partitions - count
     if additional > PARTITIONS_MAX:
         raise PolicyViolation("Excessively large number of partitions per request.")
+    if any(partition.is_reassigned for partition in topic.partitions):
+        raise ReassignmentInProgress(f"A partition reassignment is in progress for the topic '{new.name}'.")
     replication_factor = len(topic.partitions[0].replicas)
     placed: Sequence[Sequence[int]]
     if new.assignments is None:
         placed = place_replicas(
-            image.brokers.values(), additional, replication_factor, rng=rng, first_partition=count
+            image.brokers.values(),
+            additional,
+            replication_factor,
+            rng=rng,
+            first_partition=count,
+            after=topic.partitions[0].replicas[0],
         )
     else:
         placed = new.assignments
@@ -244,13 +252,22 @@ def check_topic_config(config: LogConfig) -> None:
         )
 
 
-def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Rejects a list of replicas that a user has chosen, if such replicas are not possible."""
+def check_assignment(
+    image: MetadataImage,
+    replicas: Sequence[int],
+    replication_factor: int | None,
+    *,
+    present: Collection[int] = (),
+) -> None:
+    """Rejects a list of replicas that a user has chosen, if such replicas are not possible.
+
+    Brokers in `present` have a replica already, and need not be alive.
+    """
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     previous = None
     for broker in sorted(replicas):
-        if broker not in image.brokers:
+        if broker not in image.brokers and broker not in present:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes broker {broker}, but no such broker is registered."
             )

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments, versions 0 and 1.
 
-- Null replicas stop a reassignment; none is ever under way here, since those that can be done are done at once.
+- Null replicas stop a reassignment that is under way.
 - From version 1 on a client can ask that the number of replicas stays the same.
 """
 
