@@ -233,3 +233,36 @@ def test_plain_english() -> None:
     }
     found = {path: words for path, words in found.items() if words}
     assert not found, f"words to avoid: {found}"
+
+
+def compiled_modules() -> list[Path]:
+    names = re.findall(r'"([\w/]+\.py)",', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    return [SOURCES / name for name in sorted(set(names))]
+
+
+def names_for_type_checkers(tree: ast.Module) -> set[str]:
+    """The names that exist for type checkers only."""
+    return {
+        alias.asname or alias.name
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+def test_compiled_classes_need_no_absent_types() -> None:
+    """mypyc evaluates the types of fields when it makes a class, unlike Python. It cannot compile a `Value` at all."""
+    found = set()
+    for path in compiled_modules():
+        absent = names_for_type_checkers(tree_of(path))
+        for name, node in definitions(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and (is_dataclass(node) or is_value_class(node)):
+                fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+                needed = {
+                    word for each in fields for word in re.findall(r"\w+", ast.unparse(each.annotation))
+                }
+                if needed & absent or "Value" in map(ast.unparse, node.bases):
+                    found.add(f"{name_of(path)}:{name}")
+    assert not found, "classes in compiled modules that fail when the module is loaded"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
@@ -57,11 +57,12 @@ class MarkerWriter(Protocol):
     ) -> None: ...
 
 
-class Remote(NamedTuple):
+class Remote:
     """The ways to other brokers. A broker that is alone has none."""
 
-    markers: RemoteMarkers
-    verification: RemoteVerification
+    def __init__(self, markers: RemoteMarkers, verification: RemoteVerification) -> None:
+        self.markers = markers
+        self.verification = verification
 
 
 class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
