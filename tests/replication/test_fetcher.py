@@ -139,13 +139,14 @@ class Leader:
         elif request.session_epoch != self._session_epoch:
             return FetchResponse(error_code=InvalidFetchSessionEpoch.code)
         self._session_epoch = request.session_epoch + 1
-        for gone in request.forgotten_topics_data:
-            for index in gone.partitions:
-                del self._session[TopicPartition(TOPIC, index)]
         for topic in request.topics:
             assert topic.topic_id == TOPIC_ID
             for each in topic.partitions:
                 self._session[TopicPartition(TOPIC, each.partition)] = each
+        # As in Kafka: what the same request names is forgotten, too.
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                del self._session[TopicPartition(TOPIC, index)]
         answers = [self._partition(key, each) for key, each in self._session.items()]
         return FetchResponse(
             session_id=self._session_id,
@@ -426,6 +427,19 @@ def test_a_topic_made_again_is_forgotten_by_its_old_id() -> None:
     assert isinstance(request, FetchRequest)
     assert [(each.topic_id, each.partitions) for each in request.forgotten_topics_data] == [(TOPIC_ID, [0])]
     assert [each.topic_id for each in request.topics] == [b"f" * 16]
+
+
+def test_what_is_named_again_at_once_is_not_forgotten() -> None:
+    leader, follower = pair()
+    one(leader, follower)
+    follower.fetcher.unfollow(KEYS)
+    follower.follow(0, is_other_leader=False)
+    request = one(leader, follower)
+    assert isinstance(request, FetchRequest)
+    assert (named(request), request.forgotten_topics_data) == ([0, 1, 2], [])
+    leader.logs[KEYS[1]].records.append((0, 7))
+    one(leader, follower)
+    assert follower.logs == leader.logs
 
 
 def test_a_log_behind_the_leaders_start_begins_there() -> None:

@@ -17,9 +17,12 @@ EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
 class FollowerSession:
-    __slots__ = ("_changed", "_forgotten", "_known", "epoch", "session_id")
+    """With `has_topic_ids` (Fetch version 13 and above), a topic that was created again is another one."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_changed", "_forgotten", "_has_topic_ids", "_known", "epoch", "session_id")
+
+    def __init__(self, *, has_topic_ids: bool = True) -> None:
+        self._has_topic_ids = has_topic_ids
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         # What the leader fetches in this session, by the topic id that it was named with.
@@ -42,6 +45,10 @@ class FollowerSession:
         known = self._known.get(key)
         if known is not None and known != topic_id:
             self.forget(key)
+        forgotten = self._forgotten.get(key)
+        if forgotten is not None and (forgotten == topic_id or not self._has_topic_ids):
+            # A leader forgets last, so no request may forget what it names.
+            del self._forgotten[key]
         self._changed[key] = topic_id
 
     def forget(self, key: TopicPartition) -> None:

@@ -75,6 +75,8 @@ class FetcherSettings:
     backoff_ms: int = 1_000
     # Whether Fetch answers where logs diverge (version 12 and above).
     truncates_on_fetch: bool = True
+    # Whether Fetch names topics by their ids (version 13 and above).
+    has_topic_ids: bool = True
     # Whether Fetch names the follower together with its broker epoch (version 15 and above).
     has_replica_state: bool = True
     # How long a throttled partition is left out of requests.
@@ -120,7 +122,7 @@ Step: TypeAlias = Append | Diverge | TruncateTo | StartAt | Fail
 class Fetcher:
     def __init__(self, settings: FetcherSettings) -> None:
         self._settings = settings
-        self._session = FollowerSession()
+        self._session = FollowerSession(has_topic_ids=settings.has_topic_ids)
         self._partitions: dict[TopicPartition, FollowedPartition] = {}
         # Partitions that wait for their back-off, and those that need another request than a fetch.
         self._delayed: dict[TopicPartition, None] = {}

@@ -66,6 +66,8 @@ def test_what_is_produced_and_fetched_is_counted_by_topic(broker: RunningBroker,
         "failed_fetch_requests": 0,
         "produce_message_conversions": 0,
         "fetch_message_conversions": 0,
+        "replication_bytes_in": 0,
+        "replication_bytes_out": 0,
     }
 
 

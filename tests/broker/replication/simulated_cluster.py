@@ -313,7 +313,7 @@ class SimulatedCluster:
         )
         data = encode(request, LEADER_AND_ISR_VERSION)
         for each in state.replicas:
-            if each in self.live:
+            if each in self.live and self.hosts[each].is_running:
                 self._deliver(self.hosts[each], self.image(), data)
 
     def _deliver(self, host: SimulatedReplicas, image: MetadataImage, data: bytes) -> None:

@@ -12,6 +12,7 @@ from barnabas.broker.metrics.coordinator_metrics import register_coordinators
 from barnabas.broker.metrics.group_metrics import register_group_metrics
 from barnabas.broker.metrics.lag_metrics import register_lag
 from barnabas.broker.metrics.loop_metrics import LoopMetrics
+from barnabas.broker.metrics.replica_metrics import register_replicas
 from barnabas.broker.replication import topic_metrics as topic_metrics
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.waiting.purgatory import Purgatory
@@ -40,7 +41,8 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
     metrics = broker.metrics
     _register_connections(metrics, connections)
     _register_waiting(metrics, broker)
-    _register_replicas(metrics, broker)
+    register_replicas(metrics, broker)
+    _register_topics(metrics, broker)
     register_coordinators(broker)
     _register_logs(metrics, broker)
     register_group_metrics(metrics, broker.groups)
@@ -93,21 +95,8 @@ def _register_waiting(metrics: Registry, broker: Broker) -> None:
     )
 
 
-def _register_replicas(metrics: Registry, broker: Broker) -> None:
+def _register_topics(metrics: Registry, broker: Broker) -> None:
     replicas = broker.replicas
-    metrics.gauge(
-        "kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(replicas)
-    )
-    metrics.gauge(
-        "kafka_server_replicamanager_leadercount",
-        "Partitions that this broker leads.",
-        lambda: sum(partition.is_leader for partition in replicas),
-    )
-    metrics.gauge(
-        "kafka_server_replicamanager_offlinereplicacount",
-        "Partitions whose log cannot be used.",
-        lambda: sum(partition.log is None for partition in replicas),
-    )
     metrics.gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions with a transaction that should long have been ended.",

@@ -15,10 +15,10 @@ from typing import Any, Final
 from barnabas.broker.replication.follower_writes import latest_epoch
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_fetcher import FetcherContext, ReplicaFetcher
+from barnabas.broker.replication.replica_manager import Lag
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.primitives.java_hash import java_hash
 from barnabas.replication.fetcher import FetcherSettings
-from barnabas.replication.followed import FollowedPartition
 
 log = logging.getLogger(__name__)
 
@@ -104,16 +104,14 @@ class ReplicaFetchers:
             if fetcher.number != fetcher_number(key, count):
                 self.follow(partition)
 
-    def followed(self) -> Iterator[tuple[ReplicaFetcher, FollowedPartition]]:
-        """The partitions that are copied, with their fetchers."""
+    def lags(self) -> Iterator[Lag]:
         for key, (_, fetcher) in list(self._followed.items()):
-            found = fetcher.machine.partition(key)
-            if found is not None:
-                yield fetcher, found
+            followed = fetcher.machine.partition(key)
+            if followed is not None and followed.lag is not None:
+                yield Lag(key, fetcher.leader, fetcher.number, followed.lag)
 
-    @property
-    def fetchers(self) -> list[ReplicaFetcher]:
-        return list(self._fetchers.values())
+    def failed_count(self) -> int:
+        return sum(len(fetcher.failed) for fetcher in self._fetchers.values())
 
     async def close(self) -> None:
         """Returns when nothing writes to logs any more."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import IsrMetrics
 from barnabas.errors import NONE, KafkaError, StaleBrokerEpoch
 from barnabas.model import BrokerId
 from barnabas.protocol.message import Message
@@ -54,12 +55,11 @@ class IsrChanges:
         controller: ControllerLink,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
+        metrics: IsrMetrics,
         *,
         has_topic_ids: bool = True,
     ) -> None:
-        self.shrinks = 0
-        self.expands = 0
-        self.failures = 0
+        self._metrics = metrics
         self._loop = loop
         self._controller = controller
         self._broker_id = broker_id
@@ -150,7 +150,7 @@ class IsrChanges:
     def _apply(self, partition: Partition, change: IsrChange, answer: PartitionAnswer) -> bool:
         """True if the change is to be sent again."""
         if answer.error_code != NONE:
-            self.failures += 1
+            self._metrics.failures += 1
             log.warning(
                 "The controller refuses in-sync replicas %s of %s with code %d",
                 list(change.in_sync),
@@ -164,11 +164,11 @@ class IsrChanges:
             partition_epoch=answer.partition_epoch,
             in_sync=tuple(map(BrokerId, answer.isr)),
         ):
-            self.failures += 1
+            self._metrics.failures += 1
         elif len(change.in_sync) > len(change.previous):
-            self.expands += 1
+            self._metrics.expands += 1
         else:
-            self.shrinks += 1
+            self._metrics.shrinks += 1
         return False
 
     def _request(self, changes: Mapping[PartitionKey, tuple[Partition, IsrChange]]) -> AlterPartitionRequest:

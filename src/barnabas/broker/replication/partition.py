@@ -79,11 +79,13 @@ class PartitionContext:
 
 class Partition:
     __slots__ = (
+        "_adding_count",
         "_context",
         "_in_sync",
         "_partition_epoch",
         "delayed",
         "is_offline",
+        "is_reassigning",
         "leader",
         "leader_epoch",
         "leadership",
@@ -115,6 +117,9 @@ class Partition:
         self.leader_epoch = LeaderEpoch(NO_LEADER_EPOCH)
         self._partition_epoch = -1
         self.replicas: tuple[BrokerId, ...] = ()
+        # Whether replicas are being added or removed, and how many are being added.
+        self.is_reassigning = False
+        self._adding_count = 0
         # The controller's state; a leader's machine knows more.
         self._in_sync: tuple[BrokerId, ...] = ()
 
@@ -133,6 +138,20 @@ class Partition:
         """The leader epoch if this broker leads the partition; else None, because a follower assigns no epochs."""
         return self.leader_epoch if self.is_leader else None
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a leader's in-sync replicas are too few. Replicas that are being added do not count."""
+        leadership = self.leadership
+        return leadership is not None and len(leadership.in_sync) < len(self.replicas) - self._adding_count
+
+    @property
+    def min_isr_surplus(self) -> int:
+        """By how many a leader's in-sync replicas exceed `min.insync.replicas`; 1 if this broker does not lead."""
+        log, leadership = self.log, self.leadership
+        if log is None or leadership is None:
+            return 1
+        return len(leadership.in_sync) - leadership.min_isr(log.config.min_insync_replicas)
+
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Leads at once if it leads already, else as soon as the log is open: see `open`."""
         self._take_over(state)
@@ -148,6 +167,8 @@ class Partition:
         self.leader_epoch = LeaderEpoch(state.leader_epoch)
         self._partition_epoch = state.partition_epoch
         self.replicas = tuple(map(BrokerId, state.replicas))
+        self.is_reassigning = bool(state.adding_replicas or state.removing_replicas)
+        self._adding_count = len(state.adding_replicas)
         in_sync = tuple(map(BrokerId, state.isr))
         self._in_sync = self.replicas if in_sync == self.replicas else in_sync
 

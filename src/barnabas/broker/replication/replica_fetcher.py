@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.broker.replication.follower_writes import Done, Failed, FollowerWrites, Outcome
 from barnabas.clock import Clock
@@ -30,6 +30,9 @@ WRITTEN_AT_ONCE_BYTES: Final = 128 * 1024
 STEPS_AT_ONCE: Final = 32
 # A fetcher without partitions ends after this time.
 IDLE_S: Final = 10.0
+
+# Called with the partition, the bytes of records, and whether consumers can read further than before.
+Written: TypeAlias = Callable[[TopicPartition, int, bool], None]
 
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -55,9 +58,9 @@ class Throttle(Protocol):
 
 
 class FetcherContext:
-    """What the fetchers of a broker share. `noted` is called when consumers can read further in a partition."""
+    """What the fetchers of a broker share. `written` is called after each write to the log of a partition."""
 
-    __slots__ = ("clock", "executor", "links", "loop", "noted", "throttle", "timeout_ms", "writes")
+    __slots__ = ("clock", "executor", "links", "loop", "throttle", "timeout_ms", "writes", "written")
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class FetcherContext:
         writes: FollowerWrites,
         executor: Executor,
         timeout_ms: int,
-        noted: Callable[[TopicPartition], None],
+        written: Written,
         throttle: Throttle | None = None,
     ) -> None:
         self.loop = loop
@@ -77,7 +80,7 @@ class FetcherContext:
         self.writes = writes
         self.executor = executor
         self.timeout_ms = timeout_ms
-        self.noted = noted
+        self.written = written
         self.throttle = throttle
 
     def now_ms(self) -> int:
@@ -215,10 +218,11 @@ class ReplicaFetcher:
             elif isinstance(outcome.step, Append):
                 machine.start_offset_changed(key, outcome.log_start_offset)
                 machine.appended(key, log_end_offset=outcome.log_end_offset, last_epoch=outcome.last_epoch)
+                size_bytes = len(outcome.step.records)
                 if context.throttle is not None:
-                    context.throttle.record(key, len(outcome.step.records))
-                if outcome.has_new_watermark:
-                    context.noted(key)
+                    context.throttle.record(key, size_bytes)
+                if size_bytes or outcome.has_new_watermark:
+                    context.written(key, size_bytes, outcome.has_new_watermark)
             else:
                 self._on_truncation(outcome)
 
@@ -231,7 +235,7 @@ class ReplicaFetcher:
             is_complete=done.is_complete,
         )
         self.machine.start_offset_changed(key, done.log_start_offset)
-        self._context.noted(key)
+        self._context.written(key, 0, True)
 
     def _on_failure(self, failed: Failed) -> None:
         key, error = failed.step.key, failed.error

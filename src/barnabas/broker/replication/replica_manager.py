@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.broker.replication.log_opening import LogOpening, OpenLog
 from barnabas.broker.replication.partition import Partition, PartitionContext, Proposals
@@ -51,6 +51,26 @@ _NONE: Final = 0
 RolesListener: TypeAlias = Callable[[Collection[str]], None]
 
 
+class IsrMetrics:
+    """Changes of in-sync replicas of the partitions that this broker leads."""
+
+    __slots__ = ("expands", "failures", "shrinks")
+
+    def __init__(self) -> None:
+        self.expands = 0
+        self.shrinks = 0
+        self.failures = 0
+
+
+class Lag(NamedTuple):
+    """A replica here, and how many records it is behind its leader."""
+
+    topic_partition: TopicPartition
+    leader: BrokerId
+    fetcher: int
+    lag: int
+
+
 class Followers(Protocol):
     """The fetchers of this broker, which copy the partitions that it follows."""
 
@@ -60,6 +80,11 @@ class Followers(Protocol):
 
     def released(self, keys: Iterable[TopicPartition]) -> asyncio.Future[Any] | None:
         """Done when no thread writes to the logs of these partitions, which have been left; None if none does."""
+
+    def lags(self) -> Iterable[Lag]: ...
+
+    def failed_count(self) -> int:
+        """How many partitions cannot be copied."""
 
 
 class ReplicaManager:
@@ -76,6 +101,7 @@ class ReplicaManager:
         self.broker_id = context.broker_id
         self.delayed = context.delayed
         self.topic_metrics = BrokerTopicMetrics()
+        self.isr_metrics = IsrMetrics()
         # The highest controller epoch seen. LeaderAndIsr, StopReplica and UpdateMetadata share it.
         self.controller_epoch = 0
         self._context = context
@@ -104,6 +130,12 @@ class ReplicaManager:
         """From now on, partitions are copied from their leaders, and change their in-sync replicas."""
         self._followers = followers
         self._context.isr_changes = isr_changes
+
+    def lags(self) -> Iterable[Lag]:
+        return () if self._followers is None else self._followers.lags()
+
+    def failed_count(self) -> int:
+        return 0 if self._followers is None else self._followers.failed_count()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())

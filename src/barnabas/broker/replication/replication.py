@@ -18,9 +18,11 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.live_settings import LiveSettings
 from barnabas.log.manager.manager import LogManager
+from barnabas.model import TopicPartition
 from barnabas.peers.versions import TOPIC_IDS, TRUNCATION_ON_FETCH, ProtocolLevel
 from barnabas.replication.fetcher import FetcherSettings
 
+_FIRST_FETCH_WITH_TOPIC_IDS: Final = 13
 _FIRST_FETCH_WITH_REPLICA_STATE: Final = 15
 
 
@@ -56,7 +58,7 @@ class Replication:
             writes=FollowerWrites(manager),
             executor=executor,
             timeout_ms=config.replica_socket_timeout_ms,
-            noted=replicas.delayed.note_change,
+            written=self._written,
         )
         self.fetchers = ReplicaFetchers(
             context, self._fetcher_settings, lambda: settings.current.num_replica_fetchers
@@ -66,6 +68,7 @@ class Replication:
             controller,
             replicas.broker_id,
             broker_epoch,
+            replicas.isr_metrics,
             has_topic_ids=self._level >= TOPIC_IDS,
         )
         replicas.begin_replication(self.fetchers, self.isr_changes)
@@ -79,6 +82,12 @@ class Replication:
         await self.fetchers.close()
         self._executor.shutdown(wait=True)
 
+    def _written(self, key: TopicPartition, size_bytes: int, has_new_watermark: bool) -> None:
+        if size_bytes:
+            self._replicas.topic_metrics.of(key.topic).replication_bytes_in += size_bytes
+        if has_new_watermark:
+            self._replicas.delayed.note_change(key)
+
     async def _shrink(self) -> None:
         while True:
             await asyncio.sleep(self._settings.current.replica_lag_time_max_ms / 2_000)
@@ -86,6 +95,7 @@ class Replication:
 
     def _fetcher_settings(self) -> FetcherSettings:
         config = self._settings.current
+        fetch_version = self._level.version_of("Fetch")
         return FetcherSettings(
             replica_id=self._replicas.broker_id,
             broker_epoch=self._broker_epoch(),
@@ -95,5 +105,6 @@ class Replication:
             partition_max_bytes=config.replica_fetch_max_bytes,
             backoff_ms=config.replica_fetch_backoff_ms,
             truncates_on_fetch=self._level >= TRUNCATION_ON_FETCH,
-            has_replica_state=self._level.version_of("Fetch") >= _FIRST_FETCH_WITH_REPLICA_STATE,
+            has_topic_ids=fetch_version >= _FIRST_FETCH_WITH_TOPIC_IDS,
+            has_replica_state=fetch_version >= _FIRST_FETCH_WITH_REPLICA_STATE,
         )

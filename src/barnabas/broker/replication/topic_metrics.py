@@ -51,6 +51,8 @@ class TopicMetrics:
         "fetch_message_conversions",
         "messages_in",
         "produce_message_conversions",
+        "replication_bytes_in",
+        "replication_bytes_out",
         "total_fetch_requests",
         "total_produce_requests",
     )
@@ -66,6 +68,8 @@ class TopicMetrics:
         self.failed_fetch_requests = 0
         self.produce_message_conversions = 0
         self.fetch_message_conversions = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
 
     def count_failed_produce(self, error: KafkaError, size_bytes: int) -> None:
         if isinstance(error, MessageTooLarge | RecordListTooLarge):
@@ -90,6 +94,8 @@ METRICS: Final[Mapping[str, str]] = {
     "failed_fetch_requests": "Reads that failed with an unexpected error.",
     "produce_message_conversions": "Records appended in another format than they came in.",
     "fetch_message_conversions": "Records sent in another format than they are kept in.",
+    "replication_bytes_in": "Bytes of records copied from leaders.",
+    "replication_bytes_out": "Bytes of records sent to followers.",
 }
 
 
@@ -116,5 +122,5 @@ class BrokerTopicMetrics:
         topics = list(self._by_topic.items())
         yield {}, getattr(self._deleted, name) + sum(getattr(metrics, name) for _, metrics in topics)
         for topic, metrics in topics:
-            if metrics.total_produce_requests or metrics.total_fetch_requests:
+            if metrics.total_produce_requests or metrics.total_fetch_requests or metrics.replication_bytes_in:
                 yield {"topic": topic}, getattr(metrics, name)

@@ -29,6 +29,7 @@ from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.broker.waiting.turns import AT_ONCE, STEP
 from barnabas.errors import (
     FencedLeaderEpoch,
+    InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -337,7 +338,10 @@ class Fetch:
         return name
 
     def _partition(self, target: FetchTarget) -> Partition:
-        return self._broker.replicas.partition(self._topic(target), target.asked.partition)
+        partition = self._broker.replicas.partition(self._topic(target), target.asked.partition)
+        if self._context.uses_topic_ids and partition.topic_id != target.topic_id:
+            raise InconsistentTopicId(f"{partition.topic_partition} has another topic id here")
+        return partition
 
     def _tell_leader(self, target: FetchTarget, answer: PartitionData) -> None:
         topic = self._broker.image.topics.get(self._topic(target))
@@ -409,6 +413,8 @@ class Fetch:
         session = exchange.session
         now_ms = broker.now_ms
         if self._context.is_follower:
+            for metrics, answer in self._found:
+                metrics.replication_bytes_out += len(answer.records or b"")
             return self._response_of(answered, now_ms)
         throttle_ms = broker.quotas.record(
             CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms

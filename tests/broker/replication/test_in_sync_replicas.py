@@ -1,0 +1,93 @@
+"""In-sync replicas that leave and return, as clients, metrics and the controller see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.errors import NONE, NotEnoughReplicas, RequestTimedOut
+from barnabas.model import BrokerId
+from barnabas.protocol.messages.produce_response import PartitionProduceResponse
+from tests.broker.record_requests import batch, produce_request
+from tests.broker.replication.simulated_cluster import PORT, TOPIC, SimulatedCluster
+from tests.simulation.client import SimulatedClient
+from tests.simulation.network import Network
+from tests.simulation.world import World
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+ACKS_ALL = -1
+
+
+@pytest.fixture
+def cluster() -> Iterator[SimulatedCluster]:
+    """One partition on three brokers, led by the first."""
+    world = World(7)
+    cluster = SimulatedCluster(world, Network(world), partition_count=1)
+    try:
+        cluster.start()
+        leader = cluster.hosts[ONE].parts.replicas
+        world.run_until(lambda: len(leader) == 1 and leader.partition(TOPIC, 0).leadership is not None)
+        yield cluster
+    finally:
+        world.close()
+
+
+def produce(cluster: SimulatedCluster, value: bytes) -> PartitionProduceResponse:
+    process = cluster.world.process("client")
+    address = (f"broker-{cluster.states[0].leader}", PORT)
+    client = SimulatedClient(process, cluster.network.transport(process), address, "producer")
+    request = produce_request(TOPIC, batch(value), acks=ACKS_ALL)
+    request.timeout_ms = 10_000
+    answer = cluster.world.run(process, client.ask("Produce", 9, request))
+    response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return response
+
+
+def isr(cluster: SimulatedCluster) -> list[int]:
+    return sorted(cluster.states[0].isr)
+
+
+def vanish(cluster: SimulatedCluster, broker_id: BrokerId) -> None:
+    """The broker is gone, and the controller does not notice."""
+    cluster.hosts[broker_id].kill()
+
+
+def test_a_silent_replica_leaves_and_returns(cluster: SimulatedCluster) -> None:
+    world = cluster.world
+    assert produce(cluster, b"a").error_code == NONE
+    vanish(cluster, THREE)
+    began_s = world.now_s
+    # The leader waits for the replica until it has lagged for too long.
+    assert produce(cluster, b"b").error_code == NONE
+    assert isr(cluster) == [ONE, TWO]
+    assert 2.0 <= world.now_s - began_s <= 4.0
+    partition = cluster.hosts[ONE].parts.replicas.partition(TOPIC, 0)
+    assert partition.is_under_replicated
+    assert partition.min_isr_surplus == 0
+    vanish(cluster, TWO)
+    # The leader alone does not move the high watermark, and takes no more than that.
+    assert produce(cluster, b"c").error_code == RequestTimedOut.code
+    assert isr(cluster) == [ONE]
+    assert partition.min_isr_surplus == -1
+    assert produce(cluster, b"d").error_code == NotEnoughReplicas.code
+    for each in (TWO, THREE):
+        cluster.restart(each)
+    world.run_until(lambda: isr(cluster) == [ONE, TWO, THREE])
+    world.run_until(lambda: partition.min_isr_surplus > 0)
+    assert not partition.is_under_replicated
+    assert produce(cluster, b"e").error_code == NONE
+    counts = cluster.hosts[ONE].parts.replicas.isr_metrics
+    assert (counts.shrinks, counts.expands, counts.failures) == (2, 2, 0)
+
+
+def test_the_lag_of_replicas(cluster: SimulatedCluster) -> None:
+    world = cluster.world
+    assert produce(cluster, b"a").error_code == NONE
+    replicas = cluster.hosts[TWO].parts.replicas
+    world.run_until(lambda: [each.lag for each in replicas.lags()] == [0])
+    [lag] = replicas.lags()
+    assert (lag.leader, lag.fetcher, lag.topic_partition.topic) == (ONE, 0, TOPIC)
+    assert replicas.failed_count() == 0
+    assert replicas.topic_metrics.of(TOPIC).replication_bytes_in > 0
+    assert cluster.hosts[ONE].parts.replicas.topic_metrics.of(TOPIC).replication_bytes_out > 0
