@@ -115,7 +115,7 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(each.address for each in self)
 
-    def add(self, broker_id: int, **overrides: object) -> ClusterBroker:
+    def add(self, broker_id: int, /, **overrides: object) -> ClusterBroker:
         """A broker that is not started yet. Settings have _ for dots."""
         settings = {
             "broker.id": broker_id,
@@ -206,8 +206,10 @@ class Cluster:
     def tree(self) -> KazooClient:
         """A session with ZooKeeper below the chroot of the cluster."""
         if self._tree is None:
-            self._tree = KazooClient(self.connect)
+            self._tree = KazooClient(self.zookeeper.address)
             self._tree.start()
+            self._tree.ensure_path(self.chroot)
+            self._tree.chroot = self.chroot
         return self._tree
 
     def node(self, path: str) -> Any:

@@ -5,8 +5,9 @@ gives partitions their roles), coordinators; then clients may connect. Nothing i
 and the directories are locked. After the end of its session with the store the broker repeats what needs one, in the
 same order: settings, registration, election (`coordination/store/renewed.py`).
 
-Stop: in the opposite order. Everything that writes to logs ends before they are closed (`_end_work`), so everything
-that was acknowledged is on the disk, and the log directories are marked as cleanly stopped.
+Stop: in the opposite order. First the broker leaves the cluster (`_leave_cluster`). Everything that writes to logs ends
+before they are closed (`_end_work`), so everything that was acknowledged is on the disk, and the log directories are
+marked as cleanly stopped.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ class Server:
         )
         self.ports = listeners.ports
         listeners.open(broker, scheduling.tasks, self._environment.transport)
+        self._open.push_async_callback(self._leave_cluster, cluster)
 
     def _start_scheduling(self) -> Scheduling:
         executor = self._environment.new_executor(self._config.background_threads, "background")
@@ -259,6 +261,13 @@ class Server:
         self._failure = reason
         log.critical("The broker stops: %s", reason)
         self._stopping.set()
+
+    async def _leave_cluster(self, cluster: Cluster) -> None:
+        """The first step of stopping: the broker still serves clients and the controller.
+
+        A store that is out of reach must not hold up the end.
+        """
+        await cluster.session.stop_waiting()
 
     async def _end_work(self, broker: Broker, connections: Connections, scheduling: Scheduling) -> None:
         """Ends everything that writes, in the order in which one part gives work to the next.

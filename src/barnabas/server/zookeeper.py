@@ -10,6 +10,7 @@ from barnabas.config.definition import InvalidSetting
 from barnabas.coordination.store.zookeeper import ZooKeeperStore
 from barnabas.coordination.store.zookeeper_client import TlsFiles, ZooKeeperSettings
 from barnabas.errors import InvalidConfig
+from barnabas.peers.versions import ProtocolLevel
 
 # Types of stores by the end of the file name, as Kafka finds them out.
 _TYPES: Final = {".pem": "PEM", ".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
@@ -18,6 +19,7 @@ _TYPES: Final = {".pem": "PEM", ".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12
 def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
     """Raises InvalidConfig if the settings do not fit together."""
     assert config.zookeeper_connect is not None
+    ProtocolLevel.parse(config.inter_broker_protocol_version)
     tls = _tls_files(config) if config.zookeeper_ssl_client_enable else None
     digest = config.barnabas_zookeeper_digest
     if digest is not None and not digest.partition(":")[2]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
-from barnabas.coordination.controller.election import elect
+from barnabas.coordination.controller.election import elect, withdraw
 from barnabas.coordination.controller.events import (
     NO_IDS,
     AdoptTopics,
@@ -126,6 +126,8 @@ class Controller:
         self._machine: ControllerMachine | None = None
         self._refusal: KafkaError = NotController("This is not the correct controller for this cluster.")
         self._is_closed = False
+        # Between the end of a session and its place in the next one, the broker takes part in no election.
+        self._is_away = False
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         # Those whose replies do not wait for this broker.
         self._urgent: set[int] = set()
@@ -157,14 +159,21 @@ class Controller:
         await self._run_for(() if clean_stop else (self._broker_id,))
 
     async def rejoin(self) -> None:
-        """Takes part in the election in a new session. Raises KafkaError or StoreError."""
-        await self._run_for()
+        """Takes part in the election in a new session. Raises StoreError."""
+        try:
+            await self._run_for()
+        except KafkaError as error:
+            log.error("This broker cannot become the controller: %s", error)
 
     async def _run_for(self, unclean: Collection[BrokerId] = ()) -> None:
         """Takes part in the election. Returns when this broker has its roles, if it has won."""
         takeover: list[asyncio.Future[Any]] = []
 
         async def run() -> None:
+            self._is_away = False
+            if self._machine is None:
+                # An election that was under way when the last session ended may have left a node.
+                await withdraw(self._store)
             takeover.extend(await self._elect(unclean))
 
         await self._do(run)
@@ -328,8 +337,11 @@ class Controller:
         self._add_work(run)
         await asyncio.shield(done)
 
-    def _add_work(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._work.append(work)
+    def _add_work(self, work: Callable[[], Awaitable[None]], *, is_urgent: bool = False) -> None:
+        if is_urgent:
+            self._work.appendleft(work)
+        else:
+            self._work.append(work)
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._run())
 
@@ -447,7 +459,7 @@ class Controller:
 
     async def _elect(self, unclean: Collection[BrokerId] = ()) -> list[asyncio.Future[Any]]:
         """Returns what this broker still waits for if it has taken over."""
-        if self._is_closed:
+        if self._is_closed or self._is_away:
             return []
         node = await self._store.exists(CONTROLLER, self._on_controller_node)
         if self._machine is not None:
@@ -496,9 +508,7 @@ class Controller:
         if self._machine is not None or self._is_closed:
             return
         try:
-            node = await self._store.exists(CONTROLLER)
-            if node is not None and node.ephemeral_owner == self._store.session_id:
-                await self._store.delete(CONTROLLER)
+            await withdraw(self._store)
             await self._elect()
         except StoreError as error:
             log.warning("This broker cannot leave its office as controller yet: %s", error)
@@ -511,7 +521,9 @@ class Controller:
     def _on_session(self, state: SessionState) -> None:
         """With its session the broker has lost its registration, and its office."""
         if state in (SessionState.EXPIRED, SessionState.CLOSED) and not self._is_closed:
-            self._add_work(self._lose_session)
+            # Nothing that happened in the last session leads to an election in the next one: `rejoin` does.
+            self._is_away = True
+            self._add_work(self._lose_session, is_urgent=True)
 
     async def _lose_session(self) -> None:
         if self._machine is not None:

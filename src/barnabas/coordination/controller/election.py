@@ -13,10 +13,13 @@ from barnabas.coordination.metadata.tree import (
 )
 from barnabas.coordination.store.contract import (
     BadVersion,
+    Check,
     Create,
     CreateMode,
+    Delete,
     MultiFailed,
     NodeExists,
+    NoNode,
     SetData,
     Store,
     StoreUnavailable,
@@ -45,6 +48,24 @@ async def elect(store: Store, broker_id: BrokerId, clock: Clock) -> Claim | None
         # The answer to a transaction may have been lost that has succeeded.
         return claim if await _has_won(store, claim) else None
     return claim
+
+
+async def withdraw(store: Store) -> bool:
+    """Removes the node of the controller if it is this session's. Raises StoreError.
+
+    The epoch is read first: an election in the meantime, perhaps in a later session of this broker, counts.
+    """
+    epoch = await store.exists(CONTROLLER_EPOCH)
+    node = await store.exists(CONTROLLER)
+    if epoch is None or node is None or node.ephemeral_owner != store.session_id:
+        return False
+    try:
+        await store.multi([Check(CONTROLLER_EPOCH, epoch.version), Delete(CONTROLLER)])
+    except MultiFailed as failed:
+        if isinstance(failed.error, (BadVersion, NoNode)):
+            return False
+        raise
+    return True
 
 
 async def _has_won(store: Store, claim: Claim) -> bool:
