@@ -59,6 +59,7 @@ from barnabas.server.environment import Environment
 from barnabas.server.listeners import connection_limits
 from barnabas.server.replicas import build_replicas, start_replication
 from tests.log.simulated import SimulatedFileSystem
+from tests.simulation.client import SimulatedClient
 from tests.simulation.network import Network
 from tests.simulation.world import Process, World
 
@@ -292,6 +293,23 @@ class SimulatedCluster:
         topic = TopicImage(name=TOPIC, id=TOPIC_ID, partitions=partitions)
         image = MetadataImage(cluster_id="simulated", controller_id=BrokerId(1), brokers=brokers)
         return image.with_topics([topic])
+
+    def run_until_led(self) -> None:
+        """Until the leader of each partition serves."""
+        self.world.run_until(lambda: all(map(self._is_led, range(self.partition_count))))
+
+    def _is_led(self, index: int) -> bool:
+        partition = self.hosts[self.states[index].leader].parts.replicas.find(TopicPartition(TOPIC, index))
+        return partition is not None and partition.leadership is not None
+
+    def ask(self, broker_id: BrokerId, api_name: str, version: int, request: Message) -> Any:
+        """The answer of a broker to a client."""
+        process = self.world.process("client")
+        return self.world.run(process, self.client(process, broker_id).ask(api_name, version, request))
+
+    def client(self, process: Process, broker_id: BrokerId) -> SimulatedClient:
+        transport = self.network.transport(process)
+        return SimulatedClient(process, transport, (f"broker-{broker_id}", PORT), "client")
 
     def send_role(self, index: int, *, is_new: bool = False) -> None:
         """Sends the present role to every live replica, and the metadata before it."""

@@ -10,8 +10,7 @@ from barnabas.errors import NONE, NotEnoughReplicas, RequestTimedOut
 from barnabas.model import BrokerId
 from barnabas.protocol.messages.produce_response import PartitionProduceResponse
 from tests.broker.record_requests import batch, produce_request
-from tests.broker.replication.simulated_cluster import PORT, TOPIC, SimulatedCluster
-from tests.simulation.client import SimulatedClient
+from tests.broker.replication.simulated_cluster import TOPIC, SimulatedCluster
 from tests.simulation.network import Network
 from tests.simulation.world import World
 
@@ -26,20 +25,16 @@ def cluster() -> Iterator[SimulatedCluster]:
     cluster = SimulatedCluster(world, Network(world), partition_count=1)
     try:
         cluster.start()
-        leader = cluster.hosts[ONE].parts.replicas
-        world.run_until(lambda: len(leader) == 1 and leader.partition(TOPIC, 0).leadership is not None)
+        cluster.run_until_led()
         yield cluster
     finally:
         world.close()
 
 
 def produce(cluster: SimulatedCluster, value: bytes) -> PartitionProduceResponse:
-    process = cluster.world.process("client")
-    address = (f"broker-{cluster.states[0].leader}", PORT)
-    client = SimulatedClient(process, cluster.network.transport(process), address, "producer")
     request = produce_request(TOPIC, batch(value), acks=ACKS_ALL)
     request.timeout_ms = 10_000
-    answer = cluster.world.run(process, client.ask("Produce", 9, request))
+    answer = cluster.ask(cluster.states[0].leader, "Produce", 9, request)
     response: PartitionProduceResponse = answer.responses[0].partition_responses[0]
     return response
 

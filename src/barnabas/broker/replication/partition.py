@@ -1,8 +1,8 @@
 """A partition on this broker: the log of its replica here, and the replica's role.
 
 The controller decides the role. A leader takes records, and its high watermark is the least end offset of the in-sync
-replicas: `barnabas.replication.leader` has the rules. A follower serves no clients yet. On one node the leader has no
-followers, and its high watermark is the end of its log.
+replicas: `barnabas.replication.leader` has the rules. A follower serves consumers up to its own high watermark. On one
+node the leader has no followers, and its high watermark is the end of its log.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class PartitionContext:
     def live_brokers(self) -> Container[BrokerId]:
         """The brokers that are alive, as far as this one knows."""
         return self.metadata.image.brokers
+
+    def rack_of(self, broker_id: BrokerId) -> str | None:
+        broker = self.metadata.image.brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     def now_ms(self) -> int:
         """A time that never goes back, for the lag of replicas."""
@@ -233,6 +237,27 @@ class Partition:
         ):
             raise self._refusal(current_leader_epoch)
         return log
+
+    def readable_log(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
+        """The log, for consumers that read from any replica (KIP-392)."""
+        log = self.log
+        if (
+            log is None
+            or (self.leadership is None and not self.is_follower)
+            or (current_leader_epoch != ANY_EPOCH and current_leader_epoch != self.leader_epoch)
+        ):
+            raise self._refusal(current_leader_epoch)
+        return log
+
+    def preferred_replica(self, rack: str, fetch_offset: int) -> BrokerId | None:
+        """The broker in its rack that a consumer should read from, if it is not this one."""
+        leadership = self.leadership
+        if leadership is None or leadership.is_alone:
+            return None
+        # A broker that is alone, and one without a selector, never gets here.
+        from barnabas.replication.read_replica import select_in_rack
+
+        return select_in_rack(leadership, self.leader, rack, fetch_offset, self._context.rack_of)
 
     def _refusal(self, current_leader_epoch: int) -> KafkaError:
         """Kafka checks the epoch before the leadership: a client with an old epoch has to look for a newer one."""

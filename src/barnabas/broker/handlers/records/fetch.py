@@ -4,6 +4,8 @@
 - From version 3 on `max_bytes` bounds the whole response, but the first batch is always complete. Before, a batch that
   does not fit is cut. Sessions come with version 7, leader epochs with 9, diverging epochs with 12, topic ids with 13.
 - Versions 0 to 3 get records in older formats: v0 below version 2, v1 below version 4.
+- A consumer with a rack (version 11) may get a replica to read from in place of records (KIP-392). Followers serve
+  consumers of these versions up to their own high watermark.
 - read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
 - A fetch of many partitions is done in turns.
 """
@@ -52,10 +54,14 @@ from barnabas.protocol.messages.fetch_response import (
 )
 from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
 
+# The class of `replica.selector.class` that looks at racks (KIP-392).
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
 _FIRST_VERSION_WITH_BATCHES: Final = 4
 _FIRST_VERSION_WITH_ZSTD: Final = 10
+_FIRST_VERSION_WITH_RACK: Final = 11
 _FIRST_VERSION_WITH_LEADER: Final = 12
 _FIRST_VERSION_WITH_ENDPOINTS: Final = 16
 
@@ -75,8 +81,11 @@ class Fetch:
         "_isolation",
         "_max_bytes",
         "_next",
+        "_only_leader",
+        "_rack",
         "_remaining_bytes",
         "_replica_id",
+        "_tells_watermarks",
         "_unconverted",
         "_wait_ms",
         "exchange",
@@ -120,6 +129,17 @@ class Fetch:
         self._has_waited = False
         # The broker that fetches as a follower; negative for consumers.
         self._replica_id = replica_id(request, exchange.version)
+        # Consumers of newer versions may read from followers.
+        self._only_leader = context.is_follower or exchange.version < _FIRST_VERSION_WITH_RACK
+        # The rack in which the consumer should read, if the selector looks at racks.
+        self._rack = ""
+        self._tells_watermarks = False
+        if (context.is_follower or request.rack_id) and (
+            broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+        ):
+            self._rack = "" if self._only_leader else request.rack_id
+            # Followers serve consumers up to the high watermark, which they should learn soon.
+            self._tells_watermarks = context.is_follower and context.is_incremental
         if context.is_follower:
             self._isolation = Isolation.LOG_END
         elif request.isolation_level == _READ_COMMITTED:
@@ -268,7 +288,12 @@ class Fetch:
         max_bytes: int,
         sends_first_whole: bool,
     ) -> None:
-        log = partition.leader_log(asked.current_leader_epoch)
+        if self._only_leader:
+            log = partition.leader_log(asked.current_leader_epoch)
+        else:
+            log = partition.readable_log(asked.current_leader_epoch)
+            if self._rack and self._sends_elsewhere(partition, log, asked, answer):
+                return
         follower = (
             partition.follower(self._replica_id, asked.current_leader_epoch)
             if self._context.is_follower
@@ -291,6 +316,20 @@ class Fetch:
                 for each in result.aborted_transactions
             ]
         answer.records = self._records(result, answer, asked.fetch_offset, partition.metrics)
+
+    def _sends_elsewhere(
+        self, partition: Partition, log: PartitionLog, asked: FetchPartition, answer: PartitionData
+    ) -> bool:
+        """Whether the consumer should read from a follower. The answer names it and has no records."""
+        preferred = partition.preferred_replica(self._rack, asked.fetch_offset)
+        if preferred is None:
+            return False
+        self.is_urgent = True
+        answer.preferred_read_replica = preferred
+        answer.high_watermark = log.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        return True
 
     def _records(
         self, result: LogReadResult, answer: PartitionData, fetch_offset: int, metrics: TopicMetrics
@@ -381,8 +420,14 @@ class Fetch:
 
     def _ends_waiting(self, target: FetchTarget) -> bool:
         try:
-            log = self._partition(target).leader_log(target.asked.current_leader_epoch)
+            partition = self._partition(target)
+            if self._only_leader:
+                log = partition.leader_log(target.asked.current_leader_epoch)
+            else:
+                log = partition.readable_log(target.asked.current_leader_epoch)
         except KafkaError:
+            return True
+        if self._tells_watermarks and log.high_watermark > target.told_high_watermark:
             return True
         offset = target.asked.fetch_offset
         if self._isolation is Isolation.HIGH_WATERMARK:
