@@ -305,7 +305,13 @@ class Fetcher:
 
     def hold_back(self, key: TopicPartition, now_ms: int) -> None:
         """Leaves a partition out of requests for a while, because it is throttled."""
-        if key in self._partitions and key not in self._delayed:
+        partition = self._partitions.get(key)
+        if partition is None:
+            return
+        if key in self._delayed:
+            until_ms = now_ms + self._settings.hold_ms
+            partition.delayed_until_ms = max(partition.delayed_until_ms, until_ms)
+        else:
             self._delay(key, now_ms, self._settings.hold_ms)
 
     def partitions(self) -> Iterable[FollowedPartition]:

@@ -127,7 +127,10 @@ class SimulatedReplicas:
             new_executor=process.new_executor,
             locks_directories=False,
         )
-        config = BrokerConfig({"listeners": f"PLAINTEXT://{self.host}:{PORT}", **self._cluster.settings})
+        config = BrokerConfig(
+            {"listeners": f"PLAINTEXT://{self.host}:{PORT}", **self._cluster.settings},
+            dynamic_broker=self._cluster.dynamic_settings,
+        )
         scheduling = Scheduling(process.loop, process.clock, process.new_executor(4, "background"))
         settings = LiveSettings(config)
         self.metadata = MetadataCache(self._cluster.image())
@@ -136,7 +139,7 @@ class SimulatedReplicas:
             environment=LogEnvironment(
                 fs=self.fs, clock=process.clock, scheduler=scheduling.background, rng=process.rng
             ),
-            config_of=lambda _: config.topic_config({}),
+            config_of=lambda _: config.topic_config(self._cluster.topic_settings),
             settings=ManagerSettings(num_recovery_threads_per_data_dir=1),
             locks=False,
         )
@@ -243,6 +246,8 @@ class SimulatedCluster:
     partition_count: int = 2
     level: str = "3.9"
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
+    dynamic_settings: dict[str, str] = field(default_factory=dict)
+    topic_settings: dict[str, str] = field(default_factory=dict)
     lost_requests: float = 0.0
     hosts: dict[BrokerId, SimulatedReplicas] = field(init=False)
     states: list[State] = field(init=False)

@@ -394,6 +394,10 @@ class Partition:
             raise NotLeaderOrFollower(what) if current_leader_epoch == ANY_EPOCH else UnknownLeaderEpoch(what)
         return found
 
+    def is_in_sync(self, follower: RemoteReplica) -> bool:
+        leadership = self.leadership
+        return leadership is not None and follower.broker_id in leadership.in_sync
+
     def note_fetch(
         self, follower: RemoteReplica, fetch_offset: int, log_start_offset: int, log_end_offset: int
     ) -> None:

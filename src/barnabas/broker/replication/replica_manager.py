@@ -71,6 +71,18 @@ class Lag(NamedTuple):
     lag: int
 
 
+class LeaderThrottle(Protocol):
+    """The bound of `leader.replication.throttled.rate`."""
+
+    @property
+    def is_exceeded(self) -> bool: ...
+
+    def covers(self, partition: Partition) -> bool:
+        """Whether the partition is one of those whose bytes count."""
+
+    def record(self, partition: Partition, size_bytes: int) -> None: ...
+
+
 class Followers(Protocol):
     """The fetchers of this broker, which copy the partitions that it follows."""
 
@@ -110,6 +122,7 @@ class ReplicaManager:
         self._opening = LogOpening(loop, executor, self._has, self._begin_following)
         # None on a broker that is alone.
         self._followers: Followers | None = None
+        self.leader_throttle: LeaderThrottle | None = None
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._roles_listeners: list[RolesListener] = []
@@ -126,9 +139,12 @@ class ReplicaManager:
                 # The controller waits for the answer to its request.
                 log.exception("A listener for roles failed")
 
-    def begin_replication(self, followers: Followers, isr_changes: Proposals) -> None:
+    def begin_replication(
+        self, followers: Followers, isr_changes: Proposals, leader_throttle: LeaderThrottle
+    ) -> None:
         """From now on, partitions are copied from their leaders, and change their in-sync replicas."""
         self._followers = followers
+        self.leader_throttle = leader_throttle
         self._context.isr_changes = isr_changes
 
     def lags(self) -> Iterable[Lag]:

@@ -15,6 +15,7 @@ from barnabas.broker.replication.follower_writes import FollowerWrites
 from barnabas.broker.replication.isr_changes import ControllerLink, IsrChanges, shrink_all
 from barnabas.broker.replication.replica_fetcher import FetcherContext, Links
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.throttle import FollowerThrottle, ReplicationThrottle
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.live_settings import LiveSettings
 from barnabas.log.manager.manager import LogManager
@@ -51,6 +52,18 @@ class Replication:
         self._level = peers.level
         self._broker_epoch = broker_epoch
         config = settings.current
+        leader_throttle = ReplicationThrottle(
+            replicas.broker_id,
+            scheduling.clock,
+            lambda: settings.current.leader_replication_throttled_rate,
+            lambda topic: topic.leader_replication_throttled_replicas,
+        )
+        follower_throttle = ReplicationThrottle(
+            replicas.broker_id,
+            scheduling.clock,
+            lambda: settings.current.follower_replication_throttled_rate,
+            lambda topic: topic.follower_replication_throttled_replicas,
+        )
         context = FetcherContext(
             loop=scheduling.loop,
             clock=scheduling.clock,
@@ -59,6 +72,7 @@ class Replication:
             executor=executor,
             timeout_ms=config.replica_socket_timeout_ms,
             written=self._written,
+            throttle=FollowerThrottle(follower_throttle, replicas.find),
         )
         self.fetchers = ReplicaFetchers(
             context, self._fetcher_settings, lambda: settings.current.num_replica_fetchers
@@ -71,7 +85,7 @@ class Replication:
             replicas.isr_metrics,
             has_topic_ids=self._level >= TOPIC_IDS,
         )
-        replicas.begin_replication(self.fetchers, self.isr_changes)
+        replicas.begin_replication(self.fetchers, self.isr_changes, leader_throttle)
         self._shrinking = scheduling.loop.create_task(self._shrink())
 
     async def close(self) -> None:

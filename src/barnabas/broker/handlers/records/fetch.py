@@ -53,6 +53,7 @@ from barnabas.protocol.messages.fetch_response import (
     PartitionData,
 )
 from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
+from barnabas.replication.remote_replica import RemoteReplica
 
 # The class of `replica.selector.class` that looks at racks (KIP-392).
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -304,6 +305,9 @@ class Fetch:
             raise UnsupportedCompressionType(f"Fetch version {version} does not know zstd, version 10 does")
         if asked.last_fetched_epoch >= 0 and self._diverges(log, asked, answer):
             return
+        if follower is not None and self._is_throttled(partition, follower):
+            # Without room for a batch, and without a first batch, there are only offsets.
+            max_bytes, sends_first_whole = 0, False
         result = log.read(asked.fetch_offset, max_bytes, self._isolation, sends_first_whole)
         if follower is not None and not self._has_waited:
             partition.note_fetch(follower, asked.fetch_offset, asked.log_start_offset, result.log_end_offset)
@@ -316,6 +320,16 @@ class Fetch:
                 for each in result.aborted_transactions
             ]
         answer.records = self._records(result, answer, asked.fetch_offset, partition.metrics)
+
+    def _is_throttled(self, partition: Partition, follower: RemoteReplica) -> bool:
+        """Whether the follower is one that has to wait, because too much is sent to such followers."""
+        throttle = self._broker.replicas.leader_throttle
+        return (
+            throttle is not None
+            and throttle.is_exceeded
+            and throttle.covers(partition)
+            and not partition.is_in_sync(follower)
+        )
 
     def _sends_elsewhere(
         self, partition: Partition, log: PartitionLog, asked: FetchPartition, answer: PartitionData
@@ -427,6 +441,8 @@ class Fetch:
                 log = partition.readable_log(target.asked.current_leader_epoch)
         except KafkaError:
             return True
+        if self._context.is_follower and self._has_to_wait(partition, target.asked.current_leader_epoch):
+            return False
         if self._tells_watermarks and log.high_watermark > target.told_high_watermark:
             return True
         offset = target.asked.fetch_offset
@@ -450,6 +466,16 @@ class Fetch:
             return True
         return self._available_bytes >= self.min_bytes
 
+    def _has_to_wait(self, partition: Partition, current_leader_epoch: int) -> bool:
+        throttle = self._broker.replicas.leader_throttle
+        if throttle is None or not throttle.is_exceeded:
+            return False
+        try:
+            follower = partition.follower(self._replica_id, current_leader_epoch)
+        except KafkaError:
+            return False
+        return self._is_throttled(partition, follower)
+
     def _response(self) -> FetchResponse:
         answered = self._answered
         self._answered = []
@@ -458,8 +484,7 @@ class Fetch:
         session = exchange.session
         now_ms = broker.now_ms
         if self._context.is_follower:
-            for metrics, answer in self._found:
-                metrics.replication_bytes_out += len(answer.records or b"")
+            self._count_replication(answered)
             return self._response_of(answered, now_ms)
         throttle_ms = broker.quotas.record(
             CONSUMER_BYTE_RATE, session.user, exchange.client_id, self.size_bytes, now_ms
@@ -474,6 +499,16 @@ class Fetch:
         for metrics, answer in self._found:
             metrics.bytes_out += len(answer.records or b"")
         return self._response_of(answered, now_ms)
+
+    def _count_replication(self, answered: Answered) -> None:
+        throttle = self._broker.replicas.leader_throttle
+        for target, answer in answered:
+            size_bytes = len(answer.records or b"")
+            if size_bytes:
+                partition = self._partition(target)
+                partition.metrics.replication_bytes_out += size_bytes
+                if throttle is not None:
+                    throttle.record(partition, size_bytes)
 
     def _response_of(self, answered: Answered, now_ms: int) -> FetchResponse:
         response = FetchResponse(
