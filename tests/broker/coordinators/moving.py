@@ -54,14 +54,19 @@ class Moving:
         # Small segments, so that a load reads several files.
         self.replica = OnePartition(Disk(segment_bytes=2_000), self.executor, topic)
         self.epoch = 0
+        # Why the topic cannot be created.
+        self.creation_error: KafkaError | None = None
         self.scheduling = Scheduling(asyncio.get_running_loop(), self.replica.disk.clock, self.executor)
         self.surroundings = Surroundings(
             self.replica.metadata,
             LiveSettings(BrokerConfig(SETTINGS)),
-            _create_nothing,
+            self._create_topics,
             self.replica.manager,
             self.scheduling,
         )
+
+    async def _create_topics(self, names: Iterable[str]) -> Mapping[str, KafkaError]:
+        return {} if self.creation_error is None else dict.fromkeys(names, self.creation_error)
 
     def show_topic(self) -> None:
         """UpdateMetadata: the topic is known."""
@@ -108,10 +113,6 @@ class Moving:
     async def close(self) -> None:
         await self.scheduling.tasks.stop()
         self.scheduling.timer.close()
-
-
-async def _create_nothing(names: Iterable[str]) -> Mapping[str, KafkaError]:
-    return {}
 
 
 def groups_of(moving: Moving, rng: Random) -> GroupRuntime:

@@ -14,7 +14,9 @@ from barnabas.errors import (
     NONE,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidReplicationFactor,
     KafkaError,
+    LeaderNotAvailable,
     NotCoordinator,
 )
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -147,6 +149,21 @@ def test_a_disk_that_fails_takes_the_coordinator_with_it() -> None:
         moving.replica.manager.take_offline("directory", [moving.replica.topic_partition])
         assert joining.answer.error_code == GONE
         assert list(groups) == []
+
+    run(test)
+
+
+def test_a_topic_that_another_broker_is_creating_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(moving: Moving) -> None:
+        groups = groups_of(moving, Random(0))
+        moving.creation_error = LeaderNotAvailable("Topic already exists.")
+        with pytest.raises(CoordinatorNotAvailable):
+            await groups.ensure_topic()
+        assert not caplog.records
+        moving.creation_error = InvalidReplicationFactor("There are too few brokers.")
+        with pytest.raises(CoordinatorNotAvailable):
+            await groups.ensure_topic()
+        assert "too few brokers" in caplog.text
 
     run(test)
 

@@ -23,7 +23,7 @@ from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
-from barnabas.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
+from barnabas.errors import CoordinatorNotAvailable, KafkaError, LeaderNotAvailable, NotCoordinator
 from barnabas.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,9 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
             error = failed.get(self.topic)
         except KafkaError as failure:
             error = failure
+        if isinstance(error, LeaderNotAvailable):
+            # Another broker has created it a moment before, and its partitions are about to have leaders.
+            raise CoordinatorNotAvailable(f"The coordinator is not available. {error}")
         if error is not None:
             if str(error) != self._creation_failure:
                 # Clients only learn that there is no coordinator, and ask again and again.

@@ -15,7 +15,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S
 from barnabas.broker.waiting.tasks import Tasks
 from barnabas.coordination.planning.topic_creation import Charge
-from barnabas.errors import KafkaError, NotController, ThrottlingQuotaExceeded
+from barnabas.errors import KafkaError, LeaderNotAvailable, NotController, ThrottlingQuotaExceeded
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ class AutomaticTopics:
 
     def _log_failure(self, name: str, error: KafkaError) -> None:
         reason = f"{name}: {error}"
-        if isinstance(error, ThrottlingQuotaExceeded):
+        if isinstance(error, ThrottlingQuotaExceeded | LeaderNotAvailable):
+            # Later, or by another broker of the cluster.
             log.debug("Topic %s is not created yet: %s", name, error)
         elif reason not in self._reasons:
             self._reasons.append(reason)
