@@ -2,10 +2,13 @@
 SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
-# Two workers on two cores; the fast tests once more as plain Python, straight from the sources.
-PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
+# Two workers on two cores, each with neighbouring tests, which share a broker; the fast tests once more as plain Python,
+# straight from the sources.
+PYTEST := $(BIN)/python -m pytest --basetemp=build/tests --dist worksteal
 WORKERS ?= 2
 ARGS ?=
+# Without the files of compiled bytecode each worker, and each broker that a test starts, would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run demo test check lint bench interop soak format messages lock clean
 help: ## list the targets

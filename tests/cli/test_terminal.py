@@ -54,6 +54,7 @@ def test_no_bar_stands_in_the_way_of_typing(broker: Broker, bootstrap: dict[str,
         assert [next(consumer).value, next(consumer).value] == [b"first", b"second"]
 
 
+@pytest.mark.slow
 def test_output_beside_a_bar_goes_where_it_belongs(
     broker: Broker, bootstrap: dict[str, str], tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_output_beside_a_bar_goes_where_it_belongs(
     assert [json.loads(line)["offset"] for line in printed.read_text().splitlines()] == list(range(1_000))
 
 
+@pytest.mark.slow
 def test_no_bar_beside_a_pipe(broker: Broker, bootstrap: dict[str, str]) -> None:
     """What reads the pipe may print to the same terminal, as less and head do."""
     read_end, write_end = os.pipe()
@@ -90,11 +92,17 @@ def test_no_bar_beside_a_pipe(broker: Broker, bootstrap: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("columns", "titles"),
     [
-        (70, ["topic", "partition", "committed", "end", "lag"]),
-        (80, ["topic", "partition", "committed", "end", "lag"]),
+        pytest.param(70, ["topic", "partition", "committed", "end", "lag"], marks=pytest.mark.slow),
+        pytest.param(80, ["topic", "partition", "committed", "end", "lag"], marks=pytest.mark.slow),
         (90, ["topic", "partition", "committed", "end", "lag", "client"]),
-        (120, ["topic", "partition", "committed", "end", "lag", "client", "host"]),
-        (200, ["topic", "partition", "committed", "end", "lag", "client", "host", "member"]),
+        pytest.param(
+            120, ["topic", "partition", "committed", "end", "lag", "client", "host"], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            200,
+            ["topic", "partition", "committed", "end", "lag", "client", "host", "member"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_table_has_the_columns_that_there_is_room_for(
@@ -120,6 +128,7 @@ def test_a_table_has_the_columns_that_there_is_room_for(
     )
 
 
+@pytest.mark.slow
 def test_where_there_is_no_room_text_goes_on_and_numbers_stay_whole(bootstrap: dict[str, str]) -> None:
     with on_terminal("groups", "describe", GROUP, columns=60, environment=bootstrap) as terminal:
         assert terminal.finish() == 0
@@ -169,7 +178,11 @@ def test_lines_of_messages_end_between_words(bootstrap: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "exit_code", "told"),
-    [("y\n", 0, "asked: deleted\n"), ("n\n", 1, "barnabas: nothing was changed\n"), (CTRL_C, 130, "^C\n")],
+    [
+        ("y\n", 0, "asked: deleted\n"),
+        pytest.param("n\n", 1, "barnabas: nothing was changed\n", marks=pytest.mark.slow),
+        pytest.param(CTRL_C, 130, "^C\n", marks=pytest.mark.slow),
+    ],
 )
 def test_a_person_is_asked(
     broker: Broker, bootstrap: dict[str, str], answer: str, exit_code: int, told: str
@@ -188,6 +201,7 @@ def test_a_person_is_asked(
             admin.delete_topics("asked")
 
 
+@pytest.mark.slow
 def test_a_preview_is_shown_before_the_question(broker: Broker, bootstrap: dict[str, str]) -> None:
     command = ("groups", "reset-offsets", "someone", "--topic", "orders", "--to-latest", "--execute")
     with on_terminal(*command, environment=bootstrap) as terminal:
@@ -239,6 +253,7 @@ def test_names_do_not_steer_the_terminal(broker: Broker, bootstrap: dict[str, st
         admin.delete_groups(group)
 
 
+@pytest.mark.slow
 def test_nothing_to_print_is_told(broker: Broker, bootstrap: dict[str, str]) -> None:
     with on_terminal("consume", LONG_TOPIC, environment=bootstrap) as terminal:
         assert terminal.finish() == 0

@@ -35,6 +35,7 @@ def corpus_of(*entries: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
 
 
+@pytest.mark.slow
 def test_the_golden_corpus_passes(barnabas: Barnabas) -> None:
     result = barnabas("wire", "check", CORPUS_PATH)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "1702 passed, 0 failed\n", "")

@@ -11,9 +11,9 @@ from tests.clients.broker_process import BrokerProcess
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for a module's tests; each uses topics of its own."""
+    """One broker for all tests here; each uses topics of its own."""
     with BrokerProcess(tmp_path_factory.mktemp("client") / "data", {"num.partitions": "3"}) as running:
         yield running
         assert "Traceback" not in running.log_text(), running.log_text()
@@ -25,8 +25,8 @@ def topic() -> str:
     return f"topic-{next(_numbers)}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def producer(broker: BrokerProcess) -> Iterator[Producer]:
-    """One producer for a module's tests."""
+    """One producer for all tests here."""
     with Producer(bootstrap_servers=broker.address) as shared:
         yield shared

@@ -10,9 +10,9 @@ from tests.clients.broker_process import BrokerProcess
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for a module's tests; each uses topics of its own."""
+    """One broker for all tests here; each uses topics of its own."""
     with BrokerProcess(tmp_path_factory.mktemp("clients") / "data") as running:
         yield running
         assert "Traceback" not in running.log_text(), running.log_text()

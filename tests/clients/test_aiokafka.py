@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
 
 from tests.clients.broker_process import BrokerProcess, restarting
+from tests.sampling import sample
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ async def read(broker: BrokerProcess, topic: str, count: int, **settings: Any) -
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.parametrize("acks", sample(["all", 0, 1], fast=1))
 @on_a_loop
 async def test_every_compression_with_every_acks(
     broker: BrokerProcess, topic: str, compression: str | None, acks: int | str

@@ -85,6 +85,7 @@ def test_a_file_of_zookeeper_times_starts_us() -> None:
 
 def test_settings_of_a_cluster_have_the_defaults_of_kafka() -> None:
     broker = config()
+    assert (broker.offsets_topic_num_partitions, broker.transaction_state_log_num_partitions) == (50, 50)
     assert not broker.uses_zookeeper
     assert (broker.zookeeper_session_timeout_ms, broker.zookeeper_connection_timeout_ms) == (18_000, None)
     assert (broker.replica_fetch_wait_max_ms, broker.replica_fetch_max_bytes) == (500, 1 << 20)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from barnabas.groups.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec
 from barnabas.groups.assignors.range import assign_range
 from barnabas.groups.assignors.uniform import assign_uniform
+from tests.sampling import cases
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 
@@ -71,7 +72,7 @@ def moved(before: GroupAssignment, after: GroupAssignment) -> int:
 
 
 @pytest.mark.parametrize("assign", [assign_range, assign_uniform])
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=cases(50, fast=15))
 @given(first=subscriptions, second=subscriptions, before_counts=counts, after_counts=counts)
 def test_everything_has_one_owner(
     assign: Assignor,
@@ -87,7 +88,7 @@ def test_everything_has_one_owner(
     check_complete(after, assign(after))
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=cases(50, fast=15))
 @given(
     topic_ids=st.frozensets(st.sampled_from(TOPICS), min_size=1),
     counts=counts,
@@ -109,7 +110,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(
         assert moved(first, second) == gained
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=cases(60, fast=15))
 @given(first=subscriptions, counts=counts)
 def test_uniform_is_as_even_as_subscriptions_allow(
     first: dict[str, frozenset[bytes]], counts: dict[bytes, int]

@@ -54,6 +54,7 @@ from tests.groups.requests import (
 )
 from tests.groups.shell import Shell
 from tests.groups.topics import Image, Topic, topic_id
+from tests.sampling import seeds
 
 GROUP_IDS: Final = ("group-0", "group-1")
 TOPICS: Final = ("t-0", "t-1", "t-2")
@@ -552,7 +553,7 @@ def described(shell: Shell) -> list[DescribedGroup]:
     return sorted(groups, key=lambda group: group.group_id)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, fast=2))
 def test_histories(seed: int) -> None:
     run(seed)
 

@@ -48,6 +48,7 @@ from tests.groups.requests import (
     try_heartbeat,
 )
 from tests.groups.shell import Shell, subscription
+from tests.sampling import seeds
 
 GROUP_IDS: Final = ("group-0", "group-1")
 PARTITIONS: Final = range(6)
@@ -452,7 +453,7 @@ def run_history(seed: int) -> None:
     world.forsake()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25, fast=6))
 def test_random_members(seed: int) -> None:
     run_history(seed)
 

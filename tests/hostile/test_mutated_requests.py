@@ -10,6 +10,7 @@ from tests.clients.broker_process import BrokerProcess
 from tests.hostile.assault import Assault
 from tests.hostile.canary import Canary
 from tests.hostile.mutations import mutated_requests
+from tests.sampling import cases
 
 MIB = 1 << 20
 # What topics made by mutated requests and the logs of the canary may cost beside the broker itself.
@@ -19,7 +20,7 @@ GROWTH_MAX_BYTES = 150 * MIB
 @pytest.mark.parametrize(
     ("seed", "count"),
     [
-        pytest.param(1, 2_000, id="few"),
+        pytest.param(1, cases(2_000, fast=700), id="few"),
         pytest.param(2, int(os.environ.get("HOSTILE_REQUESTS", "100000")), id="many", marks=pytest.mark.slow),
     ],
 )

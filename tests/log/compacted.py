@@ -32,7 +32,11 @@ from tests.log.simulated import SimulatedFileSystem
 
 DIRECTORY: Final = "/data/compacted-0"
 CONFIG: Final = LogConfig(
-    cleanup_policy=("compact",), segment_bytes=4000, index_interval_bytes=300, delete_retention_ms=60_000
+    cleanup_policy=("compact",),
+    segment_bytes=4000,
+    segment_index_bytes=4096,
+    index_interval_bytes=300,
+    delete_retention_ms=60_000,
 )
 
 KeyValue = tuple[bytes | None, bytes | None]

@@ -11,6 +11,7 @@ from barnabas.log.checkpoints import BadCheckpoint, CleanStop, MetaProperties
 from barnabas.log.file_system import FileSystem
 from barnabas.model import TopicPartition
 from tests.log.simulated import SimulatedFileSystem
+from tests.sampling import cases
 
 PATH = "/file"
 TOPIC_ID = bytes(range(16))
@@ -106,7 +107,12 @@ def test_bad_offsets_name_file_and_line(fs: SimulatedFileSystem, content: str | 
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="0129 \r\n-+t:=_ersion", max_size=40).map(str.encode))
-@settings(derandomize=True, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=cases(300, fast=60),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for parse in (
         checkpoints.parse_offsets,

@@ -40,10 +40,10 @@ def test_it_looks_for_as_long_as_it_is_told_and_then_waits(pair: tuple[socket.so
     selector = BusyPollSelector(1_000)
     try:
         selector.register(pair[0], 1)
-        started_s, started_cpu_s = time.monotonic(), time.process_time()
+        started_s, started_cpu_s = time.monotonic(), time.thread_time()
         assert selector.select(0.3) == []
         assert time.monotonic() - started_s >= 0.3
-        assert time.process_time() - started_cpu_s < 0.2
+        assert time.thread_time() - started_cpu_s < 0.2
     finally:
         selector.close()
 
@@ -59,9 +59,9 @@ def test_it_sleeps_at_once_while_somebody_waits_to_write(pair: tuple[socket.sock
     try:
         selector.register(one, selectors.EVENT_READ)
         selector.modify(one, selectors.EVENT_READ | selectors.EVENT_WRITE)
-        started_cpu_s = time.process_time()
+        started_cpu_s = time.thread_time()
         assert selector.select(0.01) == []
-        assert time.process_time() - started_cpu_s < 5
+        assert time.thread_time() - started_cpu_s < 5
         # It waits for nobody any more, and looks again, until there is something to see.
         selector.modify(one, selectors.EVENT_READ)
         other.send(b"x")

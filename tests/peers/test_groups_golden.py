@@ -22,17 +22,12 @@ from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequest, 
 from tests.broker.group_requests import describe
 from tests.broker.raw_client import RawClient
 from tests.broker.running import RunningBroker
-from tests.log.golden.images import ALL, Image, extract
+from tests.log.golden.images import ALL, Image
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 LOADING = 14
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
-    return extract(tmp_path_factory.mktemp("kafka-logdirs"))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -26,10 +26,11 @@ from barnabas.protocol.messages import message_class
 from barnabas.protocol.requests import decode_request, decode_response
 from barnabas.protocol.schema import StructSchema, load_schema, message_names
 from tests.protocol.golden import GoldenMessage, golden_messages
+from tests.sampling import cases
 
 FUZZ_SHARDS = 4
 FUZZ_MUTATIONS = 200_000
-SAMPLE_MUTATIONS = 6_000
+SAMPLE_MUTATIONS = cases(6_000, fast=2_000)
 
 LARGEST_INT32 = (2**31 - 1).to_bytes(4)
 LARGEST_VARINT = b"\xff\xff\xff\xff\x07"
@@ -166,7 +167,7 @@ def test_mutated_messages_by_the_hundred_thousand(shard: int) -> None:
     fuzz(seed=1 + shard, mutations=FUZZ_MUTATIONS // FUZZ_SHARDS)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=cases(40, fast=10))
 @given(st.binary(max_size=120))
 @example(b"")
 @example(b"\x00" * 64)
@@ -265,7 +266,7 @@ def test_mutated_requests() -> None:
                 assert fault is None or isinstance(fault, DecodeError)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=cases(300, fast=60))
 @given(st.binary(max_size=40))
 def test_random_requests(frame: bytes) -> None:
     fault = refusal(lambda: decode_request(frame))

@@ -14,6 +14,7 @@ from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.json_form import from_json, to_json
 from barnabas.protocol.messages import message_class
 from barnabas.protocol.schema import Field, MessageSchema, StructSchema, load_schema, message_names
+from tests.sampling import cases
 
 _MESSAGE_VERSIONS: Final = [
     (name, version) for name in message_names() for version in load_schema(name).versions
@@ -63,7 +64,12 @@ def values(message: MessageSchema, field: Field, version: int) -> st.SearchStrat
     return st.none() | value if field.is_nullable(version) else value
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=cases(250, fast=50),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(st.sampled_from(_MESSAGE_VERSIONS), st.data())
 def test_random_messages_survive(message_version: tuple[str, int], data: st.DataObject) -> None:
     name, version = message_version

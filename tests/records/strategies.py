@@ -19,12 +19,13 @@ from barnabas.model import (
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.layout import MAGIC_V2, CompressionType, TimestampType
 from barnabas.records.record import Headers
+from tests.sampling import cases
 
 SEEDED = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=80,
+    max_examples=cases(80, fast=20),
     suppress_health_check=[HealthCheck.too_slow],
 )
 

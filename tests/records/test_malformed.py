@@ -22,8 +22,9 @@ from barnabas.records.record import MalformedRecord
 from barnabas.records.validate import validate_records
 from tests.records.columns import decode_columns
 from tests.records.golden import golden_segments
+from tests.sampling import cases
 
-MUTATIONS = 10_000
+MUTATIONS = cases(10_000, fast=2_000)
 
 
 def batch(*payloads: bytes, count: int | None = None) -> bytes:

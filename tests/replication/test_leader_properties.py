@@ -10,6 +10,7 @@ from barnabas.errors import FencedLeaderEpoch, IneligibleReplica, KafkaError, Ne
 from barnabas.model import NO_OFFSET, BrokerId, LeaderEpoch
 from barnabas.replication.isr_change import IsrChange
 from barnabas.replication.leader import PartitionLeader
+from tests.sampling import cases
 
 LOCAL = BrokerId(0)
 OTHERS = (BrokerId(1), BrokerId(2), BrokerId(3))
@@ -172,4 +173,4 @@ class LeaderMachine(RuleBasedStateMachine):
 
 
 TestLeaderMachine = LeaderMachine.TestCase
-TestLeaderMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLeaderMachine.settings = settings(max_examples=cases(60, fast=20), stateful_step_count=30, deadline=None)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from tests.sampling import seeds
 from tests.transactions.world import World
 
 STEPS: Final = 600
@@ -28,7 +29,7 @@ def run_history(seed: int) -> None:
         world.close()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25, fast=3))
 def test_random_producers(seed: int) -> None:
     run_history(seed)
 

@@ -11,14 +11,14 @@ from barnabas.testing import Broker
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
-    """One broker for a module's tests; each uses topics of its own."""
+    """One broker for all tests here; each uses topics of its own."""
     with Broker() as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def admin(broker: Broker) -> Iterator[Admin]:
     with broker.admin() as shared:
         yield shared

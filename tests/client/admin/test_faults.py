@@ -14,6 +14,7 @@ from barnabas.errors import RequestTimedOut, TopicAlreadyExists
 from barnabas.model import TopicPartition
 from barnabas.testing import Broker
 from tests.client.proxy import Plan, Proxy, seeded
+from tests.sampling import seeds
 
 QUICK = {
     "retry_backoff_ms": 5,
@@ -37,7 +38,7 @@ def broker(proxy: Proxy) -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, fast=1))
 def test_connections_cut_at_any_byte(broker: Broker, proxy: Proxy, seed: int) -> None:
     proxy.planner = seeded(seed, longest=3_000)
     topic = ConfigResource(ResourceType.TOPIC, "cut")

@@ -30,6 +30,7 @@ from barnabas.client.groups.messages import (
 )
 from barnabas.errors import InconsistentGroupProtocol, InvalidConfig
 from barnabas.model import TopicPartition
+from tests.sampling import cases
 
 ALL = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 
@@ -193,7 +194,7 @@ def test_user_data_of_sticky_is_that_of_java_and_aiokafka() -> None:
     assert decode_user_data(b"\x00\x00\x00\x02" + b"\xff\xfe" + bytes(4)) == ([], -1)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=cases(60, fast=15))
 @given(st.binary(max_size=40))
 def test_user_data_of_any_bytes_is_read_or_ignored(data: bytes) -> None:
     partitions, generation = decode_user_data(data)

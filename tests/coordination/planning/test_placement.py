@@ -17,6 +17,7 @@ from barnabas.errors import (
     InvalidReplicationFactor,
 )
 from barnabas.model import BrokerId
+from tests.sampling import cases
 
 
 class Draws(Random):
@@ -79,7 +80,7 @@ def test_more_replicas_than_brokers_are_refused() -> None:
             place_replicas(brokers(*[None] * count), 1, 3, rng=Random(0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=cases(100, fast=25))
 @given(
     racks=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=9),
     has_racks=st.booleans(),

@@ -20,6 +20,7 @@ from barnabas.coordination.store.journal_format import PREAMBLE, StoreDamaged, r
 from barnabas.coordination.store.transaction import Node, Transaction
 from barnabas.log.file_system import DiskFileSystem, FileSystem, StorageFailure
 from tests.log.simulated import SimulatedCrash, SimulatedFileSystem
+from tests.sampling import cases
 
 FILES = (STORE_FILE, COPY_FILE)
 
@@ -75,14 +76,14 @@ def filled(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
 
 def damages(size: int) -> Iterator[tuple[str, Callable[[bytes], bytes | None]]]:
     rng = Random(3)
-    for position in range(rng.randrange(3), size, 3):
+    for position in range(rng.randrange(3), size, cases(3, fast=17)):
         bit = 1 << rng.randrange(8)
 
         def flip(data: bytes, position: int = position, bit: int = bit) -> bytes:
             return data[:position] + bytes([data[position] ^ bit]) + data[position + 1 :]
 
         yield f"bit {bit} of byte {position}", flip
-    for length in range(0, size, 7):
+    for length in range(0, size, cases(7, fast=29)):
         yield f"cut to {length}", lambda data, length=length: data[:length]  # type: ignore[misc]
     for count in (1, 15, 16, 17, 500):
         yield f"{count} bytes more", lambda data, count=count: data + rng.randbytes(count)  # type: ignore[misc]

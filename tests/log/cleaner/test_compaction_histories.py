@@ -11,10 +11,11 @@ import pytest
 from barnabas.records.layout import CompressionType
 from tests.log.compacted import CONFIG, DIRECTORY, CompactedLog, KeyValue
 from tests.log.simulated import SimulatedCrash
+from tests.sampling import cases
 
 SEED = int(os.environ.get("BARNABAS_CRASH_SEED", "0"))
 HISTORIES = int(os.environ.get("BARNABAS_CRASH_HISTORIES", "300"))
-FAST_HISTORIES = 25
+FAST_HISTORIES = cases(25, fast=8)
 KEYS = [b"key-%d" % number for number in range(40)]
 PRODUCERS = range(1, 5)
 

@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log.golden.images import Image, extract
-
-
-@pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
-    """All images, for reading: a test that writes copies what it writes to."""
-    return extract(tmp_path_factory.mktemp("kafka-logdirs"))
+from tests.log.golden.images import Image
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import os
 import pytest
 
 from tests.log.histories import History
+from tests.sampling import cases
 
 STEPS = 40
 HISTORIES = int(os.environ.get("BARNABAS_CRASH_HISTORIES", "1000"))
@@ -46,7 +47,7 @@ def test_histories_that_once_failed(seed: int) -> None:
 
 
 def test_a_sample_of_histories() -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + min(HISTORIES, 60)):
+    for seed in range(FIRST_SEED, FIRST_SEED + min(HISTORIES, cases(60, fast=20))):
         run(seed)
 
 

@@ -19,8 +19,9 @@ from barnabas.records.layout import ControlRecordType
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.reader import iterate_batches
 from tests.log.partitions import NOW_MS, Disk, batch
+from tests.sampling import cases
 
-HISTORIES = 20
+HISTORIES = cases(20, fast=6)
 STEPS = 60
 PRODUCERS = 4
 PLAIN = -1

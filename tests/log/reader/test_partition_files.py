@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.log.reader.partition_files import find_partitions, first_offset_at
-from tests.log.golden.images import ALL, Image, extract
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
-    return extract(tmp_path_factory.mktemp("kafka-logdirs"))
+from tests.log.golden.images import ALL, Image
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -11,16 +11,12 @@ import pytest
 
 from barnabas.model import TopicPartition
 from barnabas.records.layout import TimestampType
-from tests.log.golden.images import ALL, UNCLEAN, Image, extract
+from tests.log.golden.images import ALL, UNCLEAN, Image
+from tests.sampling import sample
 from tests.spark.log_reading import Row, read_rows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BYTES_SHOWN = 200
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
-    return extract(tmp_path_factory.mktemp("kafka-logdirs"))
 
 
 def shown(data: bytes | None) -> object:
@@ -51,7 +47,7 @@ def as_told(rows: list[Row]) -> dict[TopicPartition, list[list[Any]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", sample(ALL, fast=2))
 def test_rows_are_what_kafka_serves_in_both_isolation_levels(images: dict[str, Image], name: str) -> None:
     image = images[name]
     options = {

@@ -16,7 +16,7 @@ from barnabas.spark.logs.rows import spark_schema
 from barnabas.spark.logs.source import LogDataSource
 from barnabas.spark.logs.stream import LogStreamReader
 from tests.log.compacted import CompactedLog
-from tests.spark.logs.test_source import Writer, save
+from tests.spark.log_writing import Writer, save
 
 ALL = ReadAllAvailable()
 

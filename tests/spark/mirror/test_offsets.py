@@ -12,6 +12,7 @@ from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.mirror.offsets import FINE_SLOTS, LINES_MAX, Copied, OffsetMap, parse_copied
 from barnabas.spark.mirror.sink import MirrorSink
+from tests.sampling import seeds
 
 SOURCE = TopicPartition("orders", 3)
 
@@ -61,7 +62,7 @@ def test_what_the_map_has_forgotten_is_not_guessed_ahead() -> None:
     assert translated(offset_map, 901) == 910
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, fast=5))
 def test_no_record_is_skipped_whatever_is_missing(seed: int) -> None:
     rng = Random(seed)
     offset_map = OffsetMap()
@@ -106,7 +107,7 @@ def test_a_mirror_that_is_begun_again_at_the_latest_keeps_what_it_had() -> None:
     assert [translated(offset_map, offset) for offset in (50, 100, 200, 250)] == [50, 100, 101, 151]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15, fast=3))
 def test_no_record_is_skipped_whatever_is_made_anew(seed: int) -> None:
     rng = Random(seed)
     offset_map = OffsetMap()

@@ -3,8 +3,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from barnabas.spark.pipeline.load import load_pipeline
+from barnabas.testing import Broker
+from tests.spark.pipeline.running import Load
+
+if TYPE_CHECKING:
+    from barnabas.spark.pipeline.model import Pipeline
 
 Write = Callable[..., Path]
 
@@ -21,3 +29,11 @@ def pipeline_file(tmp_path: Path) -> Write:
         return path
 
     return write
+
+
+@pytest.fixture
+def load(pipeline_file: Write, broker: Broker) -> Load:
+    def call(text: str, **modules: str) -> Pipeline:
+        return load_pipeline(pipeline_file(text, **modules), {"BARNABAS_BOOTSTRAP": broker.bootstrap})
+
+    return call

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 900
 
 
+@pytest.mark.slow
 def test_the_hour_is_always_the_same() -> None:
     events = [*products(), *hour()]
     assert Counter(event.topic for event in events) == {

@@ -20,7 +20,7 @@ from barnabas.spark.pipeline.load import load_pipeline
 from barnabas.spark.pipeline.rules import left_unread, with_checks
 from barnabas.testing import Broker
 from tests.spark.pipeline.conftest import Write
-from tests.spark.pipeline.test_run import records_of, run_to_end
+from tests.spark.pipeline.running import records_of, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

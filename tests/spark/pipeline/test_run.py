@@ -5,80 +5,26 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import deltalake
 import pyarrow.dataset
 import pytest
 
-from barnabas.errors import InvalidConfig, KafkaError, OffsetOutOfRange
+from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
-from barnabas.spark.failures import SparkFailed, has_protobuf
+from barnabas.spark.failures import has_protobuf
 from barnabas.spark.pipeline.checkpoint import read_checkpoint, remove_checkpoint
 from barnabas.spark.pipeline.group import lags
-from barnabas.spark.pipeline.load import load_pipeline
 from barnabas.spark.pipeline.plan import plan_of, plan_text
-from barnabas.spark.pipeline.progress import BatchReport
 from barnabas.spark.pipeline.reset import execute_reset, plan_reset
-from barnabas.spark.pipeline.run import PipelineRun
 from barnabas.testing import Broker
-from tests.spark.pipeline.conftest import Write
-from tests.waiting import wait_until
+from tests.spark.pipeline.running import Load, records_of, run_to_end, send, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from barnabas.spark.pipeline.model import Pipeline
-
-TIMEOUT_S = 300
-Load = Callable[..., "Pipeline"]
-
-
-@pytest.fixture
-def load(pipeline_file: Write, broker: Broker) -> Load:
-    def call(text: str, **modules: str) -> Pipeline:
-        return load_pipeline(pipeline_file(text, **modules), {"BARNABAS_BOOTSTRAP": broker.bootstrap})
-
-    return call
-
-
-def run_to_end(spark: SparkSession, pipeline: Pipeline, folder: Path) -> list[BatchReport]:
-    """Has the pipeline read what there is; raises what it failed with."""
-    running = PipelineRun(spark, pipeline, folder, available_now=True)
-    reports = []
-    try:
-        running.start()
-        wait_until(lambda: not running.is_active, "the pipeline ends", timeout_s=TIMEOUT_S, poll_s=0.05)
-        reports = running.reports()
-        failure = running.error()
-    finally:
-        running.stop()
-    if failure is not None:
-        raise failure
-    return reports
-
-
-def send(broker: Broker, topic: str, values: list[Any]) -> None:
-    with broker.producer() as producer:
-        producer.send_many(
-            topic, [each if isinstance(each, bytes) else json.dumps(each).encode() for each in values]
-        )
-
-
-def values_of(broker: Broker, topic: str) -> list[Any]:
-    return [json.loads(record.value) for record in records_of(broker, topic)]
-
-
-def records_of(broker: Broker, topic: str) -> list[Any]:
-    with broker.admin() as admin, broker.consumer(topic, isolation_level="read_committed") as consumer:
-        ends = admin.list_offsets(consumer.assignment())
-        found = []
-        while any(consumer.position(partition) < (ends[partition].offset or 0) for partition in ends):
-            found += consumer.poll(timeout_ms=1000)
-        return found
 
 
 COPY = """
@@ -400,100 +346,6 @@ def test_files_to_a_topic(
     assert Counter(record.key for record in records_of(broker, f"{topic}-out")) == Counter([b"0", b"1"])
 
 
-AVRO = '{"type":"record","name":"r","fields":[{"name":"id","type":"long"}]}'
-ONE = """
-    name = "{topic}"
-    {more}
-    [sources.orders]
-    type = "topic"
-    topics = "{topic}"
-    max_records = 1
-    format = {{ kind = "json", schema = "id BIGINT" }}
-    [[transforms]]
-    name = "step"
-    {step}
-    [sink]
-    type = "topic"
-    topic = "{topic}-out"
-    {sink}
-"""
-
-
-@pytest.mark.parametrize(
-    ("step", "sink", "kind", "message"),
-    [
-        ('sql = "SELECT nope FROM orders"', "", SparkFailed, "`nope` cannot be resolved. Did you mean"),
-        (
-            'sql = "SELECT 1 FROM oders"',
-            "",
-            SparkFailed,
-            "The table or view `oders` cannot be found. (line 1 pos 14)",
-        ),
-        ('sql = "SELECT FROM WHERE"', "", SparkFailed, "line 1 pos"),
-        ('sql = "SELECT id FROM orders"', "", InvalidConfig, "sink: the rows have no column value, but id"),
-        (
-            'sql = "SELECT id FROM orders"',
-            'format = { kind = "json" }\nkey = "customer"',
-            InvalidConfig,
-            "sink.key: there is no column customer; there are id",
-        ),
-        (
-            "sql = \"SELECT 'x' AS id FROM orders\"",
-            f"format = {{ kind = 'avro', schema = '{AVRO}' }}",
-            InvalidConfig,
-            "column 'id' is string, the Avro schema has bigint",
-        ),
-        ('function = "faulty_steps:raises"', "", SparkFailed, "ValueError: so it is"),
-        ('function = "faulty_steps:returns"', "", InvalidConfig, "returned int, not a DataFrame"),
-        ('function = "faulty_steps:none"', "", InvalidConfig, "has no function none; it has raises, returns"),
-    ],
-)
-def test_what_cannot_be_built_is_told_in_a_line(
-    spark: SparkSession,
-    broker: Broker,
-    topic: str,
-    load: Load,
-    tmp_path: Path,
-    step: str,
-    sink: str,
-    kind: type[KafkaError],
-    message: str,
-) -> None:
-    text = ONE.format(topic=topic, more="", step=step, sink=sink)
-    steps = "def raises(frame):\n    raise ValueError('so it is')\n\ndef returns(frame):\n    return 1\n"
-    with pytest.raises(kind) as caught:
-        run_to_end(spark, load(text, faulty_steps=steps), tmp_path)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "SQLSTATE" not in str(caught.value)
-
-
-def test_what_fails_while_it_runs_is_told_in_a_line(
-    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
-) -> None:
-    """A record that cannot be decoded and goes nowhere; records that are gone; a topic that is not there."""
-    step, sink = 'sql = "SELECT id FROM orders"', 'format = { kind = "json" }'
-    pipeline = load(ONE.format(topic=topic, more="", step=step, sink=sink))
-    with pytest.raises(InvalidConfig, match=f"there is no topic '{topic}'"):
-        run_to_end(spark, pipeline, tmp_path)
-
-    broker.create_topics({topic: 1, f"{topic}-out": 1})
-    send(broker, topic, [{"id": 1}, b"{nope"])
-    with pytest.raises(SparkFailed) as caught:
-        run_to_end(spark, pipeline, tmp_path)
-    assert str(caught.value).startswith(
-        f"a record cannot be decoded: topic {topic} partition 0 offset 1: not JSON"
-    )
-    assert [each["id"] for each in values_of(broker, f"{topic}-out")] == [1]
-
-    with broker.admin() as admin:
-        admin.delete_records({TopicPartition(topic, 0): 2})
-    with pytest.raises(OffsetOutOfRange) as lost:
-        run_to_end(spark, pipeline, tmp_path)
-    assert "failOnDataLoss" in str(lost.value)
-    assert "\n" not in str(lost.value)
-
-
 def test_databases_and_delta(spark: SparkSession, load: Load, tmp_path: Path) -> None:
     """Rows of a growing table into a Delta table; the second run reads on where the first ended."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
@@ -587,46 +439,3 @@ def test_a_mirror_and_its_log(
         b"nope",
         ("__barnabas.errors.topic", f"copy.{topic}".encode()),
     )
-
-
-def test_a_deleted_checkpoint(
-    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
-) -> None:
-    """What is in would be written again: that is refused, unless the file says to go on where the group stands."""
-    broker.create_topics({topic: 1, f"{topic}-out": 1, f"{topic}-bad": 1})
-    text = f"""
-        name = "{topic}"
-        output_mode = "update"
-        [sources.orders]
-        type = "topic"
-        topics = "{topic}"
-        starting = "STARTING"
-        format = {{ kind = "json", schema = "customer STRING" }}
-        [[transforms]]
-        name = "counted"
-        sql = "SELECT customer, count(*) AS orders FROM orders GROUP BY customer"
-        [sink]
-        type = "topic"
-        topic = "{topic}-out"
-        format = {{ kind = "json" }}
-        [dead_letters]
-        topic = "{topic}-bad"
-    """
-    pipeline = load(text.replace("STARTING", "earliest"))
-    send(broker, topic, [{"customer": "ann"}, b"nope"])
-    run_to_end(spark, pipeline, tmp_path)
-    assert pipeline.checkpoint is not None
-    remove_checkpoint(pipeline.checkpoint)
-    with pytest.raises(InvalidConfig) as caught:
-        run_to_end(spark, pipeline, tmp_path)
-    assert "the checkpoint was deleted" in str(caught.value)
-    assert "barnabas pipeline reset" in str(caught.value)
-
-    remove_checkpoint(pipeline.checkpoint)
-    send(broker, topic, [{"customer": "bob"}])
-    run_to_end(spark, load(text.replace("STARTING", "committed")), tmp_path)
-    assert values_of(broker, f"{topic}-out") == [
-        {"customer": "ann", "orders": 1},
-        {"customer": "bob", "orders": 1},
-    ]
-    assert len(records_of(broker, f"{topic}-bad")) == 1

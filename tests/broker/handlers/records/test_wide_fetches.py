@@ -74,6 +74,7 @@ def test_a_record_ends_the_waiting(client: RawClient, other: RawClient, broker: 
         assert found(partitions) == {PARTITIONS - 5: [bytes(100)] * (number + 1)}
 
 
+@pytest.mark.slow
 def test_several_records_are_enough_together(
     client: RawClient, other: RawClient, broker: RunningBroker
 ) -> None:
@@ -85,6 +86,7 @@ def test_several_records_are_enough_together(
     assert found(received(client)) == {index * 7: [bytes(1_000)] for index in range(10)}
 
 
+@pytest.mark.slow
 def test_time_is_over(client: RawClient) -> None:
     create_topic(client, "quiet", PARTITIONS)
     began_s = time.monotonic()
@@ -93,6 +95,7 @@ def test_time_is_over(client: RawClient) -> None:
     assert time.monotonic() - began_s >= 0.3
 
 
+@pytest.mark.slow
 def test_an_error_is_told_at_once(client: RawClient, other: RawClient, broker: RunningBroker) -> None:
     create_topic(client, "few", 2)
     client.send("Fetch", 12, wide_fetch("few", max_wait_ms=LONG_MS))

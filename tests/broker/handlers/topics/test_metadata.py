@@ -12,7 +12,7 @@ from barnabas.protocol.messages.metadata_request import MetadataRequest, Metadat
 from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, produce
-from tests.broker.running import RunningBroker
+from tests.broker.running import INTERNAL_PARTITIONS, RunningBroker
 from tests.waiting import wait_until
 
 
@@ -113,4 +113,4 @@ def test_an_internal_topic_is_created_with_its_own_settings(client: RawClient, n
     assert (missing.error_code, missing.is_internal) == (errors.UnknownTopicOrPartition.code, True)
     wait_until(lambda: ask_one(client, name).error_code == 0)
     topic = ask_one(client, name)
-    assert (topic.is_internal, len(topic.partitions)) == (True, 50)
+    assert (topic.is_internal, len(topic.partitions)) == (True, INTERNAL_PARTITIONS)
