@@ -59,8 +59,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "profile use": ("dev",),
     "profile delete": ("dev", "--yes"),
 }
-# These need a second directory, a hanging transaction, or Spark; tests of their own run them.
-NOT_RUN = {"log-dirs move", "transactions abort"}
+# These need a second directory, a hanging transaction, or ZooKeeper; tests of their own run them.
+NOT_RUN = {"cluster migrate", "log-dirs move", "transactions abort"}
 OTHERS = {"pipeline", "log", "wire", "start", "completion"}
 
 
