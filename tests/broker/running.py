@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from barnabas.clock import Clock
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.server.environment import Environment
+from barnabas.server.environment import Environment, OpenStore, open_store
 from barnabas.server.server import Server
 from tests.broker.raw_client import RawClient
 
@@ -30,8 +30,10 @@ class RunningBroker:
         *,
         clock: Clock | None = None,
         fs: Any = None,
+        open_store: OpenStore = open_store,
     ) -> None:
         """`fs` is a FileSystem, or an object that passes most calls on to one."""
+        self._open_store = open_store
         self.directory = directory
         self._clock = clock
         self._fs = fs
@@ -77,7 +79,7 @@ class RunningBroker:
                         **self._overrides,
                     }
                 ),
-                Environment(clock=self._clock, fs=self._fs),
+                Environment(clock=self._clock, fs=self._fs, open_store=self._open_store),
             )
             await self.server.start()
         except BaseException as error:

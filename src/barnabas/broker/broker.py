@@ -15,6 +15,7 @@ class Broker:
         "background",
         "client_metrics",
         "clock",
+        "control",
         "controller",
         "conversions",
         "fetch_sessions",
@@ -52,6 +53,7 @@ class Broker:
         self.metrics = metrics
         self.metadata = cluster.metadata
         self.settings = cluster.settings
+        self.control = cluster.control
         self.controller = cluster.controller
         self.writer = cluster.writer
         self.automatic_topics = cluster.automatic_topics

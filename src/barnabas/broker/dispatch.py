@@ -9,7 +9,7 @@ from typing import Any, Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import load_handler
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
-from barnabas.broker.requests.routes import ROUTES, Route
+from barnabas.broker.requests.routes import BROKER_ROUTES, Route, routes
 from barnabas.broker.requests.served_api import ApiMetrics, ServedApi
 from barnabas.broker.requests.session import ClientSession
 from barnabas.coordination.metadata.image import MetadataImage
@@ -25,6 +25,8 @@ API_VERSIONS_KEY: Final = 18
 # How many elements (topics, partitions, groups and so on) one request may name: it costs time and memory to answer for
 # each of them. A client has no reason to name many more than there are.
 ELEMENTS_MIN: Final = 20_000
+# The controller sends a broker partitions that the broker does not know yet, with all their replicas.
+ELEMENTS_OF_BROKERS_MAX: Final = 2_000_000
 # Decoding a large request takes long: of these requests one is begun at a time, see `turns`. Most of a Produce request
 # is records, which are not decoded.
 LARGE_BYTES: Final = 16 * 1024
@@ -86,7 +88,11 @@ class Dispatcher:
         )
         served.metrics.requests.value += 1
         served.metrics.request_bytes.observe(len(frame))
-        if len(frame) > LARGE_BYTES and (api.key != PRODUCE_KEY or len(frame) > LARGE_PRODUCE_BYTES):
+        if (
+            len(frame) > LARGE_BYTES
+            and (api.key != PRODUCE_KEY or len(frame) > LARGE_PRODUCE_BYTES)
+            and not served.is_of_brokers
+        ):
             self._broker.turns.begin(partial(self._answer_in_turn, endpoint, exchange, frame, position))
         else:
             self._answer(endpoint, exchange, frame, position)
@@ -105,7 +111,11 @@ class Dispatcher:
             assert endpoint.request_class is not None
             # Bytes behind a request are ignored, as in Apache Kafka: librdkafka's Metadata for all topics has three.
             request, _ = decode_prefix(
-                endpoint.request_class, frame, version, position, self._elements_max(frame)
+                endpoint.request_class,
+                frame,
+                version,
+                position,
+                ELEMENTS_OF_BROKERS_MAX if endpoint.served.is_of_brokers else self._elements_max(frame),
             )
             exchange.answer(handle(self._broker, exchange, request))
         except Exception as error:
@@ -155,7 +165,7 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
     )
     slow_ns = broker.config.barnabas_slow_request_ms * 1_000_000
     endpoints = {}
-    for route in ROUTES:
+    for route in routes(in_cluster=broker.config.uses_zookeeper):
         api_metrics = ApiMetrics(
             requests.labels(route.name),
             errors.labels(route.name),
@@ -164,6 +174,13 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
             times.labels(route.name),
             slow_ns,
         )
-        served = ServedApi(route.api, api_metrics, broker.clock, broker.quotas, broker.tasks)
+        served = ServedApi(
+            route.api,
+            api_metrics,
+            broker.clock,
+            broker.quotas,
+            broker.tasks,
+            is_of_brokers=route in BROKER_ROUTES,
+        )
         endpoints[route.api.key] = Endpoint(route, served)
     return endpoints

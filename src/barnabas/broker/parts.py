@@ -15,6 +15,7 @@ from barnabas.broker.requests.conversions import Conversions
 from barnabas.broker.requests.fetch_sessions import FetchSessions
 from barnabas.broker.telemetry.client_metrics import ClientMetrics
 from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
+from barnabas.broker.upkeep.control_requests import ControlRequests
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.metadata.cache import MetadataCache
@@ -28,6 +29,7 @@ class ClusterParts(NamedTuple):
     controller: Controller
     writer: ClusterWriter
     automatic_topics: AutomaticTopics
+    control: ControlRequests
 
 
 class ReplicaParts(NamedTuple):

@@ -54,7 +54,7 @@ class PeerLink:
         self._find_node = find_node
         self._loop = environment.loop
         self._transport = environment.transport
-        self._level = environment.level
+        self.level = environment.level
         self._receive_buffer = environment.receive_buffer
         self._client_id = client_id
         self._turn = asyncio.Lock()
@@ -131,12 +131,12 @@ class PeerLink:
 
     async def _version_of(self, api: Api, requester: Requester, deadline_s: float) -> int:
         if api.name in VERSIONS:
-            return self._level.version_of(api.name)
+            return self.level.version_of(api.name)
         if self._versions is None:
             assert self._node is not None
             timeout_s = deadline_s - self._loop.time() + REQUESTER_SLACK_S
             self._versions = await shake_hands(self._node, requester, timeout_s=timeout_s)
-        return self._versions.version_of(api, self._level.max_version_of(api.name))
+        return self._versions.version_of(api, self.level.max_version_of(api.name))
 
     async def _connected(self) -> Requester:
         self._drop_if_moved(self._find_node(self.broker_id))

@@ -50,6 +50,10 @@ class Peers:
             self._links[broker_id, purpose] = found
         return found
 
+    def private_link(self, broker_id: BrokerId, node: Node | None, purpose: str) -> PeerLink:
+        """A link to this address, whatever the metadata says. The caller closes it."""
+        return PeerLink(broker_id, lambda _: node, self._environment, client_id(self._broker_id, purpose))
+
     def check_addresses(self) -> None:
         """To be called when brokers may have come, gone or moved."""
         for key, link in list(self._links.items()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from barnabas.broker.parts import ReplicaParts
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
 from barnabas.broker.upkeep.log_adoption import (
@@ -13,13 +15,27 @@ from barnabas.broker.upkeep.log_adoption import (
 )
 from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.controller import Controller
+from barnabas.coordination.controller.links import BrokerLinks
+from barnabas.metrics.registry import Registry
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
+from barnabas.server.peers import PeerParts
 
 
-def build_controller(
-    cluster: Cluster, parts: ReplicaParts, environment: Environment, background: Background
-) -> Controller:
+class Control(NamedTuple):
+    controller: Controller
+    # What the controller asks of this broker.
+    requests: ControlRequests
+
+
+def build_control(
+    cluster: Cluster,
+    parts: ReplicaParts,
+    environment: Environment,
+    background: Background,
+    peers: PeerParts | None,
+    metrics: Registry,
+) -> Control:
     requests = ControlRequests(
         cluster.registration,
         cluster.updates,
@@ -28,15 +44,37 @@ def build_controller(
         parts.log_dir_mover,
         background,
     )
-    return Controller(
+    here = LocalLinks(cluster.broker_id, requests)
+    controller = Controller(
         cluster.session,
         cluster.broker_id,
         cluster.metadata.image.cluster_id,
         cluster.settings,
-        LocalLinks(cluster.broker_id, requests),
+        here if peers is None else _channels(cluster, here, peers, metrics),
         environment.clock,
         environment.rng,
     )
+    return Control(controller, requests)
+
+
+def _channels(cluster: Cluster, here: LocalLinks, peers: PeerParts, metrics: Registry) -> BrokerLinks:
+    # A single node does not pay for these when it starts.
+    from barnabas.broker.upkeep.control_channels import ControlChannels
+
+    config = cluster.settings.current
+    channels = ControlChannels(
+        cluster.broker_id,
+        here,
+        peers.peers,
+        listener=config.inter_broker_endpoint.listener_name,
+        timeout_ms=config.controller_socket_timeout_ms,
+    )
+    metrics.gauge(
+        "kafka_controller_controllerchannelmanager_totalqueuesize",
+        "Requests of the controller that wait for other brokers.",
+        lambda: sum(channels.queue_sizes.values()),
+    )
+    return channels
 
 
 async def begin_control(controller: Controller, cluster: Cluster, parts: ReplicaParts) -> Adopted:

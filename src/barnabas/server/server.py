@@ -43,11 +43,12 @@ from barnabas.log.manager.manager import LogManager
 from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
 from barnabas.server.cluster import Cluster, join_cluster, open_store, register
-from barnabas.server.control import begin_control, build_controller
-from barnabas.server.coordinators import producer_id_blocks, start_coordinators
+from barnabas.server.control import begin_control, build_control
+from barnabas.server.coordinators import CoordinatorLinks, producer_id_blocks, start_coordinators
 from barnabas.server.environment import Environment
 from barnabas.server.listeners import Listeners, check_security, connection_limits
 from barnabas.server.metrics import bind_metrics
+from barnabas.server.peers import build_peers
 from barnabas.server.replicas import build_replicas, follow_metadata
 from barnabas.server.requests import start_client_parts
 from barnabas.server.storage import (
@@ -198,12 +199,19 @@ class Server:
         connections.creation_quota = ConnectionQuota(quotas, environment.clock, lambda: settings.current)
         self._open.push_async_callback(tasks.stop)
         follow_metadata(cluster, storage, quotas, scheduling, use)
-        controller = build_controller(cluster, storage, environment, scheduling.background)
+        peers = build_peers(cluster, environment, scheduling.loop)
+        if peers is not None:
+            self._open.push_async_callback(peers.peers.close)
+        control = build_control(cluster, storage, environment, scheduling.background, peers, self._metrics)
+        controller = control.controller
         self._open.push_async_callback(controller.close)
         adopted = await begin_control(controller, cluster, storage)
         blocks = producer_id_blocks(cluster, links=None)
         self._open.push_async_callback(blocks.close)
-        coordinators = start_coordinators(cluster, replicas, adopted, scheduling, environment.rng, blocks)
+        links = None if peers is None else CoordinatorLinks(peers.peers, ask_controller=None)
+        coordinators = start_coordinators(
+            cluster, replicas, adopted, scheduling, environment.rng, blocks, links
+        )
         clients = start_client_parts(cluster, quotas, self._metrics, environment, scheduling)
         self._open.callback(clients.conversions.close)
         return Broker(
@@ -215,6 +223,7 @@ class Server:
                 controller=controller,
                 writer=cluster.writer,
                 automatic_topics=AutomaticTopics(cluster.writer.create_topics, replicas, tasks),
+                control=control.requests,
             ),
             replicas=storage,
             coordinators=coordinators,

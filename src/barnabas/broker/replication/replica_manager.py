@@ -267,7 +267,8 @@ class ReplicaManager:
         if partition is not None:
             if partition.is_offline:
                 return KafkaStorageError.code
-            if partition.topic_id != topic_id:
+            # Zeros are the id of a topic without one, as before protocol level 2.8.
+            if partition.topic_id != topic_id and any(topic_id) and any(partition.topic_id):
                 log.error("Ignoring a role of %s: its topic has another id here", key)
                 return InconsistentTopicId.code
             if state.leader_epoch <= partition.leader_epoch:

@@ -146,7 +146,7 @@ class Exchange(Generic[ResponseT]):
     def _throttle_for_time(self) -> None:
         """Charges the time that the request has taken to the client's share of the event loop, without waiting."""
         served = self.served
-        if served.quotas.has(REQUEST_PERCENTAGE):
+        if served.quotas.has(REQUEST_PERCENTAGE) and not served.is_of_brokers:
             if self.busy_ns == 0:
                 self.busy_ns = served.clock.monotonic_ns() - self.started_ns
             percent_seconds = self.busy_ns * 100 / 1e9

@@ -1,7 +1,8 @@
 """The APIs that this broker serves, with their versions and the modules of their handlers: one row per API.
 
 Other versions are not advertised, and a client that uses one nevertheless is disconnected. The rows are read at start;
-the module of a handler is loaded with the first request of its API.
+the module of a handler is loaded with the first request of its API. Requests that only brokers send are served in a
+cluster with ZooKeeper, and not advertised elsewhere.
 """
 
 from __future__ import annotations
@@ -80,3 +81,15 @@ ROUTES: Final = (
     Route("ListConfigResources", 0, 1, "settings.list_config_resources"),
     Route("DescribeTopicPartitions", 0, 0, "topics.describe_topic_partitions"),
 )
+
+# Requests that only brokers send, to a broker or to the controller.
+BROKER_ROUTES: Final = (
+    Route("LeaderAndIsr", 0, 7, "control.leader_and_isr"),
+    Route("StopReplica", 0, 4, "control.stop_replica"),
+    Route("UpdateMetadata", 0, 8, "control.update_metadata"),
+)
+
+
+def routes(*, in_cluster: bool) -> tuple[Route, ...]:
+    """The APIs of a broker: `in_cluster` says whether ZooKeeper coordinates the cluster."""
+    return ROUTES + BROKER_ROUTES if in_cluster else ROUTES

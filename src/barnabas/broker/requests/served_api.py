@@ -46,14 +46,34 @@ class ApiMetrics:
 class ServedApi:
     """The API, its metrics, and the parts of the broker that every request needs."""
 
-    __slots__ = ("api", "clock", "has_error_code", "has_records", "metrics", "quotas", "tasks")
+    __slots__ = (
+        "api",
+        "clock",
+        "has_error_code",
+        "has_records",
+        "is_of_brokers",
+        "metrics",
+        "quotas",
+        "tasks",
+    )
 
-    def __init__(self, api: Api, metrics: ApiMetrics, clock: Clock, quotas: Quotas, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        api: Api,
+        metrics: ApiMetrics,
+        clock: Clock,
+        quotas: Quotas,
+        tasks: Tasks,
+        *,
+        is_of_brokers: bool = False,
+    ) -> None:
         self.api = api
         self.metrics = metrics
         self.clock = clock
         self.quotas = quotas
         self.tasks = tasks
+        # Whether only brokers send the requests: they are not throttled, and wait for no long request of a client.
+        self.is_of_brokers: Final = is_of_brokers
         # Whether the response has an error code for the whole request: known once its type is loaded.
         self.has_error_code = False
         # Whether the response carries records, which are sent as slices of their files.

@@ -24,7 +24,11 @@ from barnabas.errors import NONE, FencedLeaderEpoch, KafkaStorageError, StaleBro
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
-from barnabas.protocol.messages.leader_and_isr_response import LeaderAndIsrResponse
+from barnabas.protocol.messages.leader_and_isr_response import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
 from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
@@ -59,12 +63,20 @@ class ControlRequests:
         return await self.stop_replica(request)
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Raises StoreError if the settings of a new topic cannot be read."""
+        """Answers when the logs of the partitions are open. Raises StoreError if settings of a new topic are missing.
+
+        Partitions whose log cannot be opened have the error KAFKA_STORAGE_ERROR, and the controller counts their
+        replicas as offline.
+        """
         code = self._refusal(request)
         if code != NONE:
-            return LeaderAndIsrResponse(error_code=code)
+            return _refused_roles(request, code)
         await self._updates.learn_topics(request)
-        return self._replicas.become(request)
+        response = self._replicas.become(request)
+        if response.error_code == NONE:
+            await self._replicas.opened({each.topic_name for each in request.topic_states})
+            self._report_offline(request, response)
+        return response
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Answers when the logs that are to be deleted are gone."""
@@ -72,6 +84,8 @@ class ControlRequests:
         if code != NONE:
             return StopReplicaResponse(error_code=code)
         response = self._replicas.stop(request)
+        if response.error_code != NONE:
+            return StopReplicaResponse(error_code=response.error_code)
         deleted = {
             TopicPartition(topic.topic_name, each.partition_index)
             for topic in request.topic_states
@@ -84,7 +98,7 @@ class ControlRequests:
             for each in response.partition_errors
             if each.error_code == FencedLeaderEpoch.code
         }
-        if response.error_code != NONE or not deleted:
+        if not deleted:
             return response
         code = await self._delete_logs(sorted(deleted))
         for each in response.partition_errors:
@@ -107,6 +121,13 @@ class ControlRequests:
             return StaleBrokerEpoch.code
         return NONE
 
+    def _report_offline(self, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
+        for topic, errors in zip(request.topic_states, response.topics, strict=True):
+            for each in errors.partition_errors:
+                partition = self._replicas.find(TopicPartition(topic.topic_name, each.partition_index))
+                if each.error_code == NONE and partition is not None and partition.is_offline:
+                    each.error_code = KafkaStorageError.code
+
     async def _delete_logs(self, partitions: list[TopicPartition]) -> int:
         await self._replicas.opened({each.topic for each in partitions})
         await self._replicas.released(partitions)
@@ -117,6 +138,23 @@ class ControlRequests:
             log.error("Logs cannot be deleted: %s", error)
             return error.code
         return NONE
+
+
+def _refused_roles(request: LeaderAndIsrRequest, code: int) -> LeaderAndIsrResponse:
+    """Every partition has the error of the request."""
+    return LeaderAndIsrResponse(
+        error_code=code,
+        topics=[
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ],
+    )
 
 
 class LocalLinks:

@@ -179,7 +179,8 @@ class PartitionLog:
             loaded,
             TopicIdFile(fs, directory, is_new=stop.is_new),
         )
-        if topic_id is not None:
+        # Topics of clusters below protocol level 2.8 have no id: zeros.
+        if topic_id is not None and any(topic_id):
             log.assign_topic_id(topic_id)
         return log
 

@@ -9,13 +9,14 @@ client can ask again.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.cluster.features import FEATURES_EPOCH, finalized_features, supported_features
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.broker.requests.routes import ROUTES
+from barnabas.broker.requests.routes import routes
 from barnabas.errors import InvalidRequest, UnsupportedVersion
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -23,7 +24,7 @@ from barnabas.protocol.messages.api_versions_response import ApiVersion, ApiVers
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_VERSION_WITH_SOFTWARE: Final = 3
 
-_ANSWERED: Final = sorted((route.api.key, route.first_version, route.last_version) for route in ROUTES)
+_API_VERSIONS: Final = 18
 
 
 def handle(broker: Broker, exchange: AnyExchange, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -34,7 +35,7 @@ def handle(broker: Broker, exchange: AnyExchange, request: ApiVersionsRequest) -
         exchange.session.client_software_name = name
         exchange.session.client_software_version = version
     return ApiVersionsResponse(
-        api_keys=_api_keys(),
+        api_keys=_api_keys(in_cluster=broker.config.uses_zookeeper),
         supported_features=supported_features(exchange.version),
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=finalized_features(),
@@ -45,9 +46,19 @@ HANDLER: Final = Handler(ApiVersionsRequest, ApiVersionsResponse, handle)
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    [own] = [entry for entry in _api_keys() if entry.api_key == 18]
+    [own] = [entry for entry in _api_keys(in_cluster=False) if entry.api_key == _API_VERSIONS]
     return ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[own])
 
 
-def _api_keys() -> list[ApiVersion]:
-    return [ApiVersion(api_key=key, min_version=first, max_version=last) for key, first, last in _ANSWERED]
+@cache
+def _answered(*, in_cluster: bool) -> list[tuple[int, int, int]]:
+    return sorted(
+        (route.api.key, route.first_version, route.last_version) for route in routes(in_cluster=in_cluster)
+    )
+
+
+def _api_keys(*, in_cluster: bool) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=first, max_version=last)
+        for key, first, last in _answered(in_cluster=in_cluster)
+    ]
