@@ -12,6 +12,7 @@ from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 
 if TYPE_CHECKING:
+    from barnabas.broker.upkeep.controlled_shutdown import ControlledShutdown
     from barnabas.peers.controller_channel import ControllerChannel
     from barnabas.peers.node import Node
     from barnabas.peers.peers import Peers
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 class PeerParts(NamedTuple):
     peers: Peers
     controller: ControllerChannel
+    shutdown: ControlledShutdown
+    # Whether the controller hands out producer ids, by `inter.broker.protocol.version`.
+    has_producer_ids: bool
 
 
 def build_peers(cluster: Cluster, environment: Environment, loop: AbstractEventLoop) -> PeerParts | None:
@@ -27,10 +31,11 @@ def build_peers(cluster: Cluster, environment: Environment, loop: AbstractEventL
     if not config.uses_zookeeper:
         return None
     # A single node does not pay for these when it starts.
+    from barnabas.broker.upkeep.controlled_shutdown import ControlledShutdown
     from barnabas.peers.controller_channel import ControllerChannel
     from barnabas.peers.node import Node
     from barnabas.peers.peers import Peers
-    from barnabas.peers.versions import ProtocolLevel
+    from barnabas.peers.versions import ALLOCATE_PRODUCER_IDS, ProtocolLevel
 
     metadata = cluster.metadata
     listener = config.inter_broker_endpoint.listener_name
@@ -54,8 +59,12 @@ def build_peers(cluster: Cluster, environment: Environment, loop: AbstractEventL
     peers = Peers(cluster.broker_id, find_node, environment.transport, loop, level)
     metadata.subscribe(Stage.REPLICAS, follow)
     return PeerParts(
-        peers,
-        ControllerChannel(
+        peers=peers,
+        controller=ControllerChannel(
             peers, find_controller, loop, request_timeout_ms=config.controller_socket_timeout_ms
         ),
+        shutdown=ControlledShutdown(
+            peers, find_controller, cluster.broker_id, lambda: cluster.registration.epoch
+        ),
+        has_producer_ids=level >= ALLOCATE_PRODUCER_IDS,
     )

@@ -20,7 +20,7 @@ import resource
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas import __version__
 from barnabas.broker.broker import Broker
@@ -49,7 +49,7 @@ from barnabas.server.environment import Environment
 from barnabas.server.listeners import Listeners, check_security, connection_limits
 from barnabas.server.metrics import bind_metrics
 from barnabas.server.peers import build_peers
-from barnabas.server.replicas import build_replicas, follow_metadata
+from barnabas.server.replicas import build_replicas, follow_metadata, start_replication
 from barnabas.server.requests import start_client_parts
 from barnabas.server.storage import (
     DirectoryFailures,
@@ -59,6 +59,9 @@ from barnabas.server.storage import (
     lock_directories,
     manager_settings,
 )
+
+if TYPE_CHECKING:
+    from barnabas.broker.upkeep.controlled_shutdown import ControlledShutdown
 
 log = logging.getLogger("barnabas.server")
 
@@ -78,6 +81,8 @@ class Server:
         self._stopping = asyncio.Event()
         # Why the broker cannot continue, if it cannot.
         self._failure = ""
+        # Only in a cluster.
+        self._controlled_shutdown: ControlledShutdown | None = None
         self.ports: dict[str, int] = {}
         self.metrics_port = 0
 
@@ -202,13 +207,27 @@ class Server:
         peers = build_peers(cluster, environment, scheduling.loop)
         if peers is not None:
             self._open.push_async_callback(peers.peers.close)
+            replication = start_replication(
+                storage,
+                settings,
+                scheduling,
+                environment,
+                peers.peers,
+                peers.controller,
+                lambda: cluster.registration.epoch,
+            )
+            self._open.push_async_callback(replication.close)
+            self._controlled_shutdown = peers.shutdown
         control = build_control(cluster, storage, environment, scheduling.background, peers, self._metrics)
         controller = control.controller
         self._open.push_async_callback(controller.close)
         adopted = await begin_control(controller, cluster, storage)
-        blocks = producer_id_blocks(cluster, links=None)
+        links = None
+        if peers is not None:
+            ask_controller = peers.controller.ask if peers.has_producer_ids else None
+            links = CoordinatorLinks(peers.peers, ask_controller)
+        blocks = producer_id_blocks(cluster, links)
         self._open.push_async_callback(blocks.close)
-        links = None if peers is None else CoordinatorLinks(peers.peers, ask_controller=None)
         coordinators = start_coordinators(
             cluster, replicas, adopted, scheduling, environment.rng, blocks, links
         )
@@ -277,6 +296,8 @@ class Server:
         A store that is out of reach must not hold up the end.
         """
         await cluster.session.stop_waiting()
+        if self._controlled_shutdown is not None:
+            await self._controlled_shutdown.run(self._config)
 
     async def _end_work(self, broker: Broker, connections: Connections, scheduling: Scheduling) -> None:
         """Ends everything that writes, in the order in which one part gives work to the next.

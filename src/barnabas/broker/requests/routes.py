@@ -87,6 +87,9 @@ BROKER_ROUTES: Final = (
     Route("LeaderAndIsr", 0, 7, "control.leader_and_isr"),
     Route("StopReplica", 0, 4, "control.stop_replica"),
     Route("UpdateMetadata", 0, 8, "control.update_metadata"),
+    Route("ControlledShutdown", 0, 3, "control.controlled_shutdown"),
+    Route("AlterPartition", 0, 3, "control.alter_partition"),
+    Route("AllocateProducerIds", 0, 0, "control.allocate_producer_ids"),
 )
 
 

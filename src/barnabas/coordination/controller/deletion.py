@@ -232,3 +232,6 @@ def _remove(state: ControllerState, operations: Sequence[Operation], names: Sequ
     for name in names:
         state.configured.discard(name)
         del state.deleting[name]
+    # A topic of the same name that comes later is not offline.
+    for failed in state.offline_replicas.values():
+        failed.difference_update([at for at in failed if at.topic in names])

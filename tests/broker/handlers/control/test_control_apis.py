@@ -282,7 +282,8 @@ def test_a_single_node_does_not_serve_them(tmp_path: Path) -> None:
 def test_a_broker_of_a_cluster_advertises_them(client: RawClient) -> None:
     answer = client.ask("ApiVersions", 3, VERSIONS_REQUEST)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert [offered[key] for key in (4, 5, 6)] == [(0, 7), (0, 4), (0, 8)]
+    assert [offered[key] for key in (4, 5, 6, 7)] == [(0, 7), (0, 4), (0, 8), (0, 3)]
+    assert [offered[key] for key in (56, 67)] == [(0, 3), (0, 0)]
 
 
 VERSIONS_REQUEST = ApiVersionsRequest(client_software_name="test", client_software_version="1")
