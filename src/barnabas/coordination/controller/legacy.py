@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from barnabas.coordination.controller.events import ElectLeaders
 from barnabas.coordination.controller.leadership import elect_leaders
-from barnabas.coordination.controller.reassignment import forget_in_node, reassign
+from barnabas.coordination.controller.reassignment import forget_in_node, loses_all, reassign
 from barnabas.coordination.controller.state import Change, ControllerState, commit
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
@@ -36,8 +36,12 @@ def reassign_as_node_says(state: ControllerState, data: bytes) -> Change[Collect
         partition = state.partition(at)
         if partition is None or at.topic in state.halted or not target or len(set(target)) < len(target):
             refused.append(at)
+            continue
+        assignment = assignment_of(partition).reassigned_to(target)
+        if loses_all(partition, assignment):
+            refused.append(at)
         else:
-            wanted[at] = assignment_of(partition).reassigned_to(target)
+            wanted[at] = assignment
     if refused or not asked:
         log.warning("Reassignments by node are not possible: %s", [str(at) for at in refused])
         yield from forget_in_node(state, lambda at, _: at in refused)

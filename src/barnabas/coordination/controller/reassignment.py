@@ -48,7 +48,7 @@ from barnabas.coordination.planning.partition_changes import (
     without_replicas,
 )
 from barnabas.coordination.store.contract import Delete, Operation, SetData
-from barnabas.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.errors import InvalidReplicaAssignment, KafkaError, UnknownTopicOrPartition
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.value import replace
 
@@ -70,8 +70,10 @@ def alter_reassignments(state: ControllerState, request: AlterReassignments) -> 
                 target,
                 allow_replication_factor_change=request.allow_replication_factor_change,
             )
-            results[at] = None
             partition = state.partition(at)
+            if partition is not None and loses_all(partition, assignment):
+                raise InvalidReplicaAssignment("No replica that is in sync would be left.")
+            results[at] = None
             # Nothing is to be done for a partition that is where it is to be.
             if partition is not None and (assignment_of(partition) != assignment or partition.is_reassigned):
                 wanted[at] = assignment
@@ -82,6 +84,11 @@ def alter_reassignments(state: ControllerState, request: AlterReassignments) -> 
         yield from forget_in_node(state, lambda at, _: at in wanted)
         yield from reassign(state, wanted)
     return results
+
+
+def loses_all(partition: PartitionImage, assignment: Assignment) -> bool:
+    """Whether an assignment takes away all replicas that are in sync, as a cancellation can do."""
+    return partition.has_state and not any(each in assignment.replicas for each in partition.isr)
 
 
 def list_reassignments(
