@@ -33,7 +33,7 @@ from tests.clients.broker_process import BrokerProcess
 from tests.peers import zookeeper_peer
 from tests.peers.kafka_peer import PeerUnavailable
 from tests.peers.zookeeper_peer import ZooKeeperServer
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
 METADATA_VERSION: Final = 12
 # A broker that is killed is missed after this time.
@@ -206,7 +206,9 @@ class Cluster:
     def tree(self) -> KazooClient:
         """A session with ZooKeeper below the chroot of the cluster."""
         if self._tree is None:
-            self._tree = KazooClient(self.zookeeper.address)
+            # A test may have ZooKeeper gone for a while: reads wait until it is back.
+            patience = {"max_tries": -1, "max_delay": 0.5, "deadline": WAIT_S}
+            self._tree = KazooClient(self.zookeeper.address, command_retry=patience)
             self._tree.start()
             self._tree.ensure_path(self.chroot)
             self._tree.chroot = self.chroot
@@ -215,14 +217,14 @@ class Cluster:
     def node(self, path: str) -> Any:
         """The JSON of a node; None if there is no node."""
         try:
-            data, _ = self.tree.get(path)
+            data, _ = self.tree.retry(self.tree.get, path)
         except NoNodeError:
             return None
         return json.loads(data) if data else None
 
     def broker_epoch(self, broker_id: int) -> int | None:
         """The epoch of a broker that is registered."""
-        stat = self.tree.exists(f"/brokers/ids/{broker_id}")
+        stat = self.tree.retry(self.tree.exists, f"/brokers/ids/{broker_id}")
         return None if stat is None else stat.czxid
 
     def wait_for_registration(self, broker_id: int, *, other_than: int | None = None) -> int:

@@ -67,9 +67,6 @@ from barnabas.coordination.store.zookeeper_client import (
 
 log = logging.getLogger(__name__)
 
-# So many reads of `get_all` are under way at once.
-READS_AT_ONCE: Final = 1_000
-
 # What only the brokers may read when `zookeeper.set.acl` is on: credentials and tokens, as in Kafka.
 SENSITIVE_PATHS: Final = ("/config/users", "/delegation_token/tokens")
 
@@ -189,8 +186,9 @@ class ZooKeeperSession:
 
     async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
-        for start in range(0, len(paths), READS_AT_ONCE):
-            found += await asyncio.gather(*map(self._get_if_there, paths[start : start + READS_AT_ONCE]))
+        at_once = self._settings.max_in_flight_requests
+        for start in range(0, len(paths), at_once):
+            found += await asyncio.gather(*map(self._get_if_there, paths[start : start + at_once]))
         return found
 
     async def _get_if_there(self, path: str) -> tuple[bytes, Stat] | None:

@@ -50,6 +50,7 @@ from barnabas.coordination.store.contract import (
     validate_path,
 )
 
+READS_AT_ONCE: Final = 1_000
 RECONNECT_DELAY_S: Final = 0.1
 RECONNECT_DELAY_MAX_S: Final = 1.0
 
@@ -86,6 +87,8 @@ class ZooKeeperSettings:
     connection_timeout_ms: int = 18_000
     # Whether new nodes are the brokers' own to change.
     set_acl: bool = False
+    # So many reads of `get_all` are under way at once.
+    max_in_flight_requests: int = READS_AT_ONCE
     # user:password of the digest scheme.
     digest: str | None = None
     tls: TlsFiles | None = None
