@@ -49,7 +49,7 @@ def test_an_unknown_command_is_named(barnabas: Barnabas) -> None:
     assert "There is no command 'wrie'; did you mean wire?" in result.stderr
     assert "There is no command 'topic'; did you mean topics?" in barnabas("topic", "list").stderr
     assert "There is no command 'lst'; did you mean list?" in barnabas("topics", "lst").stderr
-    assert "There is no command 'zap'; there are describe, features" in barnabas("cluster", "zap").stderr
+    assert "There is no command 'zap'; there are describe, problems" in barnabas("cluster", "zap").stderr
     assert "Did you mean '--json'?" in barnabas("topics", "list", "--jsn").stderr
 
 

@@ -26,10 +26,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "transactions": ("barnabas.cli.transactions", "Show and end transactions, and their producers."),
     "log-dirs": ("barnabas.cli.log_dirs", "Show log directories and replicas, and move replicas."),
     "leaders": ("barnabas.cli.leaders", "Show and elect the leaders of partitions."),
+    "reassign": ("barnabas.cli.reassign", "Move replicas between brokers: plan, run, status, cancel."),
     "quotas": ("barnabas.cli.quotas", "Show, set and delete quotas of users, clients and addresses."),
     "cluster": (
         "barnabas.cli.cluster",
-        "Show a cluster and its features, or move it to ZooKeeper.",
+        "Show a cluster and its problems, or move it to ZooKeeper.",
     ),
     "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
     "pipeline": ("barnabas.cli.pipelines.pipeline", "Check and run data pipelines on Spark."),

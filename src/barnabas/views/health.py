@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.admin.admin import Admin
@@ -48,8 +48,11 @@ def cluster_health(admin: Admin) -> ClusterHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHealth:
+    """`min_isr` is the topic's min.insync.replicas, None if it was not asked for."""
+
     topic: str
     described: PartitionDescription
+    min_isr: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -65,6 +68,27 @@ class PartitionHealth:
         return len(self.described.isr) < len(self.described.replicas)
 
     @property
+    def is_under_min_isr(self) -> bool:
+        """Whether producers with acks=all are refused."""
+        return self.min_isr is not None and len(self.described.isr) < self._effective_min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether the loss of one more replica makes producers with acks=all fail.
+
+        A partition with a single replica has no replica to lose, so it does not count.
+        """
+        is_replicated = len(self.described.replicas) > 1
+        return (
+            self.min_isr is not None and is_replicated and len(self.described.isr) == self._effective_min_isr
+        )
+
+    @property
+    def _effective_min_isr(self) -> int:
+        assert self.min_isr is not None
+        return min(self.min_isr, len(self.described.replicas))
+
+    @property
     def preferred_leader(self) -> int | None:
         """The first replica of the assignment."""
         return self.described.replicas[0] if self.described.replicas else None
@@ -75,7 +99,13 @@ class PartitionHealth:
         return self.preferred_leader is not None and self.described.leader != self.preferred_leader
 
 
-def partition_health(topics: Iterable[TopicDescription]) -> list[PartitionHealth]:
+def partition_health(
+    topics: Iterable[TopicDescription], min_isr: Mapping[str, int] | None = None
+) -> list[PartitionHealth]:
+    """`min_isr` is the min.insync.replicas of topics, where it is known."""
+    known = min_isr or {}
     return [
-        PartitionHealth(topic=topic.name, described=each) for topic in topics for each in topic.partitions
+        PartitionHealth(topic=topic.name, described=each, min_isr=known.get(topic.name))
+        for topic in topics
+        for each in topic.partitions
     ]

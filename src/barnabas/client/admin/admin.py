@@ -100,6 +100,7 @@ class Admin:
     create_partitions = _blocking(AsyncAdmin.create_partitions)
     delete_records = _blocking(AsyncAdmin.delete_records)
     list_offsets = _blocking(AsyncAdmin.list_offsets)
+    list_replica_offsets = _blocking(AsyncAdmin.list_replica_offsets)
 
     describe_configs = _blocking(AsyncAdmin.describe_configs)
     alter_configs = _blocking(AsyncAdmin.alter_configs)

@@ -11,6 +11,7 @@ from barnabas.client.admin.core import (
     AdminCore,
     by_topic,
     error_of,
+    no_such_broker,
     none_if_negative,
     outcome_of,
     topic_id_text,
@@ -27,6 +28,7 @@ from barnabas.client.admin.results import (
     PartitionDescription,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
 )
 from barnabas.errors import NONE, KafkaError, ThrottlingQuotaExceeded, error_for_code
 from barnabas.model import TopicPartition
@@ -61,6 +63,8 @@ Topics: TypeAlias = str | NewTopic | Iterable[str | NewTopic] | Mapping[str, int
 HIGH_WATERMARK = -1
 """In `delete_records`: everything that can be read so far."""
 
+# The replica id of a client that reads from followers as well, to compare replicas.
+_ANY_REPLICA = -2
 _MAY_PASS = (*FROM_CONTROLLER, ThrottlingQuotaExceeded)
 
 
@@ -284,6 +288,52 @@ class TopicsAdmin(AdminCore):
             }
 
         return await self._each("listing offsets", wanted, self._at_leaders, ask, timeout_ms)
+
+    async def list_replica_offsets(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartitionReplica, int]:
+        """The end offset of the log of each replica, leader or follower. The difference is how far it is behind."""
+
+        async def locate(
+            asked: list[TopicPartitionReplica],
+        ) -> dict[TopicPartitionReplica, int | KafkaError | None]:
+            known = set(await self._all_brokers())
+            return {
+                each: each.broker_id if each.broker_id in known else no_such_broker(each.broker_id)
+                for each in asked
+            }
+
+        async def ask(
+            node: int | None, asked: list[TopicPartitionReplica]
+        ) -> dict[TopicPartitionReplica, int | KafkaError]:
+            assert node is not None
+            partitions = by_topic(TopicPartition(each.topic, each.partition) for each in asked)
+            request = ListOffsetsRequest(
+                replica_id=_ANY_REPLICA,
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=index, timestamp=int(OffsetSpec.LATEST))
+                            for index in indexes
+                        ],
+                    )
+                    for name, indexes in partitions.items()
+                ],
+            )
+            answer = await self._request(node, request)
+            return {
+                (replica := TopicPartitionReplica(topic.name, each.partition_index, node)): outcome_of(
+                    each.error_code, None, replica, each.offset
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        # A replica that does not answer is not asked again: its broker is gone, or does not serve followers.
+        return await self._each(
+            "listing offsets of replicas", replicas, locate, ask, timeout_ms, retriable=()
+        )
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:

@@ -46,6 +46,7 @@ from barnabas.protocol.messages.list_offsets_response import (
 )
 
 _CONSUMER: Final = -1
+_ANY_REPLICA: Final = -2
 _READ_COMMITTED: Final = 1
 _FIRST_VERSION_WITH_EPOCH: Final = 4
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
@@ -177,6 +178,9 @@ def _readable(
         if first_version is None or exchange.version < first_version:
             raise UnsupportedVersion(f"timestamp {timestamp} has no meaning in version {exchange.version}")
     partition = broker.replicas.partition(question.topic, asked.partition_index)
+    if request.replica_id == _ANY_REPLICA and partition.log is not None:
+        # Tools compare replicas with each other.
+        return Readable(partition, partition.log, partition.log.log_end_offset, False)
     log = partition.leader_log(asked.current_leader_epoch)
     if request.replica_id != _CONSUMER:
         return Readable(partition, log, log.log_end_offset, False)
