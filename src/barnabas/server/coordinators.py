@@ -63,7 +63,7 @@ def start_coordinators(
     groups = GroupRuntime(surroundings, rng)
     groups.begin()
     timeout_ms = cluster.settings.current.request_timeout_ms
-    markers = TransactionMarkers(replicas, groups, scheduling.clock, timeout_ms=timeout_ms)
+    markers = TransactionMarkers(replicas, groups, scheduling.clock, scheduling.turns, timeout_ms=timeout_ms)
     blocks.raise_to(adopted.next_producer_id)
     producer_ids = ProducerIds(blocks, scheduling.tasks)
     remote = None if links is None else _remote(cluster, scheduling, links, timeout_ms)

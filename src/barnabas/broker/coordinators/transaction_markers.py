@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC, GroupRuntime
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.replicated import await_replicated
+from barnabas.broker.waiting.turns import AT_ONCE, Turns
 from barnabas.clock import Clock
 from barnabas.errors import (
     CoordinatorLoadInProgress,
@@ -31,11 +33,12 @@ MarkersWritten = Callable[[dict[TopicPartition, KafkaError | None]], None]
 
 class TransactionMarkers:
     def __init__(
-        self, replicas: ReplicaManager, groups: GroupRuntime, clock: Clock, *, timeout_ms: int
+        self, replicas: ReplicaManager, groups: GroupRuntime, clock: Clock, turns: Turns, *, timeout_ms: int
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
+        self._turns = turns
         # The time for the in-sync replicas to write a marker.
         self._timeout_ms = timeout_ms
 
@@ -62,22 +65,45 @@ class TransactionMarkers:
             producer_epoch=ProducerEpoch(producer_epoch),
             coordinator_epoch=coordinator_epoch,
         )
+        keys = list(partitions)
         written = _Written(then)
-        for key in partitions:
-            try:
-                partition = self._replicas.partition(key.topic, key.partition)
-                if key.topic == OFFSETS_TOPIC:
-                    info = self._end_offset_commits(
-                        key.partition, marker, ProducerId(producer_id), commit, transaction_version
-                    )
-                else:
-                    info = _append(partition, marker, transaction_version)
-                written.note(key, None)
-                if not partition.has_replicated(info.last_offset + 1):
-                    written.await_replicated(partition, info.last_offset + 1, self._timeout_ms)
-            except KafkaError as error:
-                written.note(key, error)
-        written.complete()
+        ending = _Ending(marker, ProducerId(producer_id), commit, transaction_version, written)
+        if len(keys) <= AT_ONCE:
+            for key in keys:
+                self._write(ending, key)
+            written.complete()
+        else:
+            self._write_in_turns(ending, keys, 0)
+
+    def _write_in_turns(self, ending: _Ending, keys: list[TopicPartition], start: int) -> None:
+        """A transaction may have thousands of partitions: other requests run in between."""
+        end_ns = self._turns.end_ns()
+        for index in range(start, len(keys)):
+            self._write(ending, keys[index])
+            if self._turns.is_over(end_ns):
+                self._turns.add(partial(self._write_in_turns, ending, keys, index + 1))
+                return
+        ending.written.complete()
+
+    def _write(self, ending: _Ending, key: TopicPartition) -> None:
+        written = ending.written
+        try:
+            partition = self._replicas.partition(key.topic, key.partition)
+            if key.topic == OFFSETS_TOPIC:
+                info = self._end_offset_commits(
+                    key.partition,
+                    ending.marker,
+                    ending.producer_id,
+                    ending.is_commit,
+                    ending.transaction_version,
+                )
+            else:
+                info = _append(partition, ending.marker, ending.transaction_version)
+            written.note(key, None)
+            if not partition.has_replicated(info.last_offset + 1):
+                written.await_replicated(partition, info.last_offset + 1, self._timeout_ms)
+        except KafkaError as error:
+            written.note(key, error)
 
     def _end_offset_commits(
         self, index: int, marker: bytes, producer_id: ProducerId, commit: bool, transaction_version: int
@@ -125,6 +151,16 @@ class _Written:
     def _end(self) -> None:
         if self._is_complete and not self._unreplicated:
             self._then(self._results)
+
+
+class _Ending(NamedTuple):
+    """What is written to each partition of a transaction."""
+
+    marker: bytes
+    producer_id: ProducerId
+    is_commit: bool
+    transaction_version: int
+    written: _Written
 
 
 def _append(partition: Partition, marker: bytes, transaction_version: int) -> AppendInfo:

@@ -17,14 +17,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from librt.strings import BytesWriter, write_i32_be
 
 from barnabas.broker.quotas.quotas import REQUEST_PERCENTAGE
 from barnabas.broker.quotas.rates import WINDOW_MS
+from barnabas.broker.requests.large_responses import encode_and_clear
 from barnabas.broker.requests.served_api import ServedApi
 from barnabas.broker.requests.session import ClientSession
+from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.turns import AT_ONCE, Turns
 from barnabas.errors import NONE, KafkaError
 from barnabas.net.connection import Connection
@@ -121,6 +124,19 @@ class Exchange(Generic[ResponseT]):
             return finish([work(item) for item in items])
         return self.answer_from(turns.map(items, work, finish))
 
+    async def respond_from(
+        self, background: Background, body: ResponseT, elements: list[Any]
+    ) -> Parked[ResponseT]:
+        """Sends a large response that a thread encodes, so that other requests need not wait for it.
+
+        The thread also removes its elements: to free many objects at once takes long. Only for messages whose codec is
+        not compiled: compiled code would hold the interpreter's lock.
+        """
+        self._complete(body)
+        encoded = await background.run(partial(encode_and_clear, body, self.version, elements))
+        self._send([self._header(len(encoded)) + encoded])
+        return Parked(self)
+
     def respond_nothing(self) -> Parked[ResponseT]:
         """For requests that want no response (Produce with acks=0). The handler returns the result in its place."""
         parked = self.park()
@@ -163,14 +179,17 @@ class Exchange(Generic[ResponseT]):
                 )
             )
 
-    def _respond(self, body: ResponseT) -> None:
+    def _complete(self, body: ResponseT) -> None:
         served = self.served
         if served.has_error_code and getattr(body, "error_code", NONE) != NONE:
             served.metrics.errors.value += 1
         self._throttle_for_time()
         if self.throttle_ms and hasattr(body, "throttle_time_ms"):
             body.throttle_time_ms = self.throttle_ms
-        if served.has_records:
+
+    def _respond(self, body: ResponseT) -> None:
+        self._complete(body)
+        if self.served.has_records:
             parts = encode_parts(body, self.version)
             self._send([self._header(sum(map(len, parts))), *parts])
         else:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 # Clients ask for a topic that cannot be created again and again: each reason is logged once.
 _REASONS_KEPT: Final = 100
+# A client may name thousands of missing topics. Other requests run in between.
+CREATED_AT_ONCE: Final = 100
 
 
 # Creates topics that clients use, and charges for them; returns why some could not be.
@@ -49,9 +51,10 @@ class AutomaticTopics:
 
     async def _create(self, names: list[str], charge: Charge) -> None:
         try:
-            failed = await self._create_topics(names, charge)
-            for name, error in failed.items():
-                self._log_failure(name, error)
+            for start in range(0, len(names), CREATED_AT_ONCE):
+                failed = await self._create_topics(names[start : start + CREATED_AT_ONCE], charge)
+                for name, error in failed.items():
+                    self._log_failure(name, error)
             await self._replicas.opened(names, OPENING_WAIT_S)
         except NotController as error:
             log.debug("Topics %s are not created: %s", ", ".join(names), error)

@@ -75,7 +75,6 @@ def create_partitions(
     repeated = repeated_names(each.name for each in request.new)
     results: list[TopicImage | KafkaError] = []
     grown: list[Changed] = []
-    operations: list[Operation] = []
     for each in request.new:
         try:
             if each.name in repeated:
@@ -91,10 +90,8 @@ def create_partitions(
             continue
         results.append(topic)
         grown.append(Changed(topic, range(first, len(topic.partitions))))
-        operations.append(SetData(topic_path(topic.name), topic_node(topic)))
-        operations += partition_nodes(topic, first, state.claim.controller_epoch)
     if grown and not request.validate_only:
-        yield from commit(state, operations)
+        yield from commit(state, (operation for each in grown for operation in _growth(state, each)))
         state.image = state.image.with_topics(each.topic for each in grown)
         yield from tell_brokers(state, grown, is_new=True)
         for topic, _ in grown:
@@ -157,6 +154,12 @@ def _creation(state: ControllerState, planned: PlannedTopic) -> Iterator[Operati
     # A topic that was deleted halfway may have left its settings.
     yield SetData(path, data) if name in state.configured else Create(path, data)
     yield from create_topic(planned.topic, state.claim.controller_epoch)
+
+
+def _growth(state: ControllerState, grown: Changed) -> Iterator[Operation]:
+    topic = grown.topic
+    yield SetData(topic_path(topic.name), topic_node(topic))
+    yield from partition_nodes(topic, grown.indexes[0], state.claim.controller_epoch)
 
 
 def _log_creation(topic: TopicImage, configs: dict[str, str] | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,6 +36,8 @@ from barnabas.coordination.store.contract import (
 log = logging.getLogger(__name__)
 
 NOTICE_EXPIRATION_MS: Final = 15 * 60 * 1000
+# So many old notices are looked at when there are new ones.
+EXPIRED_AT_ONCE: Final = 100
 _NOTICE_NAME: Final = name_of(CONFIG_CHANGE_PREFIX)
 
 
@@ -107,6 +110,9 @@ class SettingsFollower:
     async def _handle_notices(self) -> None:
         names, _ = await self._store.children(CONFIG_CHANGES, self._on_notice)
         names.sort(key=_number)
+        # Thousands of notices may wait for their expiration: the oldest show whether there is anything to remove.
+        first_new = bisect_right(names, self._last_number, key=_number)
+        names = [*names[: min(first_new, EXPIRED_AT_ONCE)], *names[first_new:]]
         paths = [child_path(CONFIG_CHANGES, name) for name in names]
         changed, expired = [], []
         for path, found in zip(paths, await self._store.get_all(paths), strict=True):

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.handlers.groups.asking import caller_of
 from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known
+from barnabas.broker.handlers.groups.wide_txn_commit import Then, commit_in_pieces, is_wide
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.transaction_verification import (
     Dialect,
@@ -63,16 +65,16 @@ def handle(
         broker.groups.shell_at(index)
     except KafkaError as error:
         return _merged(exchange.version, refused, txn_commit_error(request, error.code))
-    parked = exchange.park()
     where = TopicPartition(OFFSETS_TOPIC, index)
-    verify(
+    if is_wide(request):
+        return exchange.answer_from(_commit_wide(broker, exchange, request, refused, where))
+    parked = exchange.park()
+    _commit(
         broker,
-        Producer(request.transactional_id, request.producer_id, request.producer_epoch),
-        {where: NO_SEQUENCE},
-        _dialect(exchange.version),
-        lambda verified: parked.answer_with(
-            lambda: _commit(broker, exchange, request, refused, where, verified)
-        ),
+        exchange,
+        where,
+        request,
+        lambda response: parked.answer_with(lambda: _merged(exchange.version, refused, response)),
     )
     return parked
 
@@ -86,28 +88,41 @@ def _dialect(version: int) -> Dialect:
     return Dialect.ABORTABLE if version >= _FIRST_WITH_ABORTABLE else Dialect.OLD
 
 
-def _commit(
+async def _commit_wide(
     broker: Broker,
     exchange: Exchange[TxnOffsetCommitResponse],
     request: TxnOffsetCommitRequest,
     refused: list[TxnOffsetCommitResponseTopic],
     where: TopicPartition,
-    verified: Verified,
-) -> Answer[TxnOffsetCommitResponse]:
-    try:
-        guard = verified.guard(where)
-        shell = broker.groups.shell_at(where.partition)
-    except KafkaError as error:
-        failed = txn_commit_error(request, error_of_failed_append(error).code)
-        return _merged(exchange.version, refused, failed)
-    parked = exchange.park()
-    caller = caller_of(exchange, lambda response: parked.answer(_merged(exchange.version, refused, response)))
-    shell.carry_out(
-        shell.coordinator.offsets.commit_in_transaction(
-            caller, request, broker.now_ms, verification_guard=guard
+) -> TxnOffsetCommitResponse:
+    response = await commit_in_pieces(broker, request, partial(_commit, broker, exchange, where))
+    return _merged(exchange.version, refused, response)
+
+
+def _commit(
+    broker: Broker,
+    exchange: Exchange[TxnOffsetCommitResponse],
+    where: TopicPartition,
+    request: TxnOffsetCommitRequest,
+    then: Then,
+) -> None:
+    """Verifies that the group's partition is part of the transaction, and commits. `then` gets the response."""
+
+    def verified(verified: Verified) -> None:
+        try:
+            guard = verified.guard(where)
+            shell = broker.groups.shell_at(where.partition)
+        except KafkaError as error:
+            then(txn_commit_error(request, error_of_failed_append(error).code))
+            return
+        shell.carry_out(
+            shell.coordinator.offsets.commit_in_transaction(
+                caller_of(exchange, then), request, broker.now_ms, verification_guard=guard
+            )
         )
-    )
-    return parked
+
+    producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
+    verify(broker, producer, {where: NO_SEQUENCE}, _dialect(exchange.version), verified)
 
 
 def _refuse(topic: TxnOffsetCommitRequestTopic, unknown: list[int]) -> TxnOffsetCommitResponseTopic:

@@ -15,7 +15,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
-from barnabas.broker.requests.exchange import AnyExchange
+from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.broker.settings.group_configs import GROUP_SETTINGS
 from barnabas.broker.settings.loggers import logger_levels
 from barnabas.broker.settings.resources import ResourceType, check_broker_name
@@ -51,8 +51,8 @@ _FIRST_VERSION_WITH_SOURCES: Final = 1
 
 
 async def handle(
-    broker: Broker, exchange: AnyExchange, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+    broker: Broker, exchange: Exchange[DescribeConfigsResponse], request: DescribeConfigsRequest
+) -> Answer[DescribeConfigsResponse]:
     for each in request.resources:
         if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
             error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
@@ -77,6 +77,8 @@ async def handle(
         for result in response.results:
             for config in result.configs:
                 config.is_default = config.config_source == ConfigSource.DEFAULT_CONFIG
+    if len(wanted) > RESOURCES_AT_ONCE:
+        return await exchange.respond_from(broker.background, response, response.results)
     return response
 
 

@@ -10,9 +10,10 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.handlers.topics.pieces import change_in_pieces
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.coordination.metadata.image import TopicImage
+from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.coordination.planning.topic_creation import NewPartitions
 from barnabas.errors import NONE, KafkaError
 from barnabas.protocol.messages.create_partitions_request import (
@@ -33,10 +34,16 @@ async def handle(
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[TopicImage | KafkaError]
     try:
-        creation = broker.controller.create_partitions(
-            [_new_partitions(topic) for topic in request.topics],
-            validate_only=request.validate_only,
-            charge=quota.charge,
+        creation = change_in_pieces(
+            broker.turns,
+            request.topics,
+            lambda topic: topic.name,
+            lambda topic: topic.count - _partition_count(broker.image, topic.name),
+            lambda topics: broker.controller.create_partitions(
+                [_new_partitions(topic) for topic in topics],
+                validate_only=request.validate_only,
+                charge=quota.charge,
+            ),
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
@@ -57,6 +64,11 @@ async def handle(
 
 
 HANDLER: Final = coroutine_handler(CreatePartitionsRequest, CreatePartitionsResponse, handle)
+
+
+def _partition_count(image: MetadataImage, name: str) -> int:
+    topic = image.topics.get(name)
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -14,8 +14,10 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.handlers.topics.pieces import change_in_pieces
 from barnabas.broker.requests.deadlines import OPENING_WAIT_S, within
-from barnabas.broker.requests.exchange import AnyExchange
+from barnabas.broker.requests.exchange import Answer, Exchange
+from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.config.describe import describe_topic
 from barnabas.coordination.planning.topic_creation import NewTopic, Planned, PlannedTopic
 from barnabas.errors import KafkaError
@@ -30,14 +32,22 @@ _FIRST_VERSION_WITH_CONFIGS: Final = 5
 _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 6
 
 
-async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(
+    broker: Broker, exchange: Exchange[CreateTopicsResponse], request: CreateTopicsRequest
+) -> Answer[CreateTopicsResponse]:
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     results: list[Planned]
     try:
-        creation = broker.controller.create_topics(
-            [_new_topic(topic) for topic in request.topics],
-            validate_only=request.validate_only,
-            charge=quota.charge,
+        creation = change_in_pieces(
+            broker.turns,
+            request.topics,
+            lambda topic: topic.name,
+            _partition_count,
+            lambda topics: broker.controller.create_topics(
+                [_new_topic(topic) for topic in topics],
+                validate_only=request.validate_only,
+                charge=quota.charge,
+            ),
         )
         results = await within(request.timeout_ms, creation)
     except KafkaError as error:
@@ -47,17 +57,14 @@ async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsReq
     )
     # A client may use the topic as soon as it has the response.
     await broker.replicas.opened([topic.name for topic in created], OPENING_WAIT_S)
-    answers: dict[str, CreatableTopicResult] = {}
     configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
-    for asked, result in zip(request.topics, results, strict=True):
+
+    def answer(named: tuple[str, Planned]) -> CreatableTopicResult:
+        name, result = named
         if isinstance(result, KafkaError):
-            # A name that occurs twice is answered once.
-            answers[asked.name] = CreatableTopicResult(
-                name=asked.name, error_code=result.code, error_message=str(result)
-            )
-            continue
-        answer = answers[asked.name] = CreatableTopicResult(
-            name=asked.name,
+            return CreatableTopicResult(name=name, error_code=result.code, error_message=str(result))
+        answer = CreatableTopicResult(
+            name=name,
             topic_id=result.topic.id,
             error_message=None,
             num_partitions=len(result.topic.partitions),
@@ -69,10 +76,22 @@ async def handle(broker: Broker, exchange: AnyExchange, request: CreateTopicsReq
             if key not in configs:
                 configs[key] = _configs(broker, result.configs)
             answer.configs = configs[key]
-    return CreateTopicsResponse(topics=list(answers.values()))
+        return answer
+
+    # A name that occurs twice is answered once.
+    named = {asked.name: result for asked, result in zip(request.topics, results, strict=True)}
+    answers = await broker.turns.map(list(named.items()), answer, list)
+    response = CreateTopicsResponse(topics=answers)
+    if len(answers) <= AT_ONCE:
+        return response
+    return await exchange.respond_from(broker.background, response, answers)
 
 
 HANDLER: Final = coroutine_handler(CreateTopicsRequest, CreateTopicsResponse, handle)
+
+
+def _partition_count(topic: CreatableTopic) -> int:
+    return max(topic.num_partitions, len(topic.assignments))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

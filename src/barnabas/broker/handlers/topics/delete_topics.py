@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
 from barnabas.broker.handlers.results import code_of, message_of
+from barnabas.broker.handlers.topics.pieces import DELETION_SIZE, change_in_pieces
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import MetadataImage, TopicImage
@@ -38,19 +40,34 @@ async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsReq
         return _disabled(exchange, request)
     refused, topics = _sort_out(broker.image, request)
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
-    errors: dict[str, KafkaError | None]
+    errors: list[KafkaError | None]
     try:
-        names = [topic.name for topic in topics]
         by_id = {asked.topic_id for asked in request.topics if asked.name is None}
         # Other changes come first, and one of them may create the topic again.
         ids = {topic.name: topic.id for topic in topics if topic.id in by_id}
-        deletion = broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
+
+        async def delete(piece: Sequence[TopicImage]) -> list[KafkaError | None]:
+            names = [topic.name for topic in piece]
+            results = await broker.controller.delete_topics(names, ids=ids, charge=quota.charge)
+            return [results[name] for name in names]
+
+        deletion = change_in_pieces(
+            broker.turns,
+            topics,
+            lambda topic: topic.name,
+            lambda topic: len(topic.partitions),
+            delete,
+            size_max=DELETION_SIZE,
+        )
         errors = await within(request.timeout_ms, deletion)
     except KafkaError as error:
-        errors = {topic.name: error for topic in topics}
-    return DeleteTopicsResponse(
-        responses=[*refused, *(_result(topic.name, topic.id, errors[topic.name]) for topic in topics)]
+        errors = [error] * len(topics)
+    deleted = await broker.turns.map(
+        list(zip(topics, errors, strict=True)),
+        lambda each: _result(each[0].name, each[0].id, each[1]),
+        list,
     )
+    return DeleteTopicsResponse(responses=[*refused, *deleted])
 
 
 HANDLER: Final = coroutine_handler(DeleteTopicsRequest, DeleteTopicsResponse, handle)
