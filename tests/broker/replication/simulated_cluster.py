@@ -132,7 +132,7 @@ class SimulatedReplicas:
             dynamic_broker=self._cluster.dynamic_settings,
         )
         scheduling = Scheduling(process.loop, process.clock, process.new_executor(4, "background"))
-        settings = LiveSettings(config)
+        settings = self.settings = LiveSettings(config)
         self.metadata = MetadataCache(self._cluster.image())
         self.manager = LogManager(
             ["/data"],

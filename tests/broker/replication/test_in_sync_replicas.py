@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.replication.fetchers import fetcher_number
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.errors import NONE, NotEnoughReplicas, RequestTimedOut
 from barnabas.model import BrokerId
 from barnabas.protocol.messages.produce_response import PartitionProduceResponse
@@ -86,3 +88,19 @@ def test_the_lag_of_replicas(cluster: SimulatedCluster) -> None:
     assert replicas.failed_count() == 0
     assert replicas.topic_metrics.of(TOPIC).replication_bytes_in > 0
     assert cluster.hosts[ONE].parts.replicas.topic_metrics.of(TOPIC).replication_bytes_out > 0
+
+
+def test_the_number_of_fetchers_changes(cluster: SimulatedCluster) -> None:
+    world = cluster.world
+    host = cluster.hosts[TWO]
+    assert produce(cluster, b"a").error_code == NONE
+    [lag] = host.parts.replicas.lags()
+    assert lag.fetcher == 0
+    host.settings.current = BrokerConfig({**host.settings.current.static, "num.replica.fetchers": "7"})
+    number = fetcher_number(lag.topic_partition, 7)
+    assert number != 0
+    world.run_until(lambda: [each.fetcher for each in host.parts.replicas.lags()] == [number])
+    assert produce(cluster, b"b").error_code == NONE
+    world.run_until(lambda: host.copy(0) == cluster.hosts[ONE].copy(0))
+    # The fetcher without partitions ends.
+    world.run_until(lambda: len(host.replication.fetchers) == 1)

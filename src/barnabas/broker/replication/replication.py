@@ -86,12 +86,12 @@ class Replication:
             has_topic_ids=self._level >= TOPIC_IDS,
         )
         replicas.begin_replication(self.fetchers, self.isr_changes, leader_throttle)
-        self._shrinking = scheduling.loop.create_task(self._shrink())
+        self._upkeep = scheduling.loop.create_task(self._keep_up())
 
     async def close(self) -> None:
         """Returns when nothing writes to logs any more."""
-        self._shrinking.cancel()
-        await asyncio.wait([self._shrinking])
+        self._upkeep.cancel()
+        await asyncio.wait([self._upkeep])
         await self.isr_changes.close()
         await self.fetchers.close()
         self._executor.shutdown(wait=True)
@@ -102,10 +102,12 @@ class Replication:
         if has_new_watermark:
             self._replicas.delayed.note_change(key)
 
-    async def _shrink(self) -> None:
+    async def _keep_up(self) -> None:
         while True:
             await asyncio.sleep(self._settings.current.replica_lag_time_max_ms / 2_000)
             shrink_all(list(self._replicas))
+            # The number of fetchers may change at run time.
+            self.fetchers.resize()
 
     def _fetcher_settings(self) -> FetcherSettings:
         config = self._settings.current
