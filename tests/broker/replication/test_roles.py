@@ -96,7 +96,7 @@ class TestFences:
         async def run() -> None:
             replica = OnePartition()
             await replica.became(role(US, 5))
-            assert replica.become(role(US, 6, topic_id=bytes(16))) == InconsistentTopicId.code
+            assert replica.become(role(US, 6, topic_id=b"f" * 16)) == InconsistentTopicId.code
             assert replica.partition.leader_epoch == 5
 
         asyncio.run(run())
