@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -149,6 +150,13 @@ class JavaProcess:
     def output(self) -> str:
         return self._output.read_text(errors="replace")
 
+    def pause(self) -> None:
+        """Stops the process without ending it: it keeps its connections and does nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         self._process.terminate()
         try:
@@ -161,7 +169,8 @@ class JavaProcess:
 class Broker:
     """A real broker, by the address it listens on."""
 
-    def __init__(self, broker_id: int, port: int, zookeeper_port: int) -> None:
+    def __init__(self, broker_id: int, port: int, zookeeper_port: int, process: JavaProcess) -> None:
+        self.process = process
         self._broker_id = broker_id
         self._port = port
         self._zookeeper_port = zookeeper_port
@@ -169,6 +178,10 @@ class Broker:
     @property
     def port(self) -> int:
         return self._port
+
+    @property
+    def zookeeper_port(self) -> int:
+        return self._zookeeper_port
 
     def create_topics(self, topics: dict[str, tuple[str, int]]) -> None:
         """Tells the controller of topics whose partitions lie in the broker's directory: name -> (id, partitions)."""
@@ -244,7 +257,7 @@ def broker_on(
         )
         try:
             kafka.wait_until(lambda: "started (kafka.server.KafkaServer)" in kafka.output(), START_TIMEOUT_S)
-            yield Broker(broker_id, port, zookeeper_port)
+            yield Broker(broker_id, port, zookeeper_port, kafka)
         finally:
             kafka.stop()
     finally:

@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.errors import UnknownTopicOrPartition
+from barnabas.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from barnabas.log.names import METADATA_TOPIC
 from barnabas.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from barnabas.protocol.messages.describe_quorum_response import (
@@ -57,7 +57,14 @@ HANDLER: Final = Handler(DescribeQuorumRequest, DescribeQuorumResponse, handle)
 
 def _quorum(broker: Broker, version: int) -> PartitionData:
     image = broker.image
-    controller = image.brokers[image.controller_id]
+    controller = image.brokers.get(image.controller_id)
+    if controller is None:
+        # As from a KRaft node without a leader: the client asks again.
+        return PartitionData(
+            partition_index=_METADATA_PARTITION,
+            error_code=NotLeaderOrFollower.code,
+            error_message="There is no controller now." if version >= _FIRST_VERSION_WITH_NODES else "",
+        )
     end_offset = controller.epoch + broker.metadata.published
     fetched_ms = broker.now_ms if version >= _FIRST_VERSION_WITH_TIMES else -1
 
