@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,20 @@ def jars(version: str) -> Path:
 class ZooKeeperServer:
     """One server. It keeps its port and its data over a restart."""
 
-    def __init__(self, version: str, folder: Path, *, number: int = 1, members: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        number: int = 1,
+        members: Sequence[str] = (),
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self._version = version
         self._folder = folder
         self._number = number
         self._members = members
+        self._settings = settings or {}
         self.port = free_port()
         self._process: JavaProcess | None = None
 
@@ -48,6 +57,7 @@ class ZooKeeperServer:
             "initLimit=20\nsyncLimit=10\nadmin.enableServer=false\nmaxClientCnxns=0\n"
             "4lw.commands.whitelist=*\nmaxSessionTimeout=60000\n"
             + "".join(f"server.{number}={member}\n" for number, member in enumerate(self._members, 1))
+            + "".join(f"{name}={value}\n" for name, value in self._settings.items())
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", f"{jars(self._version)}/*"]
@@ -66,8 +76,10 @@ class ZooKeeperServer:
 
 
 @contextlib.contextmanager
-def zookeeper(version: str, folder: Path) -> Iterator[ZooKeeperServer]:
-    server = ZooKeeperServer(version, folder)
+def zookeeper(
+    version: str, folder: Path, settings: Mapping[str, object] | None = None
+) -> Iterator[ZooKeeperServer]:
+    server = ZooKeeperServer(version, folder, settings=settings)
     try:
         server.start()
         server.wait_until_ready()

@@ -57,6 +57,7 @@ from barnabas.coordination.store.zookeeper_client import (
     LoopHandler,
     ZooKeeperSettings,
     add_operation,
+    last_connection_problem,
     new_client,
     raise_refusal,
     refusal,
@@ -157,10 +158,11 @@ class ZooKeeperSession:
         try:
             await asyncio.wait_for(self._settled.wait(), settings.connection_timeout_ms / 1_000)
         except TimeoutError:
+            problem = last_connection_problem()
             await self._stop_client()
             raise StoreUnavailable(
                 f"no ZooKeeper server of {settings.hosts} answered within {settings.connection_timeout_ms} ms"
-                " (zookeeper.connect, zookeeper.connection.timeout.ms)"
+                f" (zookeeper.connect, zookeeper.connection.timeout.ms){': ' if problem else ''}{problem}"
             ) from None
         except BaseException:
             await self._stop_client()

@@ -175,11 +175,28 @@ def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -
     )
 
 
+class _ConnectionProblems(logging.Filter):
+    """Keeps the last warning of kazoo. A line for each attempt to connect says no more than the session's own lines."""
+
+    last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            self.last = record.getMessage().removeprefix("Connection dropped: ")
+        return record.levelno > logging.WARNING
+
+
+_problems: Final = _ConnectionProblems()
+
+
+def last_connection_problem() -> str:
+    """Why kazoo could not connect when it tried last; empty if it did not say."""
+    return _problems.last
+
+
 def _quiet_logger() -> logging.Logger:
-    """A line for each attempt to connect says no more than the session's own lines. Levels may be set at run time."""
     logger = logging.getLogger("kazoo")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.ERROR)
+    logger.addFilter(_problems)
     return logger
 
 
