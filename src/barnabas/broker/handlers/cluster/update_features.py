@@ -14,7 +14,7 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.cluster.features import FEATURES
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.errors import InvalidUpdateVersion
+from barnabas.errors import InvalidUpdateVersion, NotController
 from barnabas.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 
@@ -36,6 +36,11 @@ class UpgradeType(IntEnum):
 
 
 def handle(broker: Broker, exchange: AnyExchange, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    if not broker.controller.is_active:
+        return UpdateFeaturesResponse(
+            error_code=NotController.code,
+            error_message="This is not the correct controller for this cluster.",
+        )
     for update in request.feature_updates:
         reason = _why_not(broker, update, _upgrade_type(update, exchange.version))
         if reason is not None:

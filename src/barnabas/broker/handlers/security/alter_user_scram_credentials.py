@@ -19,6 +19,7 @@ from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import (
     DuplicateResource,
     KafkaError,
+    NotController,
     ResourceNotFound,
     UnacceptableCredential,
     UnsupportedSaslMechanism,
@@ -51,6 +52,8 @@ async def handle(
         if results.get(change.name) is not None:
             continue
         try:
+            if not broker.controller.is_active:
+                raise NotController("This is not the correct controller for this cluster.")
             if change.name in results:
                 raise DuplicateResource("A user credential cannot be altered twice in the same request")
             results[change.name] = None

@@ -23,6 +23,7 @@ from barnabas.coordination.metadata.image import MetadataImage, TopicImage
 from barnabas.errors import (
     InvalidRequest,
     KafkaError,
+    NotController,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -36,8 +37,14 @@ _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 5
 
 
 async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not broker.controller.is_active:
+        # Whether the topics exist is for the controller to say.
+        return _refused(request, NotController("This is not the correct controller for this cluster."))
     if not broker.config.delete_topic_enable:
-        return _disabled(exchange, request)
+        tells = exchange.version >= _FIRST_VERSION_WITH_DELETION_DISABLED
+        return _refused(
+            request, (TopicDeletionDisabled if tells else InvalidRequest)("Topic deletion is disabled.")
+        )
     refused, topics = _sort_out(broker.image, request)
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     errors: list[KafkaError | None]
@@ -73,9 +80,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsReq
 HANDLER: Final = coroutine_handler(DeleteTopicsRequest, DeleteTopicsResponse, handle)
 
 
-def _disabled(exchange: AnyExchange, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    tells = exchange.version >= _FIRST_VERSION_WITH_DELETION_DISABLED
-    error = (TopicDeletionDisabled if tells else InvalidRequest)("Topic deletion is disabled.")
+def _refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
             *(_result(name, ZERO_UUID, error) for name in request.topic_names),
