@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.broker.replication.fetchers import fetcher_number
+from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.errors import NONE, NotEnoughReplicas, RequestTimedOut
 from barnabas.model import BrokerId
@@ -104,3 +105,23 @@ def test_the_number_of_fetchers_changes(cluster: SimulatedCluster) -> None:
     world.run_until(lambda: host.copy(0) == cluster.hosts[ONE].copy(0))
     # The fetcher without partitions ends.
     world.run_until(lambda: len(host.replication.fetchers) == 1)
+
+
+def test_followers_of_many_partitions() -> None:
+    """So many that a leader reads them in turns, and still waits for each of them."""
+    world = World(5)
+    count = 2 * AT_ONCE
+    cluster = SimulatedCluster(world, Network(world), partition_count=count)
+    try:
+        cluster.start()
+        cluster.run_until_led()
+        for index in (0, 1, AT_ONCE, count - 1):
+            request = produce_request(TOPIC, batch(b"value"), partition=index, acks=ACKS_ALL)
+            request.timeout_ms = 10_000
+            answer = cluster.ask(cluster.states[index].leader, "Produce", 9, request)
+            assert answer.responses[0].partition_responses[0].error_code == NONE
+            copies = [host.copy(index) for host in cluster.hosts.values()]
+            assert copies[0]
+            assert copies == [copies[0]] * 3
+    finally:
+        world.close()

@@ -66,6 +66,9 @@ _FIRST_VERSION_WITH_RACK: Final = 11
 _FIRST_VERSION_WITH_LEADER: Final = 12
 _FIRST_VERSION_WITH_ENDPOINTS: Final = 16
 
+# A follower waits for each of so many partitions: producers wait for it.
+FOLLOWER_WATCHES_MAX: Final = 1_000
+
 Answered = list[tuple[FetchTarget, PartitionData]]
 
 
@@ -153,6 +156,12 @@ class Fetch:
         """Whether there are so many partitions that they are processed in turns."""
         return len(self._context.targets) > AT_ONCE
 
+    @property
+    def waits_for_any(self) -> bool:
+        """Whether there are too many partitions to wait for each of them. A follower's records are waited for."""
+        count = len(self._context.targets)
+        return count > (FOLLOWER_WATCHES_MAX if self._context.is_follower else AT_ONCE)
+
     def read(self) -> Answer[FetchResponse]:
         """Reads the records, then answers or waits. Each partition leaves less room for the next ones."""
         self.size_bytes = 0
@@ -206,7 +215,7 @@ class Fetch:
             or self.size_bytes >= self.min_bytes
             or count == 0
             or (
-                self.is_wide
+                self.waits_for_any
                 and count + self._broker.replicas.delayed.wide_fetch_partitions > WIDE_WAITING_MAX
             )
         ):
@@ -215,7 +224,7 @@ class Fetch:
         parked = self.exchange.park()
         waiting = self._broker.replicas.delayed.fetches
         delayed: DelayedOperation
-        if self.is_wide:
+        if self.waits_for_any:
             delayed = WideDelayedFetch(wait_ms, self, self._broker)
             is_over = waiting.try_complete_else_watch(delayed, [ANY_PARTITION])
         else:
@@ -403,9 +412,17 @@ class Fetch:
             answer.current_leader = LeaderIdAndEpoch(leader_id=image.leader, leader_epoch=image.leader_epoch)
 
     def watch_keys(self) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._topic(target), target.asked.partition) for target in self._context.targets
-        ]
+        """The partitions whose changes may end the waiting. A topic that is gone by now has none."""
+        targets = self._context.targets
+        try:
+            return [TopicPartition(self._topic(target), target.asked.partition) for target in targets]
+        except UnknownTopicId:
+            known = self._broker.image.topic_names
+            return [
+                TopicPartition(known[target.topic_id], target.asked.partition)
+                for target in targets
+                if target.topic_id in known
+            ]
 
     def has_enough(self) -> bool:
         """Whether there is enough to read again. Looks at offsets first, which is cheap, then at sizes."""
