@@ -16,6 +16,7 @@ from barnabas.broker.upkeep.log_adoption import (
 from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.controller.links import BrokerLinks
+from barnabas.coordination.metadata.cache import Stage
 from barnabas.metrics.registry import Registry
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
@@ -54,6 +55,8 @@ def build_control(
         environment.clock,
         environment.rng,
     )
+    if peers is not None:
+        cluster.metadata.subscribe(Stage.CLIENTS, controller.follow_settings)
     return Control(controller, requests)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from barnabas.coordination.controller.events import News
-from barnabas.coordination.metadata.tree import encode_isr_change, encode_preferred_election
+from barnabas.coordination.metadata.image import MetadataImage
+from barnabas.coordination.metadata.tree import encode_config, encode_isr_change, encode_preferred_election
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
+from barnabas.coordination.store.contract import Operation, OperationResult, StoreUnavailable
+from barnabas.coordination.store.embedded import EmbeddedSession
 from barnabas.errors import (
     BrokerIdNotRegistered,
     FencedLeaderEpoch,
@@ -310,3 +314,46 @@ def test_a_controller_that_was_replaced_changes_nothing_more(tmp_path: Path) -> 
         assert node["controller_epoch"] == 2
 
     run(scenario, tmp_path, 1, 2, 3)
+
+
+def test_settings_that_allow_unclean_leaders_take_effect_at_once(tmp_path: Path) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [2, 3])
+        await cluster.kill(3)
+        await cluster.start_broker(3)
+        await cluster.kill(2)
+        assert (await cluster.state("t"))[0] == -1
+        before = MetadataImage(cluster_id="c", controller_id=BrokerId(1))
+        config = {"unclean.leader.election.enable": "true"}
+        await cluster.session.set("/config/topics/t", encode_config(config))
+        cluster.controller.follow_settings(before, before.with_topic_configs({"t": config}))
+        await cluster.settle()
+        assert (await cluster.state("t"))[::2] == (3, (3,))
+
+    run(scenario, tmp_path, 1, 2, 3)
+
+
+def test_a_controller_that_does_not_know_what_is_stored_reads_everything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [2, 3], [3, 2])
+        session, multi = cluster.controlling.session, EmbeddedSession.multi
+        losses = iter([True])
+
+        async def multi_without_answer(
+            each: EmbeddedSession, operations: Sequence[Operation]
+        ) -> list[OperationResult]:
+            results = await multi(each, operations)
+            if each is session and next(losses, False):
+                raise StoreUnavailable("the connection is gone, and so is the answer")
+            return results
+
+        monkeypatch.setattr(EmbeddedSession, "multi", multi_without_answer)
+        await cluster.kill(2)
+        assert await cluster.node("/controller_epoch") == 2
+        # The write that had no answer has taken place, and is not repeated.
+        assert [await cluster.state("t", index) for index in (0, 1)] == [(3, 1, (3,))] * 2
+        assert cluster.brokers[BrokerId(3)].led == {T0, T1}
+
+    run(scenario, tmp_path, 1, 2, 3, zookeeper_connect="localhost:2181")

@@ -67,6 +67,7 @@ from barnabas.coordination.controller.reading import (
 )
 from barnabas.coordination.controller.state import Claim, ControllerState
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
+from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import BROKER_IDS, CONTROLLER, TOPICS
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
@@ -83,6 +84,7 @@ from barnabas.coordination.store.contract import (
     SessionState,
     Store,
     StoreError,
+    StoreUnavailable,
     WatchEvent,
 )
 from barnabas.errors import KafkaError, NotController, UnknownServerError
@@ -101,6 +103,7 @@ log = logging.getLogger(__name__)
 # A controller that has lost touch tries again after this time.
 RETRY_S: Final = 1.0
 LATEST_ALTER_PARTITION: Final = 3
+UNCLEAN_LEADERS: Final = "unclean.leader.election.enable"
 
 PartitionResults = dict[TopicPartition, KafkaError | None]
 
@@ -279,14 +282,25 @@ class Controller:
             return ControlledShutdownResponse(error_code=error.code)
         return answer
 
-    def allow_unclean_leaders(self, topic: str | None = None) -> None:
-        """The settings of a topic, or of the cluster, allow unclean leaders now: offline partitions may get one."""
+    def follow_settings(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Where the settings allow unclean leaders now, offline partitions may get one."""
+        if self._machine is None:
+            return
+        if after.broker_configs is not before.broker_configs:
+            was, now = (each.broker_config("").get(UNCLEAN_LEADERS) for each in (before, after))
+            if now == "true" and was != now:
+                self._elect_offline(None)
+        if after.topic_configs is not before.topic_configs:
+            for name, config in after.topic_configs.items():
+                was = before.topic_config(name).get(UNCLEAN_LEADERS)
+                if config.get(UNCLEAN_LEADERS) == "true" and was != "true":
+                    self._elect_offline(name)
 
+    def _elect_offline(self, topic: str | None) -> None:
         async def run() -> None:
             await self._feed(News(lambda state: elect_offline_partitions(state, topic)))
 
-        if self._machine is not None:
-            self._add_work(run)
+        self._add_work(run)
 
     async def _ask(self, request: Request, *, settles: bool = True) -> Any:
         """`settles` says that the reply waits until this broker has carried out what was sent to it."""
@@ -487,6 +501,8 @@ class Controller:
         )
         self._machine = ControllerMachine(ControllerState(claim, self._settings, self._rng, image))
         ticket, reply = self._take_ticket()
+        # Nobody may be waiting for it.
+        reply.add_done_callback(lambda reply: reply.exception())
         await self._feed(Asked(ticket, TakeOver(snapshot, unclean)), ticket)
         if reply.done():
             # It has failed, or there was nothing to wait for.
@@ -554,6 +570,16 @@ class Controller:
         self._changed.discard(path)
         if self._machine is None:
             return
+        try:
+            await self._read(path)
+        except StoreUnavailable as error:
+            if not self._settings.current.uses_zookeeper:
+                raise
+            # It would not hear of the next change either.
+            self._resign(as_kafka_error(error))
+            self._add_work(self._leave_office)
+
+    async def _read(self, path: str) -> None:
         match path:
             case _ if path == BROKER_IDS:
                 await self._feed(BrokersChanged(await read_brokers(self._store, self._on_change)))
