@@ -55,9 +55,9 @@ class ControlRequests:
         self._background = background
 
     async def carry_out(self, request: ControlRequest) -> ControlResponse:
-        """Raises StoreError."""
+        """The answer to LeaderAndIsr is complete after `complete_roles`. Raises StoreError."""
         if isinstance(request, LeaderAndIsrRequest):
-            return await self.leader_and_isr(request)
+            return await self._take_roles(request)
         if isinstance(request, UpdateMetadataRequest):
             return self.update_metadata(request)
         return await self.stop_replica(request)
@@ -68,15 +68,22 @@ class ControlRequests:
         Partitions whose log cannot be opened have the error KAFKA_STORAGE_ERROR, and the controller counts their
         replicas as offline.
         """
+        response = await self._take_roles(request)
+        await self.complete_roles(request, response)
+        return response
+
+    async def complete_roles(self, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
+        """Waits for the logs of the partitions, and adds the errors of those that cannot be opened."""
+        if response.error_code == NONE:
+            await self._replicas.opened({each.topic_name for each in request.topic_states})
+            self._report_offline(request, response)
+
+    async def _take_roles(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         code = self._refusal(request)
         if code != NONE:
             return _refused_roles(request, code)
         await self._updates.learn_topics(request)
-        response = self._replicas.become(request)
-        if response.error_code == NONE:
-            await self._replicas.opened({each.topic_name for each in request.topic_states})
-            self._report_offline(request, response)
-        return response
+        return self._replicas.become(request)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Answers when the logs that are to be deleted are gone."""
@@ -158,7 +165,10 @@ def _refused_roles(request: LeaderAndIsrRequest, code: int) -> LeaderAndIsrRespo
 
 
 class LocalLinks:
-    """The controller's ways to brokers, on a cluster of one broker: only to itself."""
+    """The controller's ways to brokers, on a cluster of one broker: only to itself.
+
+    A request does not wait for the logs that the one before it opens. Only the answer does.
+    """
 
     def __init__(self, broker_id: BrokerId, requests: ControlRequests) -> None:
         self._broker_id = broker_id
@@ -167,6 +177,7 @@ class LocalLinks:
         # A task runs while there is any.
         self._waiting: deque[tuple[BrokerId, ControlRequest]] = deque()
         self._worker: asyncio.Task[None] | None = None
+        self._opening: set[asyncio.Task[None]] = set()
 
     def listen(self, on_answer: OnAnswer) -> None:
         self._on_answer = on_answer
@@ -182,6 +193,8 @@ class LocalLinks:
     async def close(self) -> None:
         while self._worker is not None:
             await asyncio.wait([self._worker])
+        if self._opening:
+            await asyncio.wait(self._opening)
 
     async def _run(self) -> None:
         try:
@@ -196,7 +209,19 @@ class LocalLinks:
                     except Exception:
                         # The change is stored, and other requests have to follow.
                         log.exception("This broker has failed to carry out %s", type(request).__name__)
-                if self._on_answer is not None:
+                if isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
+                    opening = self._complete(broker_id, request, response)
+                    task = asyncio.get_running_loop().create_task(opening)
+                    self._opening.add(task)
+                    task.add_done_callback(self._opening.discard)
+                elif self._on_answer is not None:
                     self._on_answer(broker_id, request, response)
         finally:
             self._worker = None
+
+    async def _complete(
+        self, broker_id: BrokerId, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> None:
+        await self._requests.complete_roles(request, response)
+        if self._on_answer is not None:
+            self._on_answer(broker_id, request, response)

@@ -89,6 +89,7 @@ from barnabas.coordination.store.contract import (
 )
 from barnabas.errors import KafkaError, NotController, UnknownServerError
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -135,7 +136,8 @@ class Controller:
         # Those whose replies do not wait for this broker.
         self._urgent: set[int] = set()
         self._last_ticket = 0
-        # Requests to the broker in this process, and how many of them it has carried out.
+        # Requests to the broker in this process, and how many of them it has carried out. Roles do not count, since
+        # their answers wait for logs: metadata follow them, and have answers when the roles are taken.
         self._sent_here = 0
         self._answered_here = 0
         # Replies that wait until this broker has carried out the requests before them.
@@ -423,7 +425,7 @@ class Controller:
                 return TreeRead(await read_tree(self._store, roots))
 
     def _send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        if broker_id == self._broker_id:
+        if broker_id == self._broker_id and not isinstance(request, LeaderAndIsrRequest):
             self._sent_here += 1
         self._links.send(broker_id, request)
 
@@ -461,7 +463,7 @@ class Controller:
     ) -> None:
         if self._machine is not None:
             self._add_work(lambda: self._feed(Replied(broker_id, request, response)))
-        if broker_id == self._broker_id:
+        if broker_id == self._broker_id and not isinstance(request, LeaderAndIsrRequest):
             self._answered_here += 1
             self._release()
 

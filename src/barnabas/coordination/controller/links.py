@@ -33,7 +33,11 @@ class BrokerLinks(Protocol):
         """
 
     def send(self, broker_id: BrokerId, request: ControlRequest) -> None:
-        """Queues a request. A broker that is not connected gets nothing, and the answer is None."""
+        """Queues a request. A broker that is not connected gets nothing, and the answer is None.
+
+        The broker in this process takes each request after the one before it. Its answer to LeaderAndIsr may come
+        later than that to the next request, because it waits for logs.
+        """
 
     async def close(self) -> None:
         """Returns when no request is in flight. The broker in this process carries out what waits for it first."""
