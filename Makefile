@@ -10,7 +10,7 @@ ARGS ?=
 # Without the files of compiled bytecode each worker, and each broker that a test starts, would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo test check lint bench interop soak format messages lock clean
+.PHONY: help setup run demo cluster test check lint bench interop soak format messages lock clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
@@ -23,6 +23,9 @@ run: ## run a broker in the foreground: port 9092, data in ./barnabas-data
 
 demo: setup ## run a broker and three pipelines on Spark, with one hour of events of a shop: about a minute; needs Java 17
 	@$(BIN)/python -m demo $(ARGS)
+
+cluster: setup ## run a ZooKeeper and three brokers on this machine until Ctrl-C: ports 9092 to 9094; needs Java 17
+	@$(BIN)/python -m demo.cluster $(ARGS)
 
 test: setup lint ## check format, lint, types and imports; run all tests compiled, then the fast tests uncompiled
 	$(PYTEST) -n $(WORKERS) $(ARGS)

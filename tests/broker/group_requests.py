@@ -28,14 +28,14 @@ from barnabas.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.broker.raw_client import RawClient
+from tests.broker.raw_client import Asking, RawClient
 from tests.groups.shell import subscription
 from tests.waiting import wait_until
 
 SESSION_MS = 30_000
 
 
-def find(client: RawClient, group_id: str, *, version: int = 6, key_type: int = 0) -> Any:
+def find(client: Asking, group_id: str, *, version: int = 6, key_type: int = 0) -> Any:
     """The coordinator's row, whichever form the version has."""
     request = FindCoordinatorRequest(key=group_id, key_type=key_type, coordinator_keys=[group_id])
     if version < 4:

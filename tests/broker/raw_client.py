@@ -6,13 +6,20 @@ import itertools
 import socket
 import struct
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
 from barnabas.protocol.requests import decode_response, encode_request
 
 WAIT_S = 60
+
+
+class Asking(Protocol):
+    """Where requests go and answers come from: one broker, or the responsible brokers of a cluster."""
+
+    def ask(self, api_name: str, version: int, body: Message) -> Any:
+        """The body of the answer."""
 
 
 class RawClient:

@@ -16,7 +16,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.header import iterate_headers
 from barnabas.records.layout import MAGIC_V2, CompressionType
 from barnabas.records.reader import decode_batch
-from tests.broker.raw_client import RawClient
+from tests.broker.raw_client import Asking, RawClient
 
 
 def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> Any:
@@ -113,7 +113,7 @@ def fetch_request(
     )
 
 
-def fetch(client: RawClient, topic: str, offset: int, *, version: int = 12, **options: Any) -> Any:
+def fetch(client: Asking, topic: str, offset: int, *, version: int = 12, **options: Any) -> Any:
     """The partition's answer."""
     response = client.ask("Fetch", version, fetch_request(topic, offset, **options))
     assert response.error_code == 0

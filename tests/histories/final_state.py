@@ -12,7 +12,7 @@ from barnabas.records.control import control_record_type
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
 from tests.broker.group_requests import find
-from tests.broker.raw_client import RawClient
+from tests.broker.raw_client import Asking
 from tests.broker.record_requests import fetch
 from tests.histories.history import FinalLog, FinalState, partition_name
 from tests.waiting import Deadline
@@ -25,7 +25,7 @@ TRANSACTION_KEY: Final = 1
 COME_AGAIN: Final = frozenset({14, 15, 16, 51, 88})
 
 
-def end_transactions(client: RawClient, transactional_ids: Iterable[str]) -> None:
+def end_transactions(client: Asking, transactional_ids: Iterable[str]) -> None:
     """Has the broker abort what clients have left open, as their next incarnations would."""
     for transactional_id in transactional_ids:
         deadline = Deadline(WAIT_S)
@@ -44,7 +44,7 @@ def end_transactions(client: RawClient, transactional_ids: Iterable[str]) -> Non
             time.sleep(POLL_S)
 
 
-def read_final_state(client: RawClient, topics: Mapping[str, int], groups: Iterable[str]) -> FinalState:
+def read_final_state(client: Asking, topics: Mapping[str, int], groups: Iterable[str]) -> FinalState:
     return FinalState(
         logs={
             partition_name(topic, number): _read_log(client, topic, number)
@@ -55,7 +55,7 @@ def read_final_state(client: RawClient, topics: Mapping[str, int], groups: Itera
     )
 
 
-def _read_log(client: RawClient, topic: str, number: int) -> FinalLog:
+def _read_log(client: Asking, topic: str, number: int) -> FinalLog:
     """Markers follow the end of their transaction: the log is read when it is stable, or will not be."""
     deadline = Deadline(WAIT_S)
     while True:
@@ -76,7 +76,7 @@ def _read_log(client: RawClient, topic: str, number: int) -> FinalLog:
 
 
 def _read(
-    client: RawClient, topic: str, number: int, end_offset: int, *, isolation_level: int
+    client: Asking, topic: str, number: int, end_offset: int, *, isolation_level: int
 ) -> dict[int, str]:
     """Values by offset. What belongs to aborted transactions is left out by the list that the broker gives."""
     found: dict[int, str] = {}
@@ -109,7 +109,7 @@ def _take(answer: Any, offset: int, found: dict[int, str]) -> int:
     return offset
 
 
-def _committed_offsets(client: RawClient, group: str) -> dict[str, int]:
+def _committed_offsets(client: Asking, group: str) -> dict[str, int]:
     deadline = Deadline(WAIT_S)
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True

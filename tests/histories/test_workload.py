@@ -14,12 +14,14 @@ import pytest
 
 from bench.kafka import ApacheKafka
 from tests.clients.broker_process import BrokerProcess
+from tests.histories.checker import Anomaly
 from tests.histories.client import Plan
 from tests.histories.history import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Acknowledged,
     Ended,
+    Event,
     OffsetsCommitted,
     Polled,
 )
@@ -124,7 +126,10 @@ def test_apache_kafka_has_no_anomaly_either(tmp_path: Path, plans: list[Plan]) -
 def run(broker: BrokerProcess, plans: list[Plan], folder: Path, faults: int = FAULTS) -> None:
     with Workload(broker, plans, folder, SEED) as workload:
         workload.run(faults)
-        events, anomalies = workload.finish()
+        check_history(*workload.finish())
+
+
+def check_history(events: list[Event], anomalies: list[Anomaly]) -> None:
     told = [f"{anomaly.kind}: {anomaly.what}" for anomaly in anomalies]
     assert not told, f"seed {SEED}: {len(told)} anomalies\n" + "\n".join(told[:20])
     # A history in which nothing happens has no anomaly either.

@@ -13,13 +13,14 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
-from tests.broker.record_requests import create_topic
-from tests.clients.broker_process import BrokerProcess
+from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from tests.broker.raw_client import Asking
 from tests.histories.checker import Anomaly, check
 from tests.histories.client import EXIT_HUNG, Plan
 from tests.histories.final_state import end_transactions, read_final_state
@@ -115,16 +116,39 @@ class Running:
         )
 
 
+class Service(Protocol):
+    """What the clients use and faults hit: a broker, or a cluster of which `kill` ends one broker."""
+
+    @property
+    def address(self) -> str: ...
+
+    def client(self) -> AbstractContextManager[Asking]: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None:
+        """Starts again what was killed."""
+
+
 class Workload:
-    def __init__(self, broker: BrokerProcess, plans: Sequence[Plan], folder: Path, seed: int) -> None:
+    def __init__(
+        self, broker: Service, plans: Sequence[Plan], folder: Path, seed: int, *, replication_factor: int = 1
+    ) -> None:
         self._broker = broker
+        self._replication_factor = replication_factor
         self._clients = [Running(replace(plan, address=broker.address, seed=seed), folder) for plan in plans]
         self._rng = random.Random(seed)
 
     def __enter__(self) -> Self:
         with self._broker.client() as client:
-            for topic in sorted(self._topics()):
-                create_topic(client, topic, PARTITIONS)
+            topics = [
+                CreatableTopic(
+                    name=topic, num_partitions=PARTITIONS, replication_factor=self._replication_factor
+                )
+                for topic in sorted(self._topics())
+            ]
+            answer = client.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+            assert [each.error_code for each in answer.topics] == [0] * len(topics), answer
         for running in self._clients:
             running.start()
         return self

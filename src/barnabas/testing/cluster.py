@@ -42,8 +42,10 @@ class Cluster(Clients):
         brokers: int = 3,
         topics: Iterable[str] | Mapping[str, int] = (),
         zookeeper: str | None = None,
+        port: int | None = None,
         **settings: object,
     ) -> None:
+        """`port` is that of the first broker, and the others have the next ones; without it they have free ones."""
         assert brokers > 0, "a cluster has at least one broker"
         self._topics = topic_counts(topics)
         self._zookeeper = ZooKeeper() if zookeeper is None else None
@@ -58,7 +60,13 @@ class Cluster(Clients):
             "transaction_state_log_replication_factor": replicas,
             "transaction_state_log_min_isr": min(replicas, 2),
         }
-        self.brokers = [Broker(**{**common, **settings, "broker_id": number}) for number in range(brokers)]
+        self.brokers = [
+            Broker(
+                port=None if port is None else port + number,
+                **{**common, **settings, "broker_id": number},
+            )
+            for number in range(brokers)
+        ]
 
     def __enter__(self) -> Self:
         self.start()
