@@ -6,6 +6,7 @@ leaves it as it was.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,9 +14,11 @@ from typing import TypeAlias
 from barnabas.errors import KafkaError, KafkaStorageError
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.partition.partition_log import PartitionLog
-from barnabas.model import NO_LEADER_EPOCH
+from barnabas.model import NO_LEADER_EPOCH, TopicPartition
 from barnabas.replication.fetcher import Append, Diverge, Fail, StartAt, Step, TruncateTo
 from barnabas.replication.followed import truncation_point
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,27 @@ class FollowerWrites:
             is_complete = True
             if isinstance(step, Diverge):
                 offset, is_complete = truncation_point(log, step.epoch, step.end_offset)
-                self._manager.truncate_to(step.key, offset)
+                self._truncate_to(log, offset)
             elif isinstance(step, TruncateTo):
-                self._manager.truncate_to(step.key, step.offset)
+                self._truncate_to(log, step.offset)
             else:
                 assert isinstance(step, StartAt), step
+                self._drop_copy(step.key)
                 self._manager.truncate_fully_and_start_at(step.key, step.offset)
             return _done(log, step, is_complete=is_complete)
         except KafkaError as error:
             return Failed(step, error)
+
+    def _truncate_to(self, log: PartitionLog, offset: int) -> None:
+        if offset < log.log_end_offset:
+            self._drop_copy(log.topic_partition)
+        self._manager.truncate_to(log.topic_partition, offset)
+
+    def _drop_copy(self, key: TopicPartition) -> None:
+        """A copy in another log directory may have records that are about to go. Its move ends, and can be repeated."""
+        if self._manager.log(key, is_future=True) is not None:
+            logger.warning("%s is truncated: its move to another log directory has to begin again", key)
+            self._manager.delete(key, is_future=True)
 
     def _append(self, log: PartitionLog, step: Append) -> Done:
         if step.records:
