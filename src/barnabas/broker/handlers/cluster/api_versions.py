@@ -34,11 +34,13 @@ def handle(broker: Broker, exchange: AnyExchange, request: ApiVersionsRequest) -
             return ApiVersionsResponse(error_code=InvalidRequest.code)
         exchange.session.client_software_name = name
         exchange.session.client_software_version = version
+    in_cluster = broker.config.uses_zookeeper
     return ApiVersionsResponse(
-        api_keys=_api_keys(in_cluster=broker.config.uses_zookeeper),
+        api_keys=_api_keys(in_cluster=in_cluster),
         supported_features=supported_features(exchange.version),
         finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=finalized_features(),
+        # Brokers of Kafka 3.9 in the same cluster have none in ZooKeeper mode, and clients expect the same of all.
+        finalized_features=[] if in_cluster else finalized_features(),
     )
 
 
