@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 import time
@@ -147,35 +148,73 @@ HOT_MODULES: list[str] = [
 ]
 
 
+# Messages that are not part of each produce, fetch or commit.
+RARE_MESSAGES = ("add_partitions_to_txn", "api_versions", "end_txn", "list_offsets", "transaction_log")
+
 # Those of them that run once per request or batch, not per record or field: the compiler optimises them less.
 QUICKLY_COMPILED = (
+    "broker/broker.py",
     "broker/coordinators/group_runtime.py",
-    "broker/handlers/transactions/add_partitions_to_txn.py",
-    "broker/handlers/transactions/end_txn.py",
-    "broker/quotas/quotas.py",
-    "broker/replication/replica_manager.py",
+    "broker/coordinators/group_shell.py",
+    "broker/coordinators/keys.py",
+    "broker/coordinators/runtime.py",
+    "broker/coordinators/shell.py",
     "broker/coordinators/transaction_markers.py",
     "broker/coordinators/transaction_runtime.py",
     "broker/coordinators/transaction_shell.py",
+    "broker/handlers/groups/asking.py",
+    "broker/handlers/groups/known_partitions.py",
+    "broker/handlers/groups/offset_commit.py",
+    "broker/handlers/records/fetch_waiting.py",
     "broker/handlers/transaction_verification.py",
-    "client/producer/delivery.py",
+    "broker/handlers/transactions/add_partitions_to_txn.py",
+    "broker/handlers/transactions/end_txn.py",
+    "broker/quotas/bucket.py",
+    "broker/quotas/quotas.py",
+    "broker/quotas/rates.py",
+    "broker/replication/delayed.py",
+    "broker/replication/replica_manager.py",
+    "broker/replication/replicated.py",
+    "broker/replication/topic_metrics.py",
+    "broker/requests/served_api.py",
+    "broker/requests/session.py",
+    "broker/waiting/loop_timer.py",
+    "broker/waiting/purgatory.py",
+    "broker/waiting/timing_wheel.py",
     "client/consumer/fetched.py",
     "client/consumer/fetcher.py",
     "client/consumer/fetcher_sessions.py",
     "client/partition_state.py",
     "client/producer/core.py",
+    "client/producer/delivery.py",
     "client/producer/sender.py",
+    "groups/caller.py",
+    "groups/committed.py",
     "groups/coordinator.py",
-    "log/partition/epoch_cache.py",
+    "groups/group_table.py",
+    "groups/offset_store.py",
+    "groups/offsets.py",
+    "groups/records.py",
+    "log/cleaner/transactions.py",
     "log/file_system.py",
+    "log/partition/epoch_cache.py",
     "log/partition/guard.py",
-    "log/producers/replay.py",
     "log/partition/upkeep.py",
+    "log/partition/watermarks.py",
+    "log/producers/entry.py",
+    "log/producers/replay.py",
     "net/requester.py",
+    "protocol/apis.py",
+    *(
+        f"protocol/{folder}/{name}"
+        for folder in ("messages", "native")
+        for name in NATIVE_MESSAGES
+        if name.startswith(RARE_MESSAGES)
+    ),
     "replication/leader.py",
     "replication/remote_replica.py",
-    "transactions/coordinator.py",
     "transactions/answers.py",
+    "transactions/coordinator.py",
     "transactions/entry.py",
     "transactions/markers.py",
     "transactions/records.py",
@@ -185,6 +224,15 @@ QUICKLY_COMPILED = (
 # module; larger units would leave cores idle at the end, and need more memory.
 UNIT_BYTES = 1_000_000
 QUICK_UNIT = "quick_unit"
+# The function that makes a module's classes and constants. It is long, and runs once.
+MODULE_BODY = re.compile(r"^char (CPyDef_\w+_____top_level__)\(void\) \{", re.MULTILINE)
+UNOPTIMISED = """\
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNOPTIMISED __attribute__((cold, optimize("O0")))
+#else
+#define UNOPTIMISED
+#endif
+"""
 PROGRESS_S = 5.0
 
 
@@ -216,6 +264,8 @@ def extensions() -> list[Extension]:
         extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
         if is_library(extension):
             quick = {c_file(name) for name in QUICKLY_COMPILED}
+            # The library's own file is a table of all modules.
+            quick.add(f"__native_{extension.name.removesuffix('__mypyc').rpartition('.')[2]}.c")
             quick_sources = [each for each in extension.sources if os.path.basename(each) in quick]
             others = [each for each in extension.sources if each not in quick_sources]
             extension.sources = [
@@ -248,7 +298,12 @@ def in_units(sources: list[str], prefix: str) -> list[str]:
 
 def including(sources: list[str], path: str) -> str:
     folder = os.path.dirname(path)
-    lines = [f'#include "{os.path.relpath(source, folder)}"\n' for source in sources]
+    bodies = [found for source in sources for found in MODULE_BODY.findall(Path(source).read_text())]
+    lines = [
+        UNOPTIMISED,
+        *(f"char {body}(void) UNOPTIMISED;\n" for body in bodies),
+        *(f'#include "{os.path.relpath(source, folder)}"\n' for source in sources),
+    ]
     Path(path).write_text("".join(lines))
     return path
 
