@@ -186,7 +186,7 @@ def test_generated_ids_count_up(tmp_path: Path, zookeeper: ZooKeeperServer) -> N
 
 
 def test_small_and_soon_there(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    """Loose bounds: this may run uncompiled, on a busy machine. A compiled broker has 45 MB and takes 0.4 s."""
+    """Loose bounds, for a busy machine. Measured, uncompiled: 36 MB, and 0.55 s of processor time until it is ready."""
     with cluster(1, tmp_path, zookeeper) as brokers:
         brokers[1].restart()
         (line,) = [line for line in brokers[1].log_text().splitlines() if "Ready after" in line]
