@@ -65,6 +65,7 @@ from barnabas.coordination.controller.reading import (
     read_topics,
     read_tree,
 )
+from barnabas.coordination.controller.replies import Replies
 from barnabas.coordination.controller.state import Claim, ControllerState
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
 from barnabas.coordination.metadata.store_errors import as_kafka_error
@@ -132,16 +133,7 @@ class Controller:
         self._is_closed = False
         # Between the end of a session and its place in the next one, the broker takes part in no election.
         self._is_away = False
-        self._tickets: dict[int, asyncio.Future[Any]] = {}
-        # Those whose replies do not wait for this broker.
-        self._urgent: set[int] = set()
-        self._last_ticket = 0
-        # Requests to the broker in this process, and how many of them it has carried out. Roles do not count, since
-        # their answers wait for logs: metadata follow them, and have answers when the roles are taken.
-        self._sent_here = 0
-        self._answered_here = 0
-        # Replies that wait until this broker has carried out the requests before them.
-        self._held: deque[tuple[int, int, Any]] = deque()
+        self._replies = Replies()
         self._timers: set[asyncio.TimerHandle] = set()
         # Nodes that have changed and are still to be read.
         self._changed: set[str] = set()
@@ -308,9 +300,7 @@ class Controller:
         """`settles` says that the reply waits until this broker has carried out what was sent to it."""
         if self._is_closed:
             raise NotController("the broker is stopping")
-        ticket, reply = self._take_ticket()
-        if not settles:
-            self._urgent.add(ticket)
+        ticket, reply = self._replies.take_ticket(is_urgent=not settles)
         self._add_work(lambda: self._answer(ticket, request))
         return await reply
 
@@ -319,24 +309,8 @@ class Controller:
             await self._feed(Asked(ticket, request), ticket)
         except Exception:
             # The requester must not wait forever if the controller fails.
-            self._reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
+            self._replies.reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
             raise
-
-    def _take_ticket(self) -> tuple[int, asyncio.Future[Any]]:
-        self._last_ticket += 1
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._tickets[self._last_ticket] = reply
-        return self._last_ticket, reply
-
-    def _reply(self, ticket: int, outcome: Any) -> None:
-        self._urgent.discard(ticket)
-        reply = self._tickets.pop(ticket, None)
-        # A requester may have been cancelled in the meantime, or refused.
-        if reply is not None and not reply.done():
-            if isinstance(outcome, KafkaError):
-                reply.set_exception(outcome)
-            else:
-                reply.set_result(outcome)
 
     async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
         """Runs work in its turn, and raises its error."""
@@ -376,7 +350,7 @@ class Controller:
         machine = self._machine
         if machine is None:
             if ticket is not None:
-                self._reply(ticket, self._refusal)
+                self._replies.reply(ticket, self._refusal)
             return
         effects = machine.handle(event)
         while effects:
@@ -399,11 +373,7 @@ class Controller:
             case StartTimer(delay_s, change):
                 self._start_timer(delay_s, change)
             case Reply(ticket, outcome):
-                if ticket in self._urgent or isinstance(outcome, KafkaError):
-                    self._reply(ticket, outcome)
-                else:
-                    self._held.append((self._sent_here, ticket, outcome))
-                    self._release()
+                self._replies.hold(ticket, outcome)
             case Resign(reason):
                 self._resign(reason)
                 if not isinstance(reason, NotController):
@@ -426,7 +396,7 @@ class Controller:
 
     def _send(self, broker_id: BrokerId, request: ControlRequest) -> None:
         if broker_id == self._broker_id and not isinstance(request, LeaderAndIsrRequest):
-            self._sent_here += 1
+            self._replies.on_sent()
         self._links.send(broker_id, request)
 
     async def _store_all(self, transactions: Sequence[Sequence[Operation]]) -> list[StoreError | None]:
@@ -464,14 +434,7 @@ class Controller:
         if self._machine is not None:
             self._add_work(lambda: self._feed(Replied(broker_id, request, response)))
         if broker_id == self._broker_id and not isinstance(request, LeaderAndIsrRequest):
-            self._answered_here += 1
-            self._release()
-
-    def _release(self, *, at_once: bool = False) -> None:
-        """Replies in order. A client may use what it has asked for as soon as it has the reply."""
-        while self._held and (at_once or self._held[0][0] <= self._answered_here):
-            _, ticket, outcome = self._held.popleft()
-            self._reply(ticket, outcome)
+            self._replies.on_answered()
 
     async def _elect(self, unclean: Collection[BrokerId] = ()) -> list[asyncio.Future[Any]]:
         """Returns what this broker still waits for if it has taken over."""
@@ -502,7 +465,7 @@ class Controller:
             controller_epoch=claim.controller_epoch,
         )
         self._machine = ControllerMachine(ControllerState(claim, self._settings, self._rng, image))
-        ticket, reply = self._take_ticket()
+        ticket, reply = self._replies.take_ticket()
         # Nobody may be waiting for it.
         reply.add_done_callback(lambda reply: reply.exception())
         await self._feed(Asked(ticket, TakeOver(snapshot, unclean)), ticket)
@@ -517,9 +480,7 @@ class Controller:
         self._machine = None
         self._stop_timers()
         self._links.connect({})
-        self._release(at_once=True)
-        for ticket in list(self._tickets):
-            self._reply(ticket, reason)
+        self._replies.refuse_all(reason)
 
     async def _leave_office(self) -> None:
         """A controller that cannot go on lets another one be elected, perhaps this broker again."""
@@ -597,5 +558,5 @@ class Controller:
         self._refusal = NotController("the broker is stopping")
         await self._feed(Closing())
         self._stop_timers()
-        self._release(at_once=True)
+        self._replies.release_all()
         self._machine = None
