@@ -67,7 +67,8 @@ def test_a_live_brokers_directory_is_read_as_a_consumer_reads_it(
 ) -> None:
     barnabas.spark.register(spark)
     write_history(broker, topic)
-    undecided = broker.producer(transactional_id=f"{topic}-open")
+    # The broker would end it after a minute, which is less than Spark needs on a busy machine.
+    undecided = broker.producer(transactional_id=f"{topic}-open", transaction_timeout_ms=600_000)
     try:
         undecided.init_transactions()
         undecided.begin_transaction()
