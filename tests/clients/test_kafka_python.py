@@ -34,7 +34,10 @@ with warnings.catch_warnings():
     )
 
 # It also leaves sockets for the collector, see `collect_sockets`.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
 
 WAIT_S = 60
 COMPRESSIONS = [None, "gzip"]

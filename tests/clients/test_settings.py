@@ -148,6 +148,7 @@ def python_admin(broker: BrokerProcess) -> Iterator[Any]:
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_settings_and_directories_with_kafka_python(
     broker: BrokerProcess, python_admin: Any, created: str

@@ -100,6 +100,7 @@ def check_only_one_directory_failed(
     assert produce(client, "after", batch(b"value")).error_code == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     directories = [tmp_path / "a", tmp_path / "b"]
     broker = BrokerProcess(tmp_path / "a", {"log.dirs": ",".join(map(str, directories))})
@@ -125,6 +126,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
             assert written.append(full) == 0
 
 
+@pytest.mark.slow
 def test_the_last_directory_that_fails_ends_the_broker(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "a")
     broker.limits[resource.RLIMIT_FSIZE] = FILE_MAX_BYTES

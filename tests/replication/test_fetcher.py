@@ -52,6 +52,7 @@ from barnabas.replication.fetcher import (
     TruncateTo,
 )
 from barnabas.replication.followed import Phase, truncation_point
+from tests.sampling import seeds
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = b"0123456789abcdef"
@@ -308,7 +309,7 @@ def elect(rng: Random, leader: Leader, follower: Follower, *, truncates_on_fetch
 
 
 @pytest.mark.parametrize("truncates_on_fetch", [True, False])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, fast=10))
 def test_logs_become_equal(seed: int, truncates_on_fetch: bool) -> None:
     rng = Random(seed)
     leader = Leader({key: Log() for key in KEYS}, 0, truncates_on_fetch=truncates_on_fetch)

@@ -28,6 +28,7 @@ from barnabas.protocol.messages.offset_commit_request import (
 from barnabas.transactions.answers import ProducerAnswer
 from tests.broker.coordinators.late import GROUP, fetch
 from tests.broker.coordinators.moving import Asked, Moving, groups_of, ready, transactions_of
+from tests.sampling import seeds
 
 GONE = NotCoordinator.code
 LOADING = CoordinatorLoadInProgress.code
@@ -259,7 +260,7 @@ class Register:
         assert {code_of(asked) for asked in self._asked.values()} <= {NONE, *RETRIED}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, fast=10))
 def test_offsets_survive_roles_that_change_at_any_moment(seed: int) -> None:
     async def test(moving: Moving) -> None:
         rng = Random(seed)
@@ -308,7 +309,7 @@ def init(transactions: TransactionRuntime, answers: list[ProducerAnswer]) -> Non
     shell.carry_out(shell.coordinator.init_producer_id("id", 60_000, None, answers.append, 0))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, fast=5))
 def test_no_producer_epoch_is_given_twice_while_roles_change(seed: int) -> None:
     async def test(moving: Moving) -> None:
         rng = Random(seed)

@@ -14,6 +14,7 @@ from tests.broker.group_requests import commit, fetch_offsets, wait_for_coordina
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, create_topic, fetch, produce, values
 from tests.broker.running import RunningBroker
+from tests.sampling import sample
 from tests.waiting import wait_until
 
 TOPIC = "topic"
@@ -119,7 +120,7 @@ def in_directory(directory: Path) -> set[int]:
     return {number for number in range(PARTITIONS) if (directory / f"{TOPIC}-{number}").is_dir()}
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", sample([0, 1], fast=1))
 @pytest.mark.parametrize("how", ["not mounted", "gone", "not named"])
 def test_a_log_directory_that_is_not_there_is_offline(
     two: tuple[list[Path], dict[str, str]],

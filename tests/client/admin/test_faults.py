@@ -59,6 +59,7 @@ def test_connections_cut_at_any_byte(broker: Broker, proxy: Proxy, seed: int) ->
     assert proxy.cuts > 0
 
 
+@pytest.mark.slow
 def test_every_byte_of_an_answer(broker: Broker, proxy: Proxy) -> None:
     with broker.admin() as admin:
         admin.create_topics("bytes")
@@ -70,6 +71,7 @@ def test_every_byte_of_an_answer(broker: Broker, proxy: Proxy) -> None:
     assert proxy.cuts > 10
 
 
+@pytest.mark.slow
 def test_a_broker_that_freezes(broker: Broker, proxy: Proxy) -> None:
     with barnabas.Admin(bootstrap_servers=proxy.address, request_timeout_ms=200, **QUICK) as admin:
         admin.create_topics("frozen")

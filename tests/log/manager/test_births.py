@@ -16,6 +16,7 @@ from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.partition.environment import LogEnvironment
 from barnabas.model import TopicPartition
 from tests.log.managed import ManagedLogs, values
+from tests.sampling import sample
 
 TOPIC_ID = bytes(range(16))
 PARTITIONS = [TopicPartition("a", index) for index in range(8)]
@@ -90,7 +91,7 @@ def test_a_stop_syncs_the_directory_of_new_logs_once() -> None:
         assert all(values(logs.log(str(partition))) == ["one"] for partition in PARTITIONS)
 
 
-@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("stops", sample([True, False], fast=1))
 def test_a_power_cut_after_logs_were_made(stops: bool) -> None:
     """They may be gone, or be there in part or with nonsense in them: they are made again, and are empty."""
     for seed in range(40):

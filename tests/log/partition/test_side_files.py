@@ -28,6 +28,7 @@ from tests.log.managed import ManagedLogs, values
 from tests.log.partitions import DIRECTORY, Disk, batch
 from tests.log.segment_fixtures import append, create_segment, make_batch, open_segment
 from tests.log.simulated import SimulatedFileSystem
+from tests.sampling import sample
 
 INDEX = "/data/topic-0/00000000000000000000.index"
 TIME_INDEX = "/data/topic-0/00000000000000000000.timeindex"
@@ -100,7 +101,7 @@ def test_reads_find_their_records_whatever_stands_in_the_offset_index(harm: Call
 
 
 @pytest.mark.parametrize("path", [INDEX, TIME_INDEX])
-@pytest.mark.parametrize("is_current", [True, False])
+@pytest.mark.parametrize("is_current", sample([True, False], fast=1))
 def test_an_index_that_is_not_what_was_listed_is_rebuilt_at_its_first_use(
     path: str, is_current: bool
 ) -> None:

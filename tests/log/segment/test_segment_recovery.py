@@ -15,6 +15,7 @@ from barnabas.model import Offset, ProducerId
 from barnabas.records.header import BatchHeader, CorruptRecord, iterate_headers
 from tests.log.segment_fixtures import DIRECTORY, append, create_segment, make_batch, open_segment
 from tests.log.simulated import SimulatedFileSystem
+from tests.sampling import seeds
 
 INTERVAL_BYTES = 300
 
@@ -248,7 +249,7 @@ def test_a_disk_that_fails_during_recovery_is_told(fs: SimulatedFileSystem) -> N
     assert fs.read_file(segment.path) == content, "a disk error is no reason to cut a log"
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150, fast=30))
 def test_a_crash_loses_only_what_was_not_flushed(fs: SimulatedFileSystem, seed: int) -> None:
     """Appends and flushes, then a power cut: what is recovered is a beginning of what was appended."""
     rng = Random(seed)

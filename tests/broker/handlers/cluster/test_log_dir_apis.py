@@ -203,6 +203,7 @@ def test_a_partition_moves_with_all_its_records(
     wait_until(lambda: not [name for name in os.listdir(target) if name.startswith(topic)])
 
 
+@pytest.mark.slow
 def test_a_move_under_load_loses_nothing(
     broker: RunningBroker, client: RawClient, directories: list[str]
 ) -> None:
