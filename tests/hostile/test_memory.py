@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.errors import MessageTooLarge
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.record_requests import batch, create_topic, produce
@@ -113,3 +114,15 @@ def test_lines_about_bad_frames(own_broker: BrokerProcess) -> None:
         time.sleep(1.1)
         connected.sendall(struct.pack(">i", -5))
     own_broker.wait_for_line("more like this suppressed)", WAIT_S)
+
+
+def test_refused_records(own_broker: BrokerProcess) -> None:
+    """Requests of 8 MB whose records are too large for the topic: nothing of them is kept."""
+    records = batch(bytes(8 * MIB))
+    with own_broker.client() as client:
+        create_topic(client, "refusing")
+        assert produce(client, "refusing", records).error_code == MessageTooLarge.code
+        before_bytes = own_broker.rss_bytes()
+        for _ in range(12):
+            assert produce(client, "refusing", records).error_code == MessageTooLarge.code
+        assert own_broker.rss_bytes() - before_bytes < 32 * MIB

@@ -67,6 +67,16 @@ def test_a_partition_that_vanished_is_offline(
         check(client, offline=set())
 
 
+def test_a_partition_that_vanished_with_the_store_is_offline(directory: Path) -> None:
+    """The topic is adopted from its other partitions."""
+    shutil.rmtree(directory / f"{TOPIC}-1")
+    for path in directory.glob("barnabas-store*"):
+        path.unlink()
+    for _ in range(2):
+        with RunningBroker(directory, SMALL) as broker, broker.client() as client:
+            check(client, offline={1})
+
+
 def test_a_partition_that_is_given_up_begins_again(directory: Path) -> None:
     shutil.rmtree(directory / f"{TOPIC}-1")
     accepting = {**SMALL, "barnabas.accept.loss": str(directory / f"{TOPIC}-1")}

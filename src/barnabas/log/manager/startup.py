@@ -108,10 +108,13 @@ class LogStartup:
     def _settle_lost(self) -> None:
         """Some of the missing logs were deleted or moved just before a crash; the others are gone."""
         logs = self._logs
+        # If the store has lost a topic, its logs are there: it is adopted, and the missing one is part of it.
+        present = {each.topic for each in (*logs.current, *logs.unopened)} if logs.lost else set()
         for partition, path in list(logs.lost.items()):
             directory = self._directories.above(path)
             is_elsewhere = partition in logs.current or partition in logs.unopened
-            if is_elsewhere or not self._knows_topic(partition.topic) or directory.is_offline:
+            is_deleted = not self._knows_topic(partition.topic) and partition.topic not in present
+            if is_elsewhere or is_deleted or directory.is_offline:
                 del logs.lost[partition]
                 if not directory.is_offline:
                     directory.note(directory.register.remove, [partition])

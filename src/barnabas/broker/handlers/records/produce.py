@@ -210,7 +210,8 @@ class Appending:
             self._exchange.park().answer(self._response)
 
     def _note_failure(self, topic: str, answer: PartitionProduceResponse, error: KafkaError) -> None:
-        self._failure = error
+        # Its traceback leads back here: the cycle would keep the records in memory.
+        self._failure = error.with_traceback(None)
         _fail(answer, error)
         exchange = self._exchange
         if exchange.version >= _FIRST_VERSION_WITH_LEADER and isinstance(error, NotLeaderOrFollower):
