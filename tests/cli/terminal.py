@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -76,6 +77,12 @@ class Terminal:
         return bool(data)
 
 
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # Shells start what runs in the background with Ctrl-C ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def on_terminal(
     *arguments: str,
@@ -98,7 +105,7 @@ def on_terminal(
             **(environment or {}),
         },
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_take_terminal,
     )
     os.close(theirs)
     try:
