@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from barnabas.errors import (
     InvalidPartitions,
+    LeaderNotAvailable,
     OffsetOutOfRange,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -183,7 +184,9 @@ class TopicKeeper:
         async def attempt() -> Any:
             [topic] = (await self._client.ask("Metadata", 9, request)).topics
             # A broker that has just started may not have given the partitions their roles.
-            return topic if not any(each.error_code for each in topic.partitions) else None
+            if any(each.error_code for each in topic.partitions):
+                raise LeaderNotAvailable(str(topic))
+            return topic
 
         return await persist(self._client, attempt)
 

@@ -70,6 +70,8 @@ READERS: Final = "readers"
 READ_COMMITTED: Final = 1
 TRANSACTION_KEY: Final = 1
 SESSION_TIMEOUT_MS: Final = 10_000
+# Minutes of virtual time: a broker that does not answer by then never will.
+ATTEMPTS_MAX: Final = 5_000
 # The codes after which a client tries again.
 PASSING: Final = frozenset(
     error.code
@@ -105,14 +107,17 @@ class Journal:
 
 async def persist(client: SimulatedClient, attempt: Callable[[], Awaitable[T | None]]) -> T:
     """Tries until there is a result: connections break, and brokers are killed."""
-    while True:
+    reason: object = "no result"
+    for _ in range(ATTEMPTS_MAX):
         try:
             result = await attempt()
-        except KafkaError:
-            result = None
-        if result is not None:
-            return result
+        except KafkaError as error:
+            reason = error
+        else:
+            if result is not None:
+                return result
         await client.pause()
+    raise AssertionError(f"{client.name} has tried {ATTEMPTS_MAX} times: {reason}")
 
 
 async def ask(
