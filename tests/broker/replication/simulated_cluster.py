@@ -12,7 +12,13 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.coordinators.group_runtime import GroupRuntime
+from barnabas.broker.coordinators.producer_ids import ProducerIds
+from barnabas.broker.coordinators.runtime import Surroundings
+from barnabas.broker.coordinators.transaction_markers import TransactionMarkers
+from barnabas.broker.coordinators.transaction_runtime import TransactionRuntime
 from barnabas.broker.dispatch import Dispatcher, build_endpoints
+from barnabas.broker.parts import ClientParts, ClusterParts, CoordinatorParts
 from barnabas.broker.quotas.quotas import Quotas
 from barnabas.broker.replication.replication import Replication
 from barnabas.broker.requests.fetch_sessions import FetchSessions
@@ -170,14 +176,40 @@ class SimulatedReplicas:
 
     def _broker(self, scheduling: Scheduling, settings: LiveSettings) -> Broker:
         """The parts that requests for records use."""
-        broker = Broker.__new__(Broker)
-        broker.clock, broker.background = scheduling.clock, scheduling.background
-        broker.tasks, broker.turns = scheduling.tasks, scheduling.turns
-        broker.metrics, broker.metadata, broker.settings = Registry(), self.metadata, settings
-        broker.log_manager, broker.replicas = self.manager, self.parts.replicas
-        broker.quotas = Quotas()
-        broker.fetch_sessions = FetchSessions(rng=self.process.rng)
-        return broker
+        absent: Any = None
+        return Broker(
+            scheduling=scheduling,
+            metrics=Registry(),
+            cluster=ClusterParts(
+                metadata=self.metadata,
+                settings=settings,
+                controller=absent,
+                writer=absent,
+                automatic_topics=absent,
+                control=absent,
+            ),
+            replicas=self.parts,
+            coordinators=self._coordinators(scheduling, settings),
+            clients=ClientParts(
+                quotas=Quotas(),
+                fetch_sessions=FetchSessions(rng=self.process.rng),
+                conversions=absent,
+                client_metrics=absent,
+            ),
+        )
+
+    def _coordinators(self, scheduling: Scheduling, settings: LiveSettings) -> CoordinatorParts:
+        """They coordinate nothing: there are no internal topics."""
+        absent: Any = None
+        replicas = self.parts.replicas
+        surroundings = Surroundings(self.metadata, settings, absent, replicas, scheduling)
+        groups = GroupRuntime(surroundings, self.process.rng)
+        markers = TransactionMarkers(replicas, groups, scheduling.clock, scheduling.turns, timeout_ms=1_000)
+        producer_ids = ProducerIds(absent, scheduling.tasks)
+        transactions = TransactionRuntime(surroundings, markers, producer_ids)
+        return CoordinatorParts(
+            groups=groups, transactions=transactions, markers=markers, producer_ids=producer_ids
+        )
 
     def _node(self, broker_id: BrokerId) -> Node | None:
         if broker_id not in self.metadata.image.brokers:

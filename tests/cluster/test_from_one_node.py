@@ -1,0 +1,81 @@
+"""A single node becomes a cluster, as docs/CLUSTER.md describes: its records and settings are there, on all brokers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from barnabas.client.admin.results import ConfigResource, NewTopic, ResourceType
+from barnabas.testing import Broker
+from tests.cluster.clusters import Cluster, cluster
+from tests.cluster.loads import read_topic
+from tests.peers.zookeeper_peer import ZooKeeperServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
+
+PARTITIONS: Final = 3
+RECORDS: Final = 300
+RETENTION_MS: Final = "987654321"
+BROKER_ID: Final = 1
+COMMAND_TIMEOUT_S: Final = 180
+
+
+def command(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    with cluster(0, tmp_path, zookeeper) as brokers:
+        first = brokers.add(BROKER_ID)
+        topic_id = fill_single_node(first.directory)
+        command("cluster", "migrate", "--log-dirs", str(first.directory), "--zookeeper", brokers.connect)
+        first.start()
+        for broker_id in (2, 3):
+            brokers.add(broker_id).start()
+        brokers.wait_for_brokers()
+        check_topic(brokers, topic_id)
+
+        plan = str(tmp_path / "plan.json")
+        bootstrap = ("-b", brokers.bootstrap)
+        command("reassign", "plan", "--all", "-r", "3", "-o", plan, *bootstrap)
+        command("reassign", "run", plan, "--yes", *bootstrap)
+        brokers.wait_for_topic("orders", partitions=PARTITIONS, isr=3)
+        first.kill()
+        for partition in range(PARTITIONS):
+            brokers.wait_for_leader("orders", partition, other_than=BROKER_ID)
+        check_topic(brokers, topic_id)
+
+
+def fill_single_node(directory: Path) -> str | None:
+    with Broker(directory=directory, broker_id=BROKER_ID) as broker:
+        with broker.admin() as admin:
+            settings = {"retention.ms": RETENTION_MS}
+            admin.create_topics([NewTopic(name="orders", partitions=PARTITIONS, configs=settings)])
+            topic_id = admin.describe_topics(["orders"])["orders"].topic_id
+        with broker.producer() as producer:
+            for number in range(RECORDS):
+                producer.send("orders", str(number).encode(), partition=number % PARTITIONS)
+            producer.flush()
+    return topic_id
+
+
+def check_topic(brokers: Cluster, topic_id: str | None) -> None:
+    with brokers.admin() as admin:
+        assert admin.describe_topics(["orders"])["orders"].topic_id == topic_id
+        resource = ConfigResource(ResourceType.TOPIC, "orders")
+        assert admin.describe_configs([resource])[resource]["retention.ms"].value == RETENTION_MS
+    found = read_topic(brokers, "orders", PARTITIONS)
+    for partition, records in found.items():
+        assert [int(value) for _, value in records] == list(range(partition, RECORDS, PARTITIONS))
