@@ -237,10 +237,25 @@ class SlowDisk(FailingDisk):
         super().__init__(directory, errno.EIO)
         self.go_on = threading.Event()
 
-    def make_dirs(self, path: str, *, syncs: bool = True) -> None:
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
         if path.startswith(self._directory):
             assert self.go_on.wait(60)
-        self._real.make_dirs(path, syncs=syncs)
+        return self._real.make_dirs(path, syncs=syncs)
+
+
+class FaultyDisk(SlowDisk):
+    """A disk whose driver has a bug."""
+
+    def make_dirs(self, path: str, *, syncs: bool = True) -> bool:
+        if path.startswith(self._directory):
+            raise RuntimeError("a bug")
+        return self._real.make_dirs(path, syncs=syncs)
+
+
+def test_a_bug_takes_one_partition_offline(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "a", fs=FaultyDisk(tmp_path / "a")) as broker, broker.client() as client:
+        create_topic(client, TOPIC)
+        wait_until(lambda: produce(client, TOPIC, batch(b"value")).error_code == KafkaStorageError.code)
 
 
 def test_a_disk_that_is_slow_with_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,10 @@ def _open_logs(
         except KafkaError as error:
             log.error("The log of %s cannot be opened: %s", partition.topic_partition, error)
             logs.append(None)
+        except Exception:
+            # Nobody may wait for the log for ever, and the other partitions are not affected.
+            log.exception("The log of %s cannot be opened", partition.topic_partition)
+            logs.append(None)
     return logs
 
 
