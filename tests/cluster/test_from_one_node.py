@@ -40,6 +40,9 @@ def test_a_single_node_becomes_a_cluster(tmp_path: Path, zookeeper: ZooKeeperSer
     with cluster(0, tmp_path, zookeeper) as brokers:
         first = brokers.add(BROKER_ID)
         topic_id = fill_single_node(first.directory)
+        first.begin_start()
+        assert first.wait() == 1
+        assert f"barnabas cluster migrate --log-dirs {first.directory}" in first.log_text()
         command("cluster", "migrate", "--log-dirs", str(first.directory), "--zookeeper", brokers.connect)
         first.start()
         for broker_id in (2, 3):

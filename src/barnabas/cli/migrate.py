@@ -78,10 +78,9 @@ async def _migrate(config: BrokerConfig, connect: str, directories: Sequence[str
     from barnabas.coordination.store.contract import StoreUnavailable
     from barnabas.coordination.store.embedded import EmbeddedStore
     from barnabas.coordination.store.moved import holds_embedded_store, mark_moved, moved_to
-    from barnabas.coordination.store.zookeeper import ZooKeeperStore
-    from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
     from barnabas.coordination.writing.migration import migrate, read_contents
     from barnabas.log.file_system import DiskFileSystem
+    from barnabas.server.zookeeper import zookeeper_store
 
     fs = DiskFileSystem()
     if not holds_embedded_store(fs, directories):
@@ -99,7 +98,7 @@ async def _migrate(config: BrokerConfig, connect: str, directories: Sequence[str
                 " move it"
             )
         contents = await read_contents(await source.connect())
-        target = await ZooKeeperStore(ZooKeeperSettings(connect=connect)).connect()
+        target = await zookeeper_store(config).connect()
         try:
             with progress_bar("nodes copied", len(contents.nodes), unit="nodes") as on_copied:
                 return await migrate(

@@ -23,7 +23,7 @@ from barnabas.clock import Clock, SystemClock
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.store.contract import StoreEngine
 from barnabas.coordination.store.embedded import EmbeddedStore
-from barnabas.coordination.store.moved import refuse_moved_store
+from barnabas.coordination.store.moved import refuse_moved_store, refuse_unmoved_store
 from barnabas.log.file_system import DiskFileSystem, FileSystem
 from barnabas.net.transport import SocketTransport, Transport
 from barnabas.net.worker_process import WorkerProcess
@@ -52,6 +52,8 @@ async def open_store(
         # A broker without ZooKeeper starts faster without its client.
         from barnabas.server.zookeeper import zookeeper_store
 
+        assert config.zookeeper_connect is not None
+        refuse_unmoved_store(environment.fs, directories, config.zookeeper_connect)
         return zookeeper_store(config)
     refuse_moved_store(environment.fs, directories)
     return await EmbeddedStore.open(
