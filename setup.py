@@ -5,6 +5,7 @@ BARNABAS_COMPILE=0 asks for an uncompiled build, BARNABAS_COMPILE=1 makes a miss
 
 from __future__ import annotations
 
+import ast
 import gc
 import os
 import re
@@ -173,9 +174,11 @@ QUICKLY_COMPILED = (
     "broker/quotas/quotas.py",
     "broker/quotas/rates.py",
     "broker/replication/delayed.py",
+    "broker/replication/partition.py",
     "broker/replication/replica_manager.py",
     "broker/replication/replicated.py",
     "broker/replication/topic_metrics.py",
+    "broker/requests/fetch_sessions.py",
     "broker/requests/served_api.py",
     "broker/requests/session.py",
     "broker/waiting/loop_timer.py",
@@ -185,8 +188,6 @@ QUICKLY_COMPILED = (
     "client/consumer/fetcher.py",
     "client/consumer/fetcher_sessions.py",
     "client/partition_state.py",
-    "client/producer/core.py",
-    "client/producer/delivery.py",
     "client/producer/sender.py",
     "groups/caller.py",
     "groups/committed.py",
@@ -195,14 +196,24 @@ QUICKLY_COMPILED = (
     "groups/offset_store.py",
     "groups/offsets.py",
     "groups/records.py",
+    "log/cleaner/filter.py",
     "log/cleaner/transactions.py",
     "log/file_system.py",
     "log/partition/epoch_cache.py",
     "log/partition/guard.py",
+    "log/partition/local_log.py",
+    "log/partition/partition_log.py",
     "log/partition/upkeep.py",
     "log/partition/watermarks.py",
     "log/producers/entry.py",
     "log/producers/replay.py",
+    "log/producers/state.py",
+    "log/segment/indexed_log.py",
+    "log/segment/offset_index.py",
+    "log/segment/segment.py",
+    "log/segment/segments.py",
+    "log/segment/sparse_index.py",
+    "log/segment/time_index.py",
     "net/requester.py",
     "protocol/apis.py",
     *(
@@ -219,6 +230,16 @@ QUICKLY_COMPILED = (
     "transactions/markers.py",
     "transactions/records.py",
 )
+
+# Modules with public classes. mypyc keeps the signatures of methods for help(), but neither docstrings nor types.
+DOCUMENTED = (
+    "client/consumer/intake.py",
+    "client/consumer/record.py",
+    "client/producer/futures.py",
+    "client/producer/partitioners.py",
+    "client/producer/producer.py",
+)
+C_TEXT = r'(NULL|"(?:[^"\\]|\\.)*")'
 
 # C files are compiled together up to this size. Each includes the same large headers, which take as long as a small
 # module; larger units would leave cores idle at the end, and need more memory.
@@ -242,8 +263,8 @@ def compiler() -> str | None:
 
 def extensions() -> list[Extension]:
     wanted = os.environ.get("BARNABAS_COMPILE", "auto")
-    # Installers ask for the metadata first, in a separate run that needs no extensions.
-    if wanted == "0" or not HOT_MODULES or {"dist_info", "egg_info"} & set(sys.argv):
+    # Installers ask for the metadata first, in a separate run that needs no extensions. An sdist has no C files either.
+    if wanted == "0" or not HOT_MODULES or {"dist_info", "egg_info", "sdist"} & set(sys.argv):
         return []
     if compiler() is None:
         if wanted == "1":
@@ -259,6 +280,8 @@ def extensions() -> list[Extension]:
     found: list[Extension] = mypycify(
         ["--no-warn-unused-configs", *modules], opt_level="2", debug_level="0", multi_file=True
     )
+    for name in DOCUMENTED:
+        add_docstrings(Path("src/barnabas", name), Path("build", c_file(name)))
     for extension in found:
         # Calls from file to file go straight there, not through a table of symbols.
         extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
@@ -278,6 +301,39 @@ def extensions() -> list[Extension]:
 def c_file(module: str) -> str:
     """The files that mypyc writes for a module."""
     return f"__native_barnabas___{module.removesuffix('.py').replace('/', '___')}.c"
+
+
+def add_docstrings(source: Path, c_source: Path) -> None:
+    """Gives compiled classes and methods their docstrings, and the types of arguments in the first line."""
+    text = c_source.read_text()
+    for each in ast.parse(source.read_text()).body:
+        if not isinstance(each, ast.ClassDef):
+            continue
+        place = rf"(CPyType_(?:\w*___)?{each.name}_template_ = \{{.*?\.tp_doc = PyDoc_STR\(){C_TEXT}"
+        text = with_docstring(text, place, ast.get_docstring(each) or "")
+        for method in each.body:
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not method.name.startswith("_"):
+                returned = f" -> {ast.unparse(method.returns)}" if method.returns is not None else ""
+                typed = f"{method.name}({ast.unparse(method.args)}){returned}"
+                place = rf"(CPyPy_(?:\w*___)?{each.name}___{method.name},\n[^\n]*?PyDoc_STR\(){C_TEXT}"
+                text = with_docstring(text, place, f"{typed}\n\n{ast.get_docstring(method) or ''}".strip())
+    c_source.write_text(text)
+
+
+def with_docstring(text: str, place: str, docstring: str) -> str:
+    """The C text with a docstring behind the signature that mypyc has written; properties have no place for one."""
+
+    def added(found: re.Match[str]) -> str:
+        signature = "" if found[2] == "NULL" else found[2][1:-1]
+        # Every byte as an octal escape of fixed length, so that no digit behind it belongs to it.
+        escaped = "".join(
+            chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}"
+            for byte in docstring.encode()
+        )
+        # mypyc may have left the file of an earlier build as it is.
+        return found[0] if signature.endswith(escaped) else f'{found[1]}"{signature}{escaped}"'
+
+    return re.sub(place, added, text, count=1, flags=re.DOTALL)
 
 
 def is_library(extension: Extension) -> bool:

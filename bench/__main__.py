@@ -23,14 +23,17 @@ TABLES: dict[str, tuple[str, str]] = {
     "log_manager": ("bench.log_manager", "10,000 partitions reopened"),
     "timers": ("bench.timers", "timers added and cancelled, compared with a heap"),
     "broker": ("bench.broker", "a broker compared with Apache Kafka"),
+    "tls": ("bench.tls", "a broker with TLS compared with Apache Kafka with TLS; checks of 10,000 ACLs"),
     "groups": ("bench.groups", "offset commits and rebalances, compared with Apache Kafka"),
     "transactions": ("bench.transactions", "transactions, compared with Apache Kafka"),
+    "host": ("bench.host", "several brokers on one host, compared with one"),
     "cluster": ("bench.cluster", "three brokers on ZooKeeper, compared with three of Apache Kafka 3.9"),
     "client_consume": (
         "bench.client_consume",
         "our consumer compared with confluent-kafka, aiokafka and kafka-python",
     ),
     "spark": ("bench.spark", "sources and sinks of Spark, compared with Spark's own connector"),
+    "console": ("bench.console", "the console's search, compared with kafka-console-consumer and grep"),
     "scale": ("bench.scale", "2,000 connections and 10,000 partitions"),
     "client_produce": (
         "bench.client_produce",

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import median
 from typing import Final
 
@@ -19,6 +20,7 @@ from bench.table import Table, ratio, verdict
 
 KAFKA: Final = "Apache Kafka"
 OURS: Final = "Barnabas"
+HOST: Final = "Barnabas, 2 brokers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Row:
     unit: str
     measurements: tuple[str, ...]
     contender: str = OURS
+    # What the contender is compared with.
+    base: str = KAFKA
     digits: int = 0
     value_max: float | None = None
     ratio_min: float | None = None
@@ -43,11 +47,11 @@ class Row:
         )
         return ", ".join(filter(None, asked))
 
-    def is_met(self, value: float, to_kafka: float) -> bool:
+    def is_met(self, value: float, to_base: float) -> bool:
         return (
             (self.value_max is None or value <= self.value_max)
-            and (self.ratio_min is None or to_kafka >= self.ratio_min)
-            and (self.ratio_max is None or to_kafka <= self.ratio_max)
+            and (self.ratio_min is None or to_base >= self.ratio_min)
+            and (self.ratio_max is None or to_base <= self.ratio_max)
         )
 
     def show(self, value: float) -> str:
@@ -70,9 +74,12 @@ class Results:
         rounds = zip(*(self._values[measurement, contender] for measurement in row.measurements), strict=True)
         return [sum(values) for values in rounds]
 
+    def cores_of_load(self, measurement: str, contender: str) -> list[float]:
+        return self._load_cores[measurement, contender]
+
     def load_cores(self, row: Row) -> str:
-        """For Kafka's result and for ours."""
-        cores = [self._load_cores[row.measurements[0], contender] for contender in (KAFKA, row.contender)]
+        """For Kafka's result, or that of another base, and for ours."""
+        cores = [self._load_cores[row.measurements[0], contender] for contender in (row.base, row.contender)]
         return " / ".join(f"{median(each):.2f}" for each in cores if each)
 
 
@@ -93,24 +100,30 @@ class Measured:
     def load_cores(self) -> float:
         return self.load_cpu_s / self.spent_s
 
+    @property
+    def broker_cores(self) -> float:
+        return self.broker_cpu_s / self.spent_s
+
 
 def report(title: str, rows: Sequence[Row], results: Results, rounds: int) -> bool:
     """Prints the table; whether all targets are met."""
     table = Table(
-        f"{title}, {_cores()} cores, medians of {rounds} rounds",
+        f"{title}, {cores()} cores, medians of {rounds} rounds",
         ("", KAFKA, OURS, "ratio", "target", "", "load's cores"),
     )
     all_met = True
     for row in rows:
-        kafka, ours = results.of(row, KAFKA), results.of(row, row.contender)
-        to_kafka = median([one / other for one, other in zip(ours, kafka, strict=True)])
-        met = row.is_met(median(ours), to_kafka)
+        base, ours = results.of(row, row.base), results.of(row, row.contender)
+        # Some rows are ours alone, and some count what should not happen at all.
+        has_ratio = bool(base) and all(base)
+        to_base = median([one / other for one, other in zip(ours, base, strict=True)]) if has_ratio else nan
+        met = row.is_met(median(ours), to_base)
         all_met &= met
         table.add(
             row.title,
-            row.show(median(kafka)),
+            row.show(median(base)) if base else "",
             row.show(median(ours)),
-            ratio(to_kafka),
+            ratio(to_base) if has_ratio else "",
             row.target,
             verdict(met) if row.target else "",
             results.load_cores(row),
@@ -119,7 +132,7 @@ def report(title: str, rows: Sequence[Row], results: Results, rounds: int) -> bo
     return all_met
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -127,13 +140,13 @@ def tell(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def measure_load(work: Callable[[], float], broker_pid: int | None = None) -> Measured:
-    broker_cpu_s = load.cpu_seconds(broker_pid) if broker_pid is not None else 0.0
+def measure_load(work: Callable[[], float], *broker_pids: int) -> Measured:
+    broker_cpu_s = load.cpu_seconds(*broker_pids)
     start_cpu_s, start_s = time.process_time(), time.perf_counter()
     amount = work()
     return Measured(
         amount=amount,
         spent_s=time.perf_counter() - start_s,
         load_cpu_s=time.process_time() - start_cpu_s,
-        broker_cpu_s=load.cpu_seconds(broker_pid) - broker_cpu_s if broker_pid is not None else 0.0,
+        broker_cpu_s=load.cpu_seconds(*broker_pids) - broker_cpu_s,
     )

@@ -132,7 +132,7 @@ def _stall(broker: BrokerProcess, name: str) -> bool:
         finally:
             grown_bytes = _rss_bytes() - before_bytes
             os.kill(broker.pid, signal.SIGCONT)
-        producer.flush(60)
+        producer.flush(timeout_ms=60_000)
     met = taken < STALL_RECORDS and grown_bytes <= 2 * BUFFER_BYTES
     print(
         f"\nMemory while {name} stands still: {taken:,} records taken, {grown_bytes / 1e6:.0f} MB grown,"

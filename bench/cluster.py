@@ -19,10 +19,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.testing import ZooKeeper, ZooKeeperUnavailable
 from bench import load
 from bench.beside import KAFKA, OURS, Measured, Results, Row, measure_load, report, tell
-from bench.clusters import BROKERS, MeasuredCluster, SteadyProducer, ZooKeeperKafka, wait_until
+from bench.clusters import (
+    BROKERS,
+    CLUSTER_SETTINGS,
+    MeasuredCluster,
+    SteadyProducer,
+    ZooKeeperKafka,
+    wait_until,
+)
 from bench.kafka import MeasuredBroker
 from tests.peers.kafka_peer import V3, PeerUnavailable, jars
 
@@ -32,6 +40,8 @@ WARM_UP_S: Final = 5 * SECONDS
 
 MOVED_PARTITIONS: Final = 200
 TAKEN_OVER_PARTITIONS: Final = 600
+MANY_TOPICS: Final = 10
+MANY_PARTITIONS: Final = 10_000
 BIG_BYTES: Final = 64 << 10
 SMALL_BYTES: Final = 1 << 10
 LATENCIES_A_SECOND: Final = 500
@@ -43,24 +53,28 @@ MOVED: Final = f"{MOVED_PARTITIONS} leaders moved after a crash"
 TAKEN_OVER: Final = f"controller replaced, {TAKEN_OVER_PARTITIONS} partitions"
 GAP: Final = "producer's gap, leader killed"
 STOP_GAP: Final = "producer's gap, leader stopped"
+STOP_ERRORS: Final = "errors that a client does not retry"
 THROUGHPUT: Final = "produce, acks=all, 3 replicas"
 CPU: Final = "brokers' CPU for it"
 P99: Final = "produce one at a time, acks=all, p99"
 CATCH_UP: Final = "follower catches up"
 REGISTERED: Final = "start to registered"
 IDLE: Final = "memory of a broker, idle"
+MANY: Final = f"one broker starts with {MANY_PARTITIONS:,} partitions"
 
 ROWS: Final = (
     Row(title=MOVED, unit="s", measurements=(MOVED,), digits=3, ratio_max=0.5),
     Row(title=TAKEN_OVER, unit="s", measurements=(TAKEN_OVER,), digits=3, ratio_max=0.5),
     Row(title=GAP, unit="s", measurements=(GAP,), digits=2, ratio_max=1.1),
     Row(title=STOP_GAP, unit="s", measurements=(STOP_GAP,), digits=3, value_max=0.2),
+    Row(title=STOP_ERRORS, unit="errors", measurements=(STOP_ERRORS,), value_max=0),
     Row(title=THROUGHPUT, unit="MB/s", measurements=(THROUGHPUT,), ratio_min=1.2),
     Row(title=CPU, unit="s/GB", measurements=(CPU,), digits=2, ratio_max=0.6),
     Row(title=P99, unit="µs", measurements=(P99,), ratio_max=1.0),
     Row(title=CATCH_UP, unit="MB/s", measurements=(CATCH_UP,), ratio_min=1.2),
     Row(title=REGISTERED, unit="s", measurements=(REGISTERED,), digits=2, value_max=0.6),
     Row(title=IDLE, unit="MB", measurements=(IDLE,), value_max=60),
+    Row(title=MANY, unit="s", measurements=(MANY,), digits=2, value_max=3),
 )
 
 Measure = Callable[[str, MeasuredCluster, Results], None]
@@ -82,6 +96,7 @@ def run() -> bool:
             for contender, make, folder in ((KAFKA, ZooKeeperKafka, "kafka"), (OURS, MeasuredBroker, "ours"))
         ]
         _measure_memory(turns, results)
+        _start_with_many(Path(name) / "many", zookeeper.address, results)
         for contender, cluster in turns:
             _warm(contender, cluster)
         for number in range(ROUNDS):
@@ -97,6 +112,33 @@ def _measure_memory(turns: list[tuple[str, MeasuredCluster]], results: Results) 
     for contender, cluster in turns:
         for broker in cluster.brokers:
             results.add(IDLE, contender, load.resident_mb(broker.pid))
+
+
+def _start_with_many(folder: Path, zookeeper: str, results: Results) -> None:
+    """From its start until a broker leads all partitions. Apache Kafka would take minutes to create them."""
+    settings = {"broker.id": "0", "default.replication.factor": "1", "zookeeper.connect": f"{zookeeper}/many"}
+    with MeasuredBroker(folder, {**CLUSTER_SETTINGS, **settings}) as broker:
+        tell(f"creating {MANY_PARTITIONS:,} partitions")
+        for number in range(MANY_TOPICS):
+            load.create_topic(broker.port, f"many-{number}", MANY_PARTITIONS // MANY_TOPICS)
+
+        def leads_all() -> bool:
+            try:
+                with load.connect(broker.port) as connected:
+                    topics = load.ask(connected, "Metadata", 4, MetadataRequest(topics=None)).topics
+            except OSError:
+                return False
+            led = [each for topic in topics for each in topic.partitions if each.leader_id == 0]
+            return len(led) == MANY_PARTITIONS
+
+        wait_until(leads_all, "the broker leads all partitions", poll_s=0.2)
+        for number in range(ROUNDS):
+            tell(f"round {number + 1} of {ROUNDS}: start with many partitions, {OURS}")
+            broker.stop()
+            start_s = time.perf_counter()
+            broker.begin_start()
+            wait_until(leads_all, "the broker leads all partitions", poll_s=0.2)
+            results.add(MANY, OURS, time.perf_counter() - start_s)
 
 
 def _warm(contender: str, cluster: MeasuredCluster) -> None:
@@ -143,15 +185,16 @@ def _take_over(contender: str, cluster: MeasuredCluster, results: Results) -> No
 
 
 def _kill_leader(contender: str, cluster: MeasuredCluster, results: Results) -> None:
-    results.add(GAP, contender, _gap_s(cluster, signal.SIGKILL))
+    results.add(GAP, contender, _produce_while_leader_ends(cluster, signal.SIGKILL).longest_gap_s())
 
 
 def _stop_leader(contender: str, cluster: MeasuredCluster, results: Results) -> None:
-    results.add(STOP_GAP, contender, _gap_s(cluster, signal.SIGTERM))
+    producer = _produce_while_leader_ends(cluster, signal.SIGTERM)
+    results.add(STOP_GAP, contender, producer.longest_gap_s())
+    results.add(STOP_ERRORS, contender, len(producer.errors))
 
 
-def _gap_s(cluster: MeasuredCluster, how: signal.Signals) -> float:
-    """The longest time without a confirmation while the leader of a partition ends."""
+def _produce_while_leader_ends(cluster: MeasuredCluster, how: signal.Signals) -> SteadyProducer:
     leader = cluster.others(cluster.controller_id)[0]
     topic = _create(cluster, [[leader, *cluster.others(leader)]])
     producer = SteadyProducer(cluster, topic)
@@ -168,7 +211,7 @@ def _gap_s(cluster: MeasuredCluster, how: signal.Signals) -> float:
         is_over.set()
         thread.join()
     _restart(cluster, leader, topic, 1)
-    return producer.longest_gap_s()
+    return producer
 
 
 def _produce(contender: str, cluster: MeasuredCluster, results: Results) -> None:
@@ -212,6 +255,8 @@ def _catch_up(contender: str, cluster: MeasuredCluster, results: Results) -> Non
     written = 0
     while written < MISSED_BYTES:
         written += load.produce_for(port, topic, batch, SECONDS) * len(batch)
+    # What the leaders have not written to the disk yet would compete with the follower.
+    os.sync()
     start_s = time.perf_counter()
     cluster.brokers[away].begin_start()
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from kazoo.client import KazooClient
 
+from barnabas.errors import NONE, error_for_code
 from barnabas.protocol.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -28,7 +29,6 @@ SESSION_TIMEOUT_MS: Final = 6_000
 # These bound a wait on a busy machine; they are not expected times.
 WAIT_S: Final = 240.0
 POLL_S: Final = 0.002
-NOT_LEADER: Final = 6
 
 CLUSTER_SETTINGS: Final = {
     **SETTINGS,
@@ -172,6 +172,8 @@ class SteadyProducer:
         # When batches were confirmed, and by whom the last one.
         self.confirmed_s: list[float] = []
         self.leader = -1
+        # Errors that a client would show to its user: those that Kafka's clients do not retry.
+        self.errors: list[int] = []
 
     def run_until(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
@@ -181,12 +183,18 @@ class SteadyProducer:
                     connected.settimeout(WAIT_S)
                     while not is_over():
                         connected.sendall(self._frame)
-                        load.check_produced(load.read_frame(connected, self._buffer))
+                        error_code = load.produce_error(load.read_frame(connected, self._buffer))
+                        if error_code != NONE:
+                            if not error_for_code(error_code).retriable:
+                                self.errors.append(error_code)
+                            break
                         self.confirmed_s.append(time.perf_counter())
                         self.leader = leader
-            except (OSError, AssertionError):
-                # The leader is gone, or says that it is another one: like clients, look again soon.
-                time.sleep(POLL_S)
+            except OSError:
+                # The leader is gone.
+                pass
+            # It may be another one now: like clients, look again soon.
+            time.sleep(POLL_S)
 
     def longest_gap_s(self) -> float:
         pairs = zip(self.confirmed_s, self.confirmed_s[1:], strict=False)

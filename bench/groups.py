@@ -38,8 +38,8 @@ from barnabas.protocol.messages.offset_commit_request import (
 )
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from bench import load
-from bench.beside import KAFKA, OURS, Results, Row, measure_load, report, tell
-from bench.kafka import ApacheKafka, MeasuredBroker
+from bench.beside import HOST, KAFKA, OURS, Results, Row, measure_load, report, tell
+from bench.kafka import ApacheKafka, MeasuredBroker, MeasuredHost
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
 
 SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "3"))
@@ -64,6 +64,7 @@ SETTLED_CONSUMERS: Final = f"{MEMBERS} members settle, consumer protocol"
 ROWS: Final = (
     Row(title=COMMITS, unit="/s", measurements=(COMMITS,), ratio_min=2.0),
     Row(title=COMMITS_TOGETHER, unit="/s", measurements=(COMMITS_TOGETHER,), ratio_min=2.0),
+    Row(title="  2 brokers", unit="/s", measurements=(COMMITS_TOGETHER,), contender=HOST, ratio_min=2.0),
     Row(title=CONFLUENT, unit="/s", measurements=(CONFLUENT,)),
     Row(title=SETTLED, unit="s", measurements=(SETTLED,), digits=2, ratio_max=1.2),
     Row(title=SETTLED_AT_ONCE, unit="s", measurements=(SETTLED_AT_ONCE,), digits=2, ratio_max=1.2),
@@ -97,6 +98,10 @@ def run() -> bool:
                 stack.enter_context(MeasuredBroker(folder / "ours-at-once", at_once)),
             ),
         ]
+        host = stack.enter_context(MeasuredHost(folder / "host"))
+        host.create_topic(TOPIC, MEMBERS)
+        tell(f"warming for {WARM_UP_S:g} s: {HOST}")
+        commits(host.port, GROUPS, WARM_UP_S)
         for contender, broker, immediate in turns:
             for each in (broker, immediate):
                 each.create_topic(TOPIC, MEMBERS)
@@ -107,6 +112,8 @@ def run() -> bool:
             settle(immediate.port, _live_by_heartbeats)
         for number in range(ROUNDS):
             tell(f"round {number + 1} of {ROUNDS}")
+            many = measure_load(lambda: commits(host.port, GROUPS, SECONDS))
+            results.add(COMMITS_TOGETHER, HOST, many.per_second, many.load_cores)
             for contender, broker, immediate in turns if number % 2 == 0 else reversed(turns):
                 one = measure_load(lambda port=broker.port: commits(port, 1, SECONDS))  # type: ignore[misc]
                 results.add(COMMITS, contender, one.per_second, one.load_cores)
@@ -125,14 +132,15 @@ def run() -> bool:
     return all_met
 
 
-def find_coordinator(port: int, key: str, key_type: int) -> None:
-    """Waits until there is one."""
+def find_coordinator(port: int, key: str, key_type: int) -> int:
+    """Waits until there is one. Returns its port."""
     request = FindCoordinatorRequest(key=key, key_type=key_type)
     deadline_s = time.monotonic() + load.TIMEOUT_S
     with load.connect(port) as connected:
-        while load.ask(connected, "FindCoordinator", 3, request).error_code != 0:
+        while (answer := load.ask(connected, "FindCoordinator", 3, request)).error_code != 0:
             assert time.monotonic() < deadline_s, f"{key} has no coordinator after {load.TIMEOUT_S} s"
             time.sleep(0.05)
+    return int(answer.port)
 
 
 def commits(port: int, groups: int, duration_s: float) -> int:
@@ -143,9 +151,10 @@ def commits(port: int, groups: int, duration_s: float) -> int:
         request = OffsetCommitRequest(
             group_id=f"group-{number}", topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
         )
-        _wait_until_loaded(port, request)
-        frames.append(load.frame("OffsetCommit", COMMIT_VERSION, request))
-    return load.exchange_together(port, frames, _check_committed, duration_s)
+        coordinator_port = find_coordinator(port, request.group_id, 0)
+        _wait_until_loaded(coordinator_port, request)
+        frames.append((coordinator_port, load.frame("OffsetCommit", COMMIT_VERSION, request)))
+    return load.exchange_together(frames, _check_committed, duration_s)
 
 
 def _wait_until_loaded(port: int, request: OffsetCommitRequest) -> None:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.testing import free_port
+from barnabas.testing.ports import free_ports
 from bench import load
 from tests.clients.broker_process import BrokerProcess
 from tests.peers.kafka_peer import V4, jars, run_tool
 
 # These bound a wait on a busy machine; they are not expected times.
 ANSWER_TIMEOUT_S: Final = 240
+HOST_BROKERS: Final = 2
 POLL_S: Final = 0.002
 
 SETTINGS: Final = {
@@ -63,24 +66,63 @@ class MeasuredBroker(BrokerProcess):
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Returns when every partition can be read: Apache Kafka names leaders that do not know it yet."""
         load.create_topic(self.port, name, partitions)
-        asked = [FetchPartition(partition=number, partition_max_bytes=1) for number in range(partitions)]
-        request = FetchRequest(
-            replica_id=-1, max_bytes=1, session_epoch=-1, topics=[FetchTopic(topic=name, partitions=asked)]
-        )
+        leaders = load.leader_ports(self.port, name)
         deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
-        with load.connect(self.port) as connected:
-            while time.monotonic() < deadline_s:
-                [topic] = load.ask(connected, "Fetch", load.FETCH_VERSION, request).responses
-                if all(partition.error_code == 0 for partition in topic.partitions):
-                    return
+        for port in set(leaders):
+            led = [number for number, leader in enumerate(leaders) if leader == port]
+            while not _can_be_read(port, name, led):
+                assert time.monotonic() < deadline_s, f"{name} cannot be read after {ANSWER_TIMEOUT_S} s"
                 time.sleep(POLL_S)
-        raise TimeoutError(f"topic {name} cannot be read after {ANSWER_TIMEOUT_S} s")
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that do the work."""
+        return [self.pid]
 
     def delete_topic(self, name: str) -> None:
-        with load.connect(self.port) as connected:
+        with load.connect(load.controller_port(self.port)) as connected:
             request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
             [answer] = load.ask(connected, "DeleteTopics", 4, request).responses
         assert answer.error_code == 0, answer
+
+
+def _can_be_read(port: int, topic: str, partitions: Sequence[int]) -> bool:
+    asked = [FetchPartition(partition=number, partition_max_bytes=1) for number in partitions]
+    request = FetchRequest(
+        replica_id=-1, max_bytes=1, session_epoch=-1, topics=[FetchTopic(topic=topic, partitions=asked)]
+    )
+    with load.connect(port) as connected:
+        [found] = load.ask(connected, "Fetch", load.FETCH_VERSION, request).responses
+    return all(partition.error_code == 0 for partition in found.partitions)
+
+
+class MeasuredHost(MeasuredBroker):
+    """Several brokers of Barnabas on one host: `barnabas start --brokers N`. `port` is that of the first."""
+
+    def __init__(
+        self, directory: Path, overrides: Mapping[str, str] | None = None, *, brokers: int = HOST_BROKERS
+    ) -> None:
+        super().__init__(directory, overrides)
+        self._brokers = brokers
+        self.port = free_ports(brokers)
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--brokers", str(self._brokers)]
+
+    def start(self) -> None:
+        super().start()
+        self.wait_until_ready()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A supervisor that is killed leaves brokers behind that still end.
+        self.stop()
+
+    @property
+    def pids(self) -> list[int]:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [self.pid, *map(int, children)]
 
 
 class ApacheKafka(MeasuredBroker):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -21,7 +22,7 @@ from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.requests import decode_response, encode_request
 from barnabas.records.builder import BatchBuilder
@@ -66,8 +67,30 @@ def ask(connected: socket.socket, api: str, version: int, body: Message) -> Any:
     return decode_response(api_for_name(api), version, bytes(answer)).body
 
 
-def create_topic(port: int, name: str, partitions: int = 1) -> None:
+def controller_port(port: int) -> int:
+    """That of the broker which creates and deletes topics, in the cluster of the broker at `port`."""
+    deadline_s = time.monotonic() + TIMEOUT_S
     with connect(port) as connected:
+        while time.monotonic() < deadline_s:
+            answer = ask(connected, "Metadata", 4, MetadataRequest(topics=[]))
+            for broker in answer.brokers:
+                if broker.node_id == answer.controller_id:
+                    return int(broker.port)
+            time.sleep(0.05)
+    raise TimeoutError(f"there is no controller after {TIMEOUT_S} s")
+
+
+def leader_ports(port: int, topic: str) -> list[int]:
+    """The port of the leader of each partition, in the order of the partitions."""
+    with connect(port) as connected:
+        answer = ask(connected, "Metadata", 4, MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
+    ports = {broker.node_id: int(broker.port) for broker in answer.brokers}
+    partitions = sorted(answer.topics[0].partitions, key=lambda each: int(each.partition_index))
+    return [ports[each.leader_id] for each in partitions]
+
+
+def create_topic(port: int, name: str, partitions: int = 1) -> None:
+    with connect(controller_port(port)) as connected:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         [answer] = ask(
             connected, "CreateTopics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
@@ -105,9 +128,14 @@ def produce_frame(topic: str, batch: bytes, partition: int = 0, acks: int = 1) -
 
 
 def check_produced(answer: memoryview) -> None:
-    response = decode_response(api_for_name("Produce"), PRODUCE_VERSION, bytes(answer)).body
-    error_code = response.responses[0].partition_responses[0].error_code
+    error_code = produce_error(answer)
     assert error_code == 0, f"the broker answered error {error_code}"
+
+
+def produce_error(answer: memoryview) -> int:
+    """The error code of a Produce response for one partition."""
+    response = decode_response(api_for_name("Produce"), PRODUCE_VERSION, bytes(answer)).body
+    return int(response.responses[0].partition_responses[0].error_code)
 
 
 def produce_for(
@@ -119,33 +147,39 @@ def produce_for(
 
 def exchange_for(port: int, request: bytes, check: Callable[[memoryview], None], duration_s: float) -> int:
     """How often a request was answered in that time, with IN_FLIGHT of them always on their way."""
+    with connect(port) as connected:
+        return exchange_on(connected, request, check, duration_s)
+
+
+def exchange_on(
+    connected: socket.socket, request: bytes, check: Callable[[memoryview], None], duration_s: float
+) -> int:
     buffer = bytearray(1 << 16)
     answered = 0
-    with connect(port) as connected:
-        connected.sendall(request * IN_FLIGHT)
-        end_s = time.perf_counter() + duration_s
-        while time.perf_counter() < end_s:
-            # Answers come in bunches: as many as have come are read and followed by as many requests.
-            answer = read_frame(connected, buffer)
-            if answered == 0:
-                check(answer)
-            count = 1 + _more_answers(connected, buffer)
-            answered += count
-            connected.sendall(request * count)
-        for _ in range(IN_FLIGHT):
-            check(read_frame(connected, buffer))
-            answered += 1
+    connected.sendall(request * IN_FLIGHT)
+    end_s = time.perf_counter() + duration_s
+    while time.perf_counter() < end_s:
+        # Answers come in bunches: as many as have come are read and followed by as many requests.
+        answer = read_frame(connected, buffer)
+        if answered == 0:
+            check(answer)
+        count = 1 + _more_answers(connected, buffer)
+        answered += count
+        connected.sendall(request * count)
+    for _ in range(IN_FLIGHT):
+        check(read_frame(connected, buffer))
+        answered += 1
     return answered
 
 
 def exchange_together(
-    port: int, requests: Sequence[bytes], check: Callable[[memoryview], None], duration_s: float
+    requests: Sequence[tuple[int, bytes]], check: Callable[[memoryview], None], duration_s: float
 ) -> int:
-    """The same for many connections at once, each with its own request, in one thread."""
+    """The same for many connections at once, each with its own port and request, in one thread."""
     answered = 0
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        for request in requests:
+        for port, request in requests:
             connected = stack.enter_context(connect(port))
             selector.register(connected, selectors.EVENT_READ, (request, bytearray()))
             connected.sendall(request * IN_FLIGHT)
@@ -185,6 +219,12 @@ def _take_frames(received: bytearray, check: Callable[[memoryview], None]) -> in
 
 def _more_answers(connected: socket.socket, buffer: bytearray) -> int:
     count = 0
+    if isinstance(connected, ssl.SSLSocket):
+        # What OpenSSL has decrypted. It does not look ahead in the socket.
+        while count < IN_FLIGHT - 1 and connected.pending() >= 4:
+            read_frame(connected, buffer)
+            count += 1
+        return count
     while count < IN_FLIGHT - 1:
         try:
             head = connected.recv(4, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -228,16 +268,20 @@ def fetch_frame(
 
 def fetch_for(port: int, topic: str, max_bytes: int, duration_s: float) -> int:
     """How many bytes came, the same first ones over and over: all from memory, and nothing but sending."""
+    with connect(port) as connected:
+        return fetch_on(connected, topic, max_bytes, duration_s)
+
+
+def fetch_on(connected: socket.socket, topic: str, max_bytes: int, duration_s: float) -> int:
     request = fetch_frame(topic, 0, max_bytes)
     buffer = bytearray(max_bytes + (1 << 16))
     received = 0
-    with connect(port) as connected:
-        end_s = time.perf_counter() + duration_s
+    end_s = time.perf_counter() + duration_s
+    connected.sendall(request)
+    while time.perf_counter() < end_s:
+        received += len(read_frame(connected, buffer))
         connected.sendall(request)
-        while time.perf_counter() < end_s:
-            received += len(read_frame(connected, buffer))
-            connected.sendall(request)
-        read_frame(connected, buffer)
+    read_frame(connected, buffer)
     return received
 
 
@@ -300,10 +344,13 @@ def in_threads(workers: list[Callable[[], int]]) -> list[int]:
     return results
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(*pids: int) -> float:
+    """User and system time of processes so far."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:

@@ -43,9 +43,9 @@ from barnabas.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from bench import load
-from bench.beside import KAFKA, OURS, Results, Row, measure_load, report, tell
+from bench.beside import HOST, KAFKA, OURS, Results, Row, measure_load, report, tell
 from bench.groups import find_coordinator
-from bench.kafka import ApacheKafka, MeasuredBroker
+from bench.kafka import ApacheKafka, MeasuredBroker, MeasuredHost
 from tests.peers.kafka_peer import V4, PeerUnavailable, jars
 
 SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "3"))
@@ -70,8 +70,10 @@ CONFLUENT: Final = "confluent-kafka, 1 producer"
 ROWS: Final = (
     Row(title=ONE, unit="/s", measurements=(ONE,), ratio_min=2.0),
     Row(title=MANY, unit="/s", measurements=(MANY,), ratio_min=2.0),
+    Row(title="  2 brokers", unit="/s", measurements=(MANY,), contender=HOST, ratio_min=2.0),
     Row(title=OLD_ONE, unit="/s", measurements=(OLD_ONE,), ratio_min=2.0),
     Row(title=OLD_MANY, unit="/s", measurements=(OLD_MANY,), ratio_min=2.0),
+    Row(title="  version 1, 2 brokers", unit="/s", measurements=(OLD_MANY,), contender=HOST, ratio_min=2.0),
     Row(title=CONFLUENT, unit="/s", measurements=(CONFLUENT,)),
 )
 
@@ -120,6 +122,7 @@ def run() -> bool:
         turns = [
             (KAFKA, stack.enter_context(ApacheKafka(folder / "kafka"))),
             (OURS, stack.enter_context(MeasuredBroker(folder / "ours"))),
+            (HOST, stack.enter_context(MeasuredHost(folder / "host"))),
         ]
         for contender, broker in turns:
             broker.create_topic(TOPIC, PRODUCERS)
@@ -131,6 +134,8 @@ def run() -> bool:
             tell(f"round {number + 1} of {ROUNDS}")
             for contender, broker in turns if number % 2 == 0 else reversed(turns):
                 for measurement, work in _loads(broker.port).items():
+                    if contender == HOST and measurement not in (MANY, OLD_MANY):
+                        continue
                     done = measure_load(work)
                     results.add(measurement, contender, done.per_second, done.load_cores)
     all_met = report(
@@ -157,12 +162,19 @@ def transactions(port: int, producers: int, version: int, duration_s: float) -> 
     """The number of transactions that this many producers have committed in that time, each in its own partition."""
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        running = [
-            _RawProducer(stack.enter_context(load.connect(port)), number, version)
-            for number in range(producers)
-        ]
+        leaders = load.leader_ports(port, TOPIC)
+        running = []
+        for number in range(producers):
+            coordinator_port = find_coordinator(port, _transactional_id(number), TRANSACTION_KEY)
+            coordinator = stack.enter_context(load.connect(coordinator_port))
+            # A client has one connection to a broker.
+            leader = coordinator
+            if leaders[number] != coordinator_port:
+                leader = stack.enter_context(load.connect(leaders[number]))
+            running.append(_RawProducer(coordinator, leader, number, version))
         for producer in running:
-            selector.register(producer.connected, selectors.EVENT_READ, producer)
+            for connected in {producer.coordinator, producer.leader}:
+                selector.register(connected, selectors.EVENT_READ, producer)
             producer.send()
         # Told to come again; the first is to be asked first.
         waiting: deque[tuple[float, _RawProducer]] = deque()
@@ -203,13 +215,14 @@ class _RawProducer:
     compared with the broker's work.
     """
 
-    def __init__(self, connected: socket.socket, number: int, version: int) -> None:
-        self.connected = connected
+    def __init__(self, coordinator: socket.socket, leader: socket.socket, number: int, version: int) -> None:
+        self.coordinator = coordinator
+        self.leader = leader
         self.is_under_way = True
         self.committed = 0
         self.step = 0
-        transactional_id = f"bench-{number}"
-        self._producer = _init_producer(connected, transactional_id)
+        transactional_id = _transactional_id(number)
+        self._producer = _init_producer(coordinator, transactional_id)
         self._sequence = 0
         self._buffer = bytearray(1 << 12)
         self._steps = [_produce_step(transactional_id, number, version), _end_step(transactional_id, version)]
@@ -228,18 +241,22 @@ class _RawProducer:
                 : self._checked_bytes
             ]
             _CRC.pack_into(step.frame, step.batch_position + CRC_POSITION, crc32c(checked))
-        self.connected.sendall(step.frame)
+        self._connected(step).sendall(step.frame)
+
+    def _connected(self, step: _Step) -> socket.socket:
+        """Records go to the leader of the partition, everything else to the coordinator."""
+        return self.coordinator if step.batch_position is None else self.leader
 
     _checked_bytes = len(_BATCH) - ATTRIBUTES_POSITION
 
     def receive(self) -> bool:
         """Takes an answer; whether the next step is to be done, else the same again a little later."""
-        answer = load.read_frame(self.connected, self._buffer)
         step = self._steps[self.step]
+        answer = load.read_frame(self._connected(step), self._buffer)
         (error_code,) = _ERROR.unpack_from(answer, step.error_position)
         if error_code == CONCURRENT_TRANSACTIONS:
             return False
-        assert error_code == 0, f"the broker answered error {error_code}"
+        assert error_code == 0, f"step {self.step} of {len(self._steps)} got the error {error_code}"
         if step.batch_position is not None:
             self._sequence += RECORDS
         if step.next_position is not None:
@@ -248,6 +265,10 @@ class _RawProducer:
         self.step = (self.step + 1) % len(self._steps)
         self.committed += self.step == 0
         return True
+
+
+def _transactional_id(number: int) -> str:
+    return f"bench-{number}"
 
 
 def _init_producer(connected: socket.socket, transactional_id: str) -> tuple[int, int]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import os
+import ast
 import re
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from barnabas.broker.requests.routes import ROUTES
+from barnabas.cli.main import barnabas
+from barnabas.config.broker_settings import OUR_SETTINGS
+from barnabas.config.log_config import DELETION_HOLD
 from barnabas.protocol.apis import APIS
 from barnabas.testing import Broker
+from tests.examples import blocks, run_page
+from tools.website.generated import names as generated_pages
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+HOW_TOS = (ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "howto").glob("*.md")))
+GUIDES = tuple(ROOT / "docs" / f"{name}.md" for name in ("ACLS", "CLI", "CLIENTS", "SECURITY"))
+PAGES_WITH_EXAMPLES = (ROOT / "README.md", *HOW_TOS, *GUIDES)
 # Paths of a user's files, in examples.
-NOT_FILES = {"checkpoints/NAME"}
-
-TIMEOUT_S = 120
+NOT_FILES = {"build/site/index.html", "checkpoints/NAME"}
 
 
 def walks() -> list[tuple[str, list[str]]]:
@@ -38,56 +42,37 @@ def walks() -> list[tuple[str, list[str]]]:
 WALKS = walks()
 
 
-def sessions() -> list[list[tuple[str, str]]]:
-    """The console blocks, each as commands with the output below them; `>` continues a command."""
-    blocks = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return [
-        [
-            (command.replace("\n>", "\n"), output)
-            for command, output in re.findall(r"^\$ (.*\n(?:> .*\n)*)((?:[^$].*\n)*)", block, re.MULTILINE)
-        ]
-        for block in blocks
-    ]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("session", sessions(), ids=lambda session: session[0][0].strip()[:40])
-def test_the_tour(session: list[tuple[str, str]], tmp_path: Path, broker: Broker) -> None:
+@pytest.mark.parametrize("page", PAGES_WITH_EXAMPLES, ids=lambda path: path.name)
+def test_the_examples(page: Path, tmp_path: Path) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    command_file = programs / "barnabas"
-    command_file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m barnabas "$@"\n')
-    command_file.chmod(0o755)
-    import_path = os.pathsep.join(
-        str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
-    )
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": import_path,
-        "PYTHONUTF8": "1",
-        "BARNABAS_BOOTSTRAP": broker.bootstrap,
-    }
-    for command, output in session:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert done.stdout == output, command
+    assert run_page(page.read_text(encoding="utf-8"), tmp_path) > 0
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_EXAMPLES, ids=lambda path: path.name)
+def test_no_example_escapes(page: Path) -> None:
+    """A block of commands or Python is one that `test_the_examples` runs, or a file that it writes."""
+    for block in blocks(page.read_text(encoding="utf-8")):
+        assert block.title or block.language in {"console", "python", "text", "toml", "yaml"}, block.text
+        assert block.language != "console" or block.commands(), block.text
+        assert block.title or block.language != "yaml", block.text
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda path: path.name)
+def test_guides_have_no_indented_examples(page: Path) -> None:
+    """No test would run them."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^\n {4}\S.*", prose, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", HOW_TOS, ids=lambda path: path.name)
+def test_how_tos_are_short(page: Path) -> None:
+    """A page has one heading, short lines, and no indented block, which no test would run."""
+    text = page.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
+    assert not re.search(r"^\n {4}\S", prose, re.MULTILINE)
+    assert len(text.splitlines()) <= 250
 
 
 @pytest.mark.slow
@@ -100,27 +85,10 @@ def test_the_lines_of_a_start(tmp_path: Path) -> None:
     assert [variable.sub("…", line) for line in logged] == [variable.sub("…", line) for line in shown]
 
 
-def programs() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.slow
-def test_the_programs(broker: Broker) -> None:
-    """In their order: the later ones use what the first ones have made."""
-    for program in programs():
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program.replace("localhost:9092", broker.bootstrap)],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, ""), program
-
-
 def test_the_tour_is_not_empty() -> None:
-    assert sum(len(session) for session in sessions()) >= 15
-    assert len(programs()) >= 5
+    found = blocks(README)
+    assert sum(len(block.commands()) for block in found if block.language == "console") >= 15
+    assert sum(block.language == "python" for block in found) >= 5
 
 
 def test_the_table_of_apis() -> None:
@@ -133,14 +101,23 @@ def test_the_table_of_apis() -> None:
     ]
 
 
+def test_the_table_of_our_settings() -> None:
+    text = (ROOT / "docs" / "COMPATIBILITY.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(barnabas\.[\w.]+)` \|", text, re.MULTILINE)
+    assert rows == sorted([*(each.name for each in OUR_SETTINGS), DELETION_HOLD])
+
+
 def versions(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), target
+    """Anchors are checked in the built site (`tests/test_site.py`)."""
+    generated = {(ROOT / "docs" / name).resolve() for name in generated_pages()}
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+        path = (document.parent / target).resolve()
+        assert path.exists() or path in generated, target
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -167,6 +144,8 @@ def test_architecture_names_every_part() -> None:
     parts = {path.parent.relative_to(package).as_posix() for path in package.rglob("__init__.py")} - {"."}
     assert parts
     assert not [part for part in sorted(parts) if f"`{part}`" not in text]
+    # A row after an empty line is outside its table.
+    assert not re.findall(r"\n\n(\|(?:.*\|)\n)(?!\|-)", text)
 
 
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk[0])
@@ -175,3 +154,48 @@ def test_walks_go_forward(walk: tuple[str, list[str]]) -> None:
     _, files = walk
     assert len(files) >= 5
     assert len(files) - len(set(files)) <= 1
+
+
+def commands_in(text: str) -> list[str]:
+    """What documents say about `barnabas`: in blocks, where a backslash continues a line, and within sentences."""
+    joined = re.sub(r"\\\n\s*", "", text)
+    in_blocks = re.findall(r"^(?: {4}|\$ )(?:\$ )?(?:\S+ \| )?barnabas ([a-z].*)$", joined, re.MULTILINE)
+    in_sentences = re.findall(r"`barnabas ([a-z][^`\n]*)`", joined)
+    return [
+        re.split(r" (?:#|\||&|2?>|<) ?|;|<\(", command)[0].strip() for command in (*in_blocks, *in_sentences)
+    ]
+
+
+def misnamed(command: str) -> str | None:
+    """The first word that is no command, or the first option that the command does not have."""
+    context = click.Context(barnabas, info_name="barnabas")
+    words = command.split()
+    while words and isinstance(context.command, click.Group) and not words[0].startswith("-"):
+        names = words.pop(0).split("|")
+        if names[0].isupper() or names[0] == "…":
+            return None
+        for name in names:
+            below = context.command.get_command(context, name)
+            if below is None:
+                return name
+        assert below is not None
+        context = click.Context(below, info_name=names[-1], parent=context)
+    known = {name for each in context.command.get_params(context) for name in each.opts + each.secondary_opts}
+    options = re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", " ".join(words))
+    return next((option for option in options if option not in known and option[:2] not in known), None)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_exist_with_their_options(document: Path) -> None:
+    for command in commands_in(document.read_text(encoding="utf-8")):
+        assert misnamed(command) is None, f"barnabas {command}"
+
+
+def test_programs_in_guides_are_python() -> None:
+    count = 0
+    for document in DOCUMENTS:
+        for block in blocks(document.read_text(encoding="utf-8")):
+            if block.language == "python":
+                compile(block.text, document.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                count += 1
+    assert count > 20

@@ -240,8 +240,8 @@ def words_to_avoid(path: Path) -> set[str]:
 
 
 def test_plain_english() -> None:
-    documents = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
-    others = (path for folder in ("tools", "bench", "demo") for path in sorted((ROOT / folder).glob("*.py")))
+    documents = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+    others = (path for folder in ("tools", "bench", "demo") for path in sorted((ROOT / folder).rglob("*.py")))
     found = {
         path.relative_to(ROOT).as_posix(): words_to_avoid(path) for path in (*documents, *modules(), *others)
     }

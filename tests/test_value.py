@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from barnabas.value import Value, field, replace
+from barnabas.value import OWN_INIT_AFTER, Value, field, replace
 
 
 class Point(Value):
@@ -122,3 +122,48 @@ def test_a_factory_makes_a_default_for_each_value() -> None:
     one, other = WithList(), WithList()
     one.names.append("a")
     assert (one.names, other.names) == (["a"], [])
+
+
+class Often(Value):
+    x: int
+    y: int = 2
+    names: list[str] = field(default_factory=list)
+
+
+class OftenBelow(Often):
+    z: int = 4
+
+
+class OftenMixed(Value, kw_only=True):
+    x: int = 1
+    y: int
+
+
+def test_values_that_are_made_often() -> None:
+    """Their class gets an `__init__` of its own, which takes what the common one takes."""
+    made = [Often(number, names=["a"]) for number in range(2 * OWN_INIT_AFTER)]
+    assert Often.__init__ is not Value.__init__
+    assert [each.x for each in made] == list(range(len(made)))
+    assert {each.y for each in made} == {2}
+    first, second = Often(x=1), Often(1, 2)
+    assert first == second
+    first.names.append("own")
+    assert second.names == []
+    assert replace(first, y=7) == Often(1, 7, ["own"])
+    for wrong in ({}, {"x": 1, "z": 2}):
+        with pytest.raises(TypeError):
+            Often(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        Often(1, 2, [], 4)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        first.x = 3  # type: ignore[misc]
+
+    class Later(Often):
+        w: int = 5
+
+    for below in (OftenBelow(1, z=9), OftenBelow(1, 2, [], 9)):
+        assert (below.x, below.y, below.names, below.z) == (1, 2, [], 9)
+    for _ in range(2 * OWN_INIT_AFTER):
+        assert Later(1).w == 5
+    assert [OftenMixed(y=number).y for number in range(2 * OWN_INIT_AFTER)] == list(range(2 * OWN_INIT_AFTER))
+    assert OftenMixed(y=2).x == 1

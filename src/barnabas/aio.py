@@ -26,3 +26,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'barnabas.aio' has no attribute {name!r}")
     module, attribute = found
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

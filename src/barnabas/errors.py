@@ -2,13 +2,24 @@
 
 The code that detects a fault raises the class; the shell around a request converts it to its code. `KafkaError` itself
 is never raised. Barnabas' own faults that never cross the wire (a broken file, bytes that do not decode) derive from
-the class whose code a peer would see for them, and so share its name and code.
+the class whose code a peer would see for them, and so share its name and code. Those of the clients are here too.
 """
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from barnabas.client.errors import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        """What the clients raise, and `__all__`: loaded at first use. An import itself asks for other such names."""
+        if name == "__all__" or not name.startswith("_"):
+            return __import__("barnabas.client.errors", fromlist=["exported"]).exported(name)
+        raise AttributeError(name)
+
 
 NONE: Final = 0
 

@@ -5,16 +5,19 @@
         is_last: bool = False
 
 A dataclass compiles five functions when its module is loaded: half a millisecond for a class. A starting broker loads
-dozens of such classes and uses few of them, so a value takes its functions from here. It is made a little more slowly
-than a dataclass: for what is made per request or less often, in modules that are not compiled.
+dozens of such classes and uses few of them, so a value takes its functions from here. A class of which many values are
+made gets an `__init__` of its own, which is as fast as a dataclass's: a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 T = TypeVar("T")
+
+# After so many values with named fields or defaults, a class gets an `__init__` of its own.
+OWN_INIT_AFTER: Final = 200
 
 if TYPE_CHECKING:
     from dataclasses import replace
@@ -45,11 +48,17 @@ __all__ = ["Value", "field", "replace"]
 class _DataclassFields:
     """For the functions of `dataclasses`: they accept values, too."""
 
-    def __get__(self, value: object, cls: _ValueType) -> dict[str, Any]:
-        from dataclasses import make_dataclass
+    def __init__(self) -> None:
+        # Of the classes that were asked for: to make them takes half a millisecond.
+        self._made: dict[_ValueType, dict[str, Any]] = {}
 
-        like: Any = make_dataclass(cls.__name__, cls.__match_args__, init=False, repr=False, eq=False)
-        fields: dict[str, Any] = like.__dataclass_fields__
+    def __get__(self, value: object, cls: _ValueType) -> dict[str, Any]:
+        fields = self._made.get(cls)
+        if fields is None:
+            from dataclasses import make_dataclass
+
+            like: Any = make_dataclass(cls.__name__, cls.__match_args__, init=False, repr=False, eq=False)
+            fields = self._made[cls] = like.__dataclass_fields__
         return fields
 
 
@@ -59,6 +68,7 @@ class _ValueType(type):
 
     _defaults: dict[str, Any]
     _setters: tuple[Any, ...]
+    _made: int
     __match_args__: tuple[str, ...]
 
     def __new__(
@@ -74,8 +84,12 @@ class _ValueType(type):
         fields = (*before, *(each for each in own if each not in before))
         namespace["__slots__"] = fields[len(before) :]
         namespace["__match_args__"] = fields
+        if inherited is not None:
+            # The one above may get its own, with fewer fields.
+            namespace.setdefault("__init__", Value.__init__)
         made = super().__new__(cls, name, bases, namespace)
         made._defaults = defaults
+        made._made = 0
         made._setters = tuple(getattr(made, each).__set__ for each in fields)
         return made
 
@@ -93,6 +107,30 @@ class _ValueType(type):
         if named or len(found) > len(cls._setters):
             raise TypeError(f"{cls.__name__} has fewer fields than that: {cls.__match_args__}")
         return tuple(found)
+
+    def _give_own_init(cls) -> None:
+        if type.__getattribute__(cls, "__init__") is not Value.__init__:
+            return
+        names: dict[str, Any] = {"missing": _Factory}
+        parameters, lines = ["self"], []
+        for index, name in enumerate(cls.__match_args__):
+            names[f"set_{index}"] = cls._setters[index]
+            default = cls._defaults.get(name, _Factory)
+            if default is _Factory:
+                if "=" in parameters[-1]:
+                    # A field without a default after one that has one.
+                    return
+                parameters.append(name)
+            elif type(default) is _Factory:
+                names[f"make_{index}"] = default.make
+                parameters.append(f"{name}=missing")
+                lines.append(f"    if {name} is missing: {name} = make_{index}()")
+            else:
+                names[f"default_{index}"] = default
+                parameters.append(f"{name}=default_{index}")
+            lines.append(f"    set_{index}(self, {name})")
+        exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), names)
+        type.__setattr__(cls, "__init__", names["__init__"])
 
 
 class Value(metaclass=_ValueType):
@@ -113,6 +151,9 @@ class Value(metaclass=_ValueType):
         setters = cls._setters
         if named or len(values) != len(setters):
             values = cls._all_values(values, named)
+            cls._made += 1
+            if cls._made == OWN_INIT_AFTER:
+                cls._give_own_init()
         for set_field, value in zip(setters, values):  # noqa: B905  # They are as many, and this is faster.
             set_field(self, value)
 

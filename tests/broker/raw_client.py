@@ -23,8 +23,8 @@ class Asking(Protocol):
 
 
 class RawClient:
-    def __init__(self, port: int, *, client_id: str = "test") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", client_id: str = "test") -> None:
+        self._socket = socket.create_connection((host, port), timeout=WAIT_S)
         self._correlation_ids = itertools.count(1)
         self._client_id = client_id
 

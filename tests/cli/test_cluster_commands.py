@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -319,7 +320,34 @@ def test_the_cluster(ok: Callable[..., str], rows: Callable[..., Any], broker: B
     described = rows("cluster", "describe")
     assert [node["port"] for node in described["brokers"]] == [broker.port]
     assert ok("cluster", "describe").startswith(f"cluster {described['cluster_id']}\n")
-    assert "transaction.version" in ok("cluster", "features")
+    # Without a command it is described.
+    assert ok("cluster") == ok("cluster", "describe")
+    assert json.loads(ok("cluster", "--json")) == described
+
+
+def test_features(run: Barnabas, ok: Callable[..., str], rows: Callable[..., Any]) -> None:
+    described = {row["feature"]: row for row in rows("features", "describe")}
+    assert described["group.version"] == {
+        "feature": "group.version",
+        "level": 1,
+        "min_version": 0,
+        "max_version": 1,
+        "epoch": 0,
+        "unsupported_by": [],
+    }
+    result = run("features", "upgrade")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "all features have the highest level that all brokers support\n"
+    assert ok("features", "upgrade", "group.version=1", "--dry-run") == "group.version: level 1 is possible\n"
+    for words, exit_code, told in (
+        (("upgrade", "group.versio=1"), 4, "there is no feature group.versio; did you mean group.version?"),
+        (("upgrade", "group.version=one"), 2, "group.version: 'one' is not a level."),
+        (("disable",), 2, "Specify features, or --all."),
+        (("disable", "group.version"), 1, "Refusing to lower group.version to level 0 without confirmation."),
+        (("downgrade", "group.version=0", "--yes"), 1, "Barnabas runs each at its highest level."),
+    ):
+        result = run("features", *words)
+        assert (result.exit_code, told in result.stderr) == (exit_code, True), result
 
 
 def test_no_broker(barnabas: Barnabas) -> None:
@@ -340,6 +368,7 @@ def test_no_broker(barnabas: Barnabas) -> None:
         assert "is not HOST or HOST:PORT" in result.stderr
 
 
+@pytest.mark.slow
 def test_somebody_else_answers(barnabas: Barnabas) -> None:
     """A server of another kind: it is told within the time that was given."""
     with socket.socket() as server:

@@ -108,15 +108,21 @@ def test_a_file_of_client_settings_names_the_brokers(
     ok: Callable[..., str], barnabas: Barnabas, broker: Broker, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
-    # Settings that only Kafka's clients have, or that have no effect yet, are no obstacle.
+    # Settings that only Kafka's clients have are no obstacle.
     file.write_text(
         f"bootstrap.servers={broker.bootstrap}\nrequest.timeout.ms=20000\nclient.dns.lookup=use_all_dns_ips\n"
-        "ssl.truststore.location=/none\nmetric.reporters=\n"
+        "ssl.protocol=TLSv1.3\nmetric.reporters=\n"
     )
     assert "here" in ok("--client-config", file, "topics", "list")
     assert "here" in ok("topics", "list", "--client-config", file)
     result = barnabas("topics", "list", "--client-config", file, "-b", NOBODY)
     assert f"no broker answers at {NOBODY} (connection refused). Check" in result.stderr
+    file.write_text(f"bootstrap.servers={broker.bootstrap}\nssl.truststore.location=/none\n")
+    result = barnabas("topics", "list", "--client-config", file)
+    assert "ssl.truststore.location has no effect with security.protocol=PLAINTEXT" in result.stderr
+    file.write_text(f"bootstrap.servers={broker.bootstrap}\nssl.provider=Conscrypt\n")
+    result = barnabas("topics", "list", "--client-config", file)
+    assert "clients have no setting ssl.provider" in result.stderr
     file.write_text(f"bootstrap.servers={NOBODY}\n")
     result = barnabas("topics", "list", "--client-config", file)
     assert f"no broker answers at {NOBODY} (connection refused), from bootstrap.servers of {file}." in (

@@ -17,7 +17,7 @@ from tests.cli.test_cluster_commands import commands
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
 # Objects whose keys are names of settings, quotas and the like.
-BY_NAME = {"configs", "settings", "entity", "quotas"}
+BY_NAME = {"configs", "settings", "entity", "quotas", "libraries", "extras"}
 
 # A command of each row, in an order in which all of them have something to show.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -46,8 +46,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "quotas set": ("--user", "ann", "request_percentage=50"),
     "quotas list": (),
     "quotas delete": ("--user", "ann", "request_percentage", "--yes"),
+    "users create": ("ann", "--password-stdin"),
+    "users list": (),
+    "users delete": ("ann", "--yes"),
+    "acls allow": ("User:ann", "read", "topic", "shop"),
+    "acls deny": ("User:bob", "all", "topic", "shop"),
+    "acls list": (),
+    "acls remove": ("User:ann", "--yes"),
     "cluster describe": (),
-    "cluster features": (),
+    "features describe": (),
+    "features upgrade": ("group.version=1",),
     "perf produce": ("shop", "-n", "10", "--each"),
     "perf consume": ("shop",),
     "perf latency": ("shop", "-n", "5", "--rate", "500"),
@@ -58,11 +66,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "profile show": ("dev",),
     "profile use": ("dev",),
     "profile delete": ("dev", "--yes"),
+    "version": ("--verbose",),
 }
 # These need a second directory, a hanging transaction, ZooKeeper or several brokers; tests of their own run them.
 NOT_RUN = {
     "cluster migrate",
     "cluster problems",
+    "features disable",
+    "features downgrade",
     "log-dirs move",
     "reassign cancel",
     "reassign plan",
@@ -70,12 +81,15 @@ NOT_RUN = {
     "reassign status",
     "transactions abort",
 }
-OTHERS = {"pipeline", "log", "wire", "start", "completion"}
+OTHERS = {"pipeline", "log", "wire", "start", "certs", "console", "completion"}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker() as running:
+    with Broker(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+    ) as running:
         yield running
 
 

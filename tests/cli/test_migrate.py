@@ -54,6 +54,11 @@ def test_topics_and_settings_move_and_stay_moved(server: ZooKeeperServer, tmp_pa
         assert stored["topic_id"] == str(topic_id)
         assert sorted(stored["partitions"]) == ["0", "1", "2"]
         assert not client.exists("/barnabas/migration")
+        # Groups and transactions of the single node go on as they were.
+        assert json.loads(client.get("/feature")[0])["features"] == {
+            "group.version": {"max_version_level": 1},
+            "transaction.version": {"max_version_level": 2},
+        }
         cluster_id = json.loads(client.get("/cluster/id")[0])["id"]
         assert cluster_id == json.loads(again.stdout)["cluster_id"]
     finally:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,13 +15,25 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from rich.console import Console
 
-from barnabas.cli.pipelines.run import LiveDisplay
+from barnabas.cli.pipelines.run import (
+    METRICS_HOST,
+    LiveDisplay,
+    _metrics,
+    _Notes,
+    _run_with_retries,
+    _Stopping,
+    _Watched,
+)
 from barnabas.client.admin.results import CommittedOffset
+from barnabas.errors import CoordinatorNotAvailable, ProducerFenced
 from barnabas.model import TopicPartition
+from barnabas.spark.pipeline.journal import Journal, read_journal
+from barnabas.spark.pipeline.load import load_pipeline
 from barnabas.testing import Broker, free_port
 from tests.cli.conftest import Barnabas
 
@@ -195,6 +208,78 @@ def test_status(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) 
     assert "status-in" in remote.stdout
 
 
+def test_list(barnabas: Barnabas, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("[tool.ruff]\nline-length = 110\n")
+    (tmp_path / "wrong.toml").write_text('name = "wrong"\n[sources.a]\ntype = "topc"\n')
+    (good, wrong) = json.loads(barnabas("pipeline", "list", tmp_path, "--json").stdout)
+    assert good == {
+        "file": str(file),
+        "name": "list",
+        "is_valid": True,
+        "reads": "orders (topic)",
+        "writes": "topic list-out",
+        "state": "has not run yet",
+    }
+    assert (wrong["name"], wrong["is_valid"]) == ("wrong", False)
+    assert wrong["state"].startswith("invalid: sources.a.type: 'topc' is not allowed")
+    for name, text in (("metadata", '{"id":"a0"}'), ("offsets/4", "v1\n{}"), ("commits/4", "v1\n{}")):
+        path = tmp_path / "checkpoints" / "list" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    told = barnabas("pipeline", "list", file).stdout
+    assert "batch 4 is done" in told
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no file here declares a pipeline" in "".join(
+        (done := barnabas("pipeline", "list", empty)).stdout + done.stderr
+    )
+
+
+class _Attempts:
+    """Fails with these errors, one after the other, and then ends well."""
+
+    def __init__(self, watched: _Watched, *errors: Exception) -> None:
+        self._watched = watched
+        self._errors = list(errors)
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+def test_a_run_starts_again_after_transient_faults(
+    file: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as it may; with a batch between two faults, more often."""
+    monkeypatch.setattr("barnabas.spark.pipeline.restarts.FIRST_DELAY_S", 0.001)
+    declared = load_pipeline(file)
+    shown: list[dict[str, Any]] = []
+    notes = _Notes(lambda _: None, Journal(str(declared.checkpoint)))
+    watched = _Watched(shown.append, notes, _Stopping(), 1.0)
+    fault = CoordinatorNotAvailable("the coordinator moves")
+    attempts = _Attempts(watched, fault, fault)
+    _run_with_retries(attempts, declared, watched, 2)
+    assert attempts.count == 3
+    assert [(each["event"], each["restart"], each["error"]) for each in shown] == [
+        ("restarting", 1, "the coordinator moves"),
+        ("restarting", 2, "the coordinator moves"),
+    ]
+    with pytest.raises(CoordinatorNotAvailable):
+        _run_with_retries(_Attempts(watched, fault, fault, fault), declared, watched, 2)
+    refused = _Attempts(watched, ProducerFenced("another driver"))
+    with pytest.raises(ProducerFenced):
+        _run_with_retries(refused, declared, watched, 2)
+    assert refused.count == 1
+    # A user who stops it while it waits does not wait for the next attempt.
+    monkeypatch.setattr("barnabas.spark.pipeline.restarts.FIRST_DELAY_S", 60.0)
+    threading.Timer(0.05, watched.stopping.event.set).start()
+    stopped = _Attempts(watched, fault)
+    _run_with_retries(stopped, declared, watched, 2)
+    assert stopped.count == 1
+
+
 def test_reset(barnabas: Barnabas, file: Path, broker: Broker, tmp_path: Path) -> None:
     produce(broker, "reset-in", 10)
     folder = tmp_path / "checkpoints" / "reset"
@@ -256,6 +341,7 @@ def test_what_is_not_installed_is_named(
     )
 
 
+@pytest.mark.slow
 def test_help_and_validate_do_without_spark(file: Path) -> None:
     code = (
         "import sys; from barnabas.cli.main import barnabas;"
@@ -295,6 +381,17 @@ def test_what_a_terminal_shows() -> None:
         ["query", "batch", "rows", "rows/s", "batch", "time", "lag", "state", "rows", "all", "rows"],
         ["revenue", "8", "12,000", "15,000", "0.8", "s", "-", "-", "24,000"],
     ]
+
+
+def test_metrics_are_for_this_machine_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every address that begins with 127 is this machine: one that listens on all addresses answers on all of them."""
+    with _metrics(METRICS_HOST, 0):
+        url = capsys.readouterr().err.split()[-1]
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(url, timeout=TIMEOUT_S) as answer:
+            assert b"barnabas_pipeline_rows_total" in answer.read()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", urlsplit(url).port), timeout=TIMEOUT_S)
 
 
 @pytest.mark.slow
@@ -345,6 +442,10 @@ def test_run_until_a_signal(file: Path, broker: Broker) -> None:
     ]
     assert events[-1]["reason"] == "signal"
     assert events[-1]["rows"] == 10
+    journal = read_journal(str(file.parent / "checkpoints" / "run-until-a-signal"))
+    assert journal is not None
+    assert (journal["state"], journal["rows"], journal["error"]) == ("stopped", 10, None)
+    assert sum(each["rows"] for each in journal["queries"]["run-until-a-signal"]) == 10
     assert (
         'barnabas_pipeline_rows_total{pipeline="run-until-a-signal",query="run-until-a-signal"} 10\n'
         in metrics

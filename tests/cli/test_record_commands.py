@@ -204,6 +204,7 @@ def test_wrong_use(run: Barnabas, numbered: str, arguments: list[str], told: str
     assert told in result.stderr
 
 
+@pytest.mark.slow
 def test_several_topics_and_regular_expressions(
     run: Barnabas, ok: Callable[..., str], broker: Broker
 ) -> None:
@@ -308,6 +309,7 @@ def test_copies(ok: Callable[..., str], rows: Callable[..., Any], numbered: str,
     assert run("copy", numbered).exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_copy_to_another_cluster(ok: Callable[..., str], numbered: str, run: Barnabas) -> None:
     with Broker() as other:
         result = run("copy", numbered, "--to-bootstrap", other.bootstrap, "--create", "--exact")
@@ -353,6 +355,7 @@ def start(broker: Broker, *arguments: str, **streams: Any) -> Iterator[subproces
                 stream.close()
 
 
+@pytest.mark.slow
 def test_following_until_ctrl_c(broker: Broker) -> None:
     with broker.admin() as admin:
         admin.create_topics("followed")
@@ -367,6 +370,7 @@ def test_following_until_ctrl_c(broker: Broker) -> None:
     assert errors.strip() == b""
 
 
+@pytest.mark.slow
 def test_a_slow_writer_is_not_waited_for(broker: Broker) -> None:
     """Each line is on its way before the next is there."""
     with start(broker, "produce", "slow", "--create", "--json", stdin=subprocess.PIPE) as producing:
@@ -382,6 +386,7 @@ def test_a_slow_writer_is_not_waited_for(broker: Broker) -> None:
     assert json.loads(output)["offset"] == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(broker: Broker) -> None:
     with broker.admin() as admin, broker.producer() as producer:
         admin.create_topics("plenty")

@@ -260,6 +260,7 @@ def test_nothing_to_print_is_told(broker: Broker, bootstrap: dict[str, str]) -> 
     assert terminal.screen == "no records\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_prompt_a_line_of_its_own(broker: Broker, bootstrap: dict[str, str]) -> None:
     with on_terminal("consume", "orders", "--follow", "-n", "11", environment=bootstrap) as terminal:
         terminal.wait_for("x\n" * 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -35,21 +35,35 @@ _numbers = itertools.count(1)
 class KafkaProcess(BrokerProcess):
     """A node of Apache Kafka, the cluster's controller in the same process unless another node has it."""
 
-    def __init__(self, directory: Path, version: str, *, joins: KafkaProcess | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        version: str,
+        *,
+        joins: KafkaProcess | None = None,
+        listeners: Mapping[str, int] | None = None,
+        settings: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+    ) -> None:
+        """`listeners` are further ones, by security protocol."""
         super().__init__(directory)
         self._version = version
         self.node_id: int = 1 if joins is None else joins.node_id + 1
         self.cluster_id: str = str(uuid.uuid4()) if joins is None else joins.cluster_id
         self.controller: str = f"127.0.0.1:{free_port()}" if joins is None else joins.controller
-        listeners = f"PLAINTEXT://{self.address}"
+        further = listeners or {}
+        advertised = ",".join(
+            [f"PLAINTEXT://{self.address}", *(f"{name}://127.0.0.1:{port}" for name, port in further.items())]
+        )
+        protocols = "".join(f",{name}:{name}" for name in further)
         properties = {
             "process.roles": "broker,controller" if joins is None else "broker",
             "node.id": str(self.node_id),
             "controller.quorum.voters": f"1@{self.controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listeners},CONTROLLER://{self.controller}" if joins is None else listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"{advertised},CONTROLLER://{self.controller}" if joins is None else advertised,
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
             "log.dirs": str(directory),
             "log.retention.ms": "-1",
             "group.initial.rebalance.delay.ms": "0",
@@ -60,12 +74,12 @@ class KafkaProcess(BrokerProcess):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "2",
+            **(settings or {}),
         }
         self._properties = directory.with_name(f"{directory.name}.properties")
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        run_tool(
-            version, "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties)
-        )
+        options = ["-t", self.cluster_id, "-c", str(self._properties), *format_options]
+        run_tool(version, "kafka.tools.StorageTool", "format", *options)
 
     def command(self) -> list[str]:
         libraries = f"{jars(self._version)}/*"
@@ -115,7 +129,7 @@ class Server:
         with barnabas.Producer(bootstrap_servers=self.address, **settings) as producer:
             for value in values:
                 producer.send(topic, value, partition=partition)
-            producer.flush(WAIT_S)
+            producer.flush(timeout_ms=WAIT_S * 1000)
 
     def consumer(self, **settings: object) -> barnabas.Consumer:
         return barnabas.Consumer(bootstrap_servers=self.address, **consumer_settings(settings))

@@ -57,7 +57,7 @@ def test_an_unknown_name_raises_with_the_nearest(wrong: dict[str, object], says:
         ("bootstrap.servers", "localhost"),
         ("bootstrap.servers", "localhost:http"),
         ("bootstrap.servers", 9092),
-        ("security.protocol", "SSL"),
+        ("security.protocol", "TLS"),
         ("transactional.id", ""),
         ("batch.size", object()),
     ],

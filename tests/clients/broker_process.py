@@ -33,8 +33,11 @@ READY: Final = "Ready after"
 class BrokerProcess:
     def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.directory = directory
+        self.host = "127.0.0.1"
         self.port = free_port()
         self.overrides = dict(overrides or {})
+        # A program that runs the broker elsewhere, as in a network namespace, with its arguments.
+        self.prefix: list[str] = []
         # Resource limits by their number, as setrlimit takes them.
         self.limits: dict[int, int] = {}
         self.log_file = directory.with_name(f"{directory.name}.log")
@@ -51,7 +54,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -59,10 +62,10 @@ class BrokerProcess:
         return self._process.pid
 
     def client(self, client_id: str = "test") -> RawClient:
-        return RawClient(self.port, client_id=client_id)
+        return RawClient(self.port, host=self.host, client_id=client_id)
 
-    def command(self) -> list[str]:
-        settings = {
+    def settings(self) -> dict[str, str]:
+        return {
             "log.dirs": str(self.directory),
             "listeners": f"PLAINTEXT://{self.address}",
             # Records in tests may be years old: nobody is to delete them while a slow machine gets around to them.
@@ -72,9 +75,11 @@ class BrokerProcess:
             "transaction.state.log.num.partitions": "5",
             **self.overrides,
         }
+
+    def command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "barnabas", "start"),
-            *(word for name, value in settings.items() for word in ("--override", f"{name}={value}")),
+            *(word for name, value in self.settings().items() for word in ("--override", f"{name}={value}")),
         ]
 
     def begin_start(self) -> None:
@@ -82,7 +87,7 @@ class BrokerProcess:
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                [*self._limiting(), *self.command()],
+                [*self.prefix, *self._limiting(), *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -150,6 +155,11 @@ class BrokerProcess:
     def restart(self) -> None:
         assert self.stop() == 0, self.log_text()[-4000:]
         self.start()
+
+    def cpu_seconds(self) -> float:
+        """User and system time since its start."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])

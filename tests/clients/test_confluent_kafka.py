@@ -138,6 +138,7 @@ def test_every_compression_with_every_acks(
     assert [message.offset() for message in received] == list(range(300))
 
 
+@pytest.mark.slow
 def test_an_idempotent_producer(broker: BrokerProcess, created: str) -> None:
     producer = Deliveries(broker, enable_idempotence=True, batch_num_messages=7)
     for number in range(2_000):
@@ -146,6 +147,7 @@ def test_an_idempotent_producer(broker: BrokerProcess, created: str) -> None:
     assert values(read(broker, created, 2_000)) == [b"%d" % number for number in range(2_000)]
 
 
+@pytest.mark.slow
 def test_two_idempotent_producers_at_once_do_not_disturb_each_other(
     broker: BrokerProcess, created: str
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_record_that_is_too_large_for_the_topic(
     assert {error.code() for error in producer.errors} == {KafkaError.MSG_SIZE_TOO_LARGE}
 
 
+@pytest.mark.slow
 def test_where_a_consumer_begins(broker: BrokerProcess, created: str) -> None:
     producer = Deliveries(broker)
     for number in range(10):
@@ -335,6 +338,7 @@ def test_a_topic_that_is_only_checked_is_not_made(admin: AdminClient, topic: str
     assert topic not in admin.list_topics(timeout=WAIT_S).topics
 
 
+@pytest.mark.slow
 def test_records_are_deleted(broker: BrokerProcess, admin: AdminClient, created: str) -> None:
     producer = Deliveries(broker)
     for number in range(10):

@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -32,7 +32,7 @@ from barnabas.protocol.messages.metadata_response import MetadataResponse, Metad
 from tests.clients.broker_process import BrokerProcess
 from tests.peers import zookeeper_peer
 from tests.peers.kafka_peer import PeerUnavailable
-from tests.peers.zookeeper_peer import ZooKeeperServer
+from tests.peers.zookeeper_peer import ZooKeeperEnsemble, ZooKeeperServer
 from tests.waiting import WAIT_S, wait_until
 
 METADATA_VERSION: Final = 12
@@ -85,11 +85,20 @@ class ClusterBroker(BrokerProcess):
                     return each
         return None
 
+    def out_of_sync(self) -> list[str]:
+        """The partitions of all topics that have no leader or not all replicas in sync, as far as this broker knows."""
+        return [
+            f"{topic.name}-{each.partition_index}"
+            for topic in self.metadata().topics
+            for each in topic.partitions
+            if each.leader_id < 0 or sorted(each.isr_nodes) != sorted(each.replica_nodes)
+        ]
+
 
 class Cluster:
     """Brokers by their ids."""
 
-    def __init__(self, zookeeper: ZooKeeperServer, folder: Path) -> None:
+    def __init__(self, zookeeper: ZooKeeperServer | ZooKeeperEnsemble, folder: Path) -> None:
         self.zookeeper = zookeeper
         self.chroot = f"/cluster-{uuid4().hex[:12]}"
         self._folder = folder
@@ -117,6 +126,14 @@ class Cluster:
 
     def add(self, broker_id: int, /, **overrides: object) -> ClusterBroker:
         """A broker that is not started yet. Settings have _ for dots."""
+        named = {name.replace("_", "."): value for name, value in overrides.items()}
+        folder = self._folder / f"broker-{broker_id}"
+        broker = ClusterBroker(broker_id, folder, self.settings_of(broker_id, named))
+        self._brokers[broker_id] = broker
+        return broker
+
+    def settings_of(self, broker_id: int, overrides: Mapping[str, object]) -> dict[str, str]:
+        """What a broker of this cluster is started with. Settings have Kafka's names."""
         settings = {
             "broker.id": broker_id,
             "zookeeper.connect": self.connect,
@@ -124,15 +141,12 @@ class Cluster:
             "offsets.topic.num.partitions": 3,
             "transaction.state.log.num.partitions": 3,
             "group.initial.rebalance.delay.ms": 0,
-            **{name.replace("_", "."): value for name, value in overrides.items()},
+            **overrides,
         }
-        texts = {
+        return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in settings.items()
         }
-        broker = ClusterBroker(broker_id, self._folder / f"broker-{broker_id}", texts)
-        self._brokers[broker_id] = broker
-        return broker
 
     def close(self) -> None:
         for broker in self:
@@ -240,13 +254,7 @@ class Cluster:
 
     def expire_session(self, broker_id: int) -> None:
         """Has ZooKeeper end the session of a broker: a second connection of the same session closes it."""
-        stat = self.tree.exists(f"/brokers/ids/{broker_id}")
-        assert stat is not None, f"broker {broker_id} is not registered"
-        session_id = stat.ephemeralOwner
-        other = KazooClient(self.zookeeper.address, client_id=(session_id, _session_password(session_id)))
-        other.start()
-        other.stop()
-        other.close()
+        end_session(self.tree, self.zookeeper.address, f"/brokers/ids/{broker_id}")
 
     def print_logs(self) -> None:
         for broker in self:
@@ -285,6 +293,17 @@ def cluster(
         except BaseException:
             brokers.print_logs()
             raise
+
+
+def end_session(tree: KazooClient, address: str, path: str) -> None:
+    """Has ZooKeeper end the session that owns an ephemeral node."""
+    stat = tree.exists(path)
+    assert stat is not None, f"there is no {path}"
+    session_id = stat.ephemeralOwner
+    other = KazooClient(address, client_id=(session_id, _session_password(session_id)))
+    other.start()
+    other.stop()
+    other.close()
 
 
 def _session_password(session_id: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import threading
@@ -10,7 +11,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
+
+import confluent_kafka
+from aiokafka import AIOKafkaProducer
 
 from barnabas.client.producer.records import RecordMetadata
 from barnabas.model import TopicPartition
@@ -20,7 +24,7 @@ from tests.waiting import wait_until
 
 # These bound a wait on a busy machine; they are not what is expected.
 WAIT_S: Final = 120
-PAUSE_S: Final = 0.002
+PAUSE_S: Final = 0.005
 BETWEEN: Final = 30
 # The tool does not try again by itself.
 RETRIES_MAX: Final = (1 << 31) - 1
@@ -59,15 +63,15 @@ class Load:
             assert numbers == sorted(set(numbers)), f"partition {partition} is reordered or has duplicates"
 
 
-class OwnLoad(Load):
-    """Our producer, with acks=all and idempotence, one record after the other to all partitions in turn."""
+class ThreadLoad(Load):
+    """A client in a thread of this process, with acks=all and idempotence: records to all partitions in turn."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         super().__init__(topic, partitions)
-        self._cluster = cluster
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="load")
+        self.cluster = cluster
+        self.is_over = threading.Event()
         self.failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,33 +80,99 @@ class OwnLoad(Load):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_over.set()
+        self.is_over.set()
         self._thread.join()
         assert not self.failures, self.failures
 
+    @property
+    def confirmed_count(self) -> int:
+        assert not self.failures, self.failures
+        return super().confirmed_count
+
+    def produce(self) -> None:
+        """Sends what `next_record` returns until it is over, and waits for all answers."""
+        raise NotImplementedError
+
+    def next_record(self) -> tuple[int, str]:
+        """A partition, and a value that is new."""
+        number = sum(map(len, self.sent.values()))
+        partition, value = number % self.partitions, str(number)
+        self.sent[partition].append(value)
+        return partition, value
+
+    def confirm(self, partition: int, value: str, offset: int) -> None:
+        self.confirmed[partition][value] = offset
+
     def _run(self) -> None:
         try:
-            with self._cluster.producer(acks="all", linger_ms=0) as producer:
-                number = 0
-                while not self._is_over.wait(PAUSE_S):
-                    partition, value = number % self.partitions, str(number)
-                    self.sent[partition].append(value)
-                    producer.send(
-                        self.topic,
-                        value.encode(),
-                        partition=partition,
-                        on_delivery=partial(self._on_delivery, value),
-                    )
-                    number += 1
-                producer.flush(WAIT_S)
+            self.produce()
         except BaseException as error:
             self.failures.append(error)
+
+
+class OwnLoad(ThreadLoad):
+    def produce(self) -> None:
+        with self.cluster.producer(acks="all", linger_ms=0) as producer:
+            while not self.is_over.wait(PAUSE_S):
+                partition, value = self.next_record()
+                on_delivery = partial(self._on_delivery, value)
+                producer.send(self.topic, value.encode(), partition=partition, on_delivery=on_delivery)
+            producer.flush(timeout_ms=WAIT_S * 1000)
 
     def _on_delivery(self, value: str, metadata: RecordMetadata | None, error: Exception | None) -> None:
         if metadata is None:
             self.failures.append(error or AssertionError("neither a position nor an error"))
         else:
-            self.confirmed[metadata.partition][value] = metadata.offset
+            self.confirm(metadata.partition, value, metadata.offset)
+
+
+class ConfluentLoad(ThreadLoad):
+    def produce(self) -> None:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": self.cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        )
+        while not self.is_over.is_set():
+            partition, value = self.next_record()
+            producer.produce(
+                self.topic, value.encode(), partition=partition, on_delivery=partial(self._on_delivery, value)
+            )
+            producer.poll(PAUSE_S)
+        left = producer.flush(WAIT_S)
+        assert left == 0, f"{left} records without an answer"
+
+    def _on_delivery(
+        self, value: str, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
+        partition, offset = message.partition(), message.offset()
+        if error is not None or partition is None or offset is None:
+            self.failures.append(AssertionError(f"{value} failed: {error}"))
+        else:
+            self.confirm(partition, value, offset)
+
+
+class AiokafkaLoad(ThreadLoad):
+    def produce(self) -> None:
+        asyncio.run(self._produce())
+
+    async def _produce(self) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.cluster.bootstrap,
+            enable_idempotence=True,
+            request_timeout_ms=WAIT_S * 1000,
+            retry_backoff_ms=50,
+        ) as producer:
+            while not self.is_over.is_set():
+                partition, value = self.next_record()
+                sent = await producer.send(self.topic, value.encode(), partition=partition)
+                sent.add_done_callback(partial(self._on_done, value))
+                await asyncio.sleep(PAUSE_S)
+            await producer.flush()
+
+    def _on_done(self, value: str, sent: asyncio.Future[Any]) -> None:
+        if sent.cancelled() or sent.exception() is not None:
+            self.failures.append(AssertionError(f"{value} failed: {sent}"))
+        else:
+            self.confirm(sent.result().partition, value, sent.result().offset)
 
 
 class JavaLoad(Load):
@@ -115,6 +185,8 @@ class JavaLoad(Load):
         self._output = folder / "verifiable-producer.out"
         self._process: subprocess.Popen[bytes] | None = None
         self._read_bytes = 0
+        # It says at its end how many records it has sent: the numbers from 0 on.
+        self._sent_count = 0
 
     def __enter__(self) -> Self:
         settings = self._folder / "producer.properties"
@@ -158,11 +230,16 @@ class JavaLoad(Load):
                 continue
             told = json.loads(line)
             assert told["name"] != "producer_send_error", told
-            if told["name"] == "producer_send_success":
+            if told["name"] == "tool_data":
+                self._sent_count = told["sent"]
+            elif told["name"] == "producer_send_success":
                 self.confirmed[told["partition"]][told["value"]] = told["offset"]
 
     def check(self, found: Mapping[int, list[tuple[int, str]]]) -> None:
         """It sends the numbers in order, and does not say to which partition before they are confirmed."""
+        values = [value for records in found.values() for _, value in records]
+        assert len(set(values)) == len(values), "a value is in two partitions"
+        assert set(values) <= set(map(str, range(self._sent_count))), "there are values that nobody has sent"
         for partition, records in found.items():
             numbers = [int(value) for _, value in records]
             assert numbers == sorted(set(numbers)), f"partition {partition} is reordered or has duplicates"

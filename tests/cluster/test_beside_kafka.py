@@ -94,7 +94,7 @@ def read(bootstrap: str, topic: str) -> None:
         consumer.assign([(topic, partition) for partition in range(PARTITIONS)])
         found: set[bytes | None] = set()
         while len(found) < RECORDS:
-            found |= {record.value for record in consumer.poll(1.0)}
+            found |= {record.value for record in consumer.poll(1_000)}
 
 
 def wait_for_deletion(directory: Path, topic: str) -> None:

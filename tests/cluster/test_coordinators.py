@@ -40,7 +40,7 @@ def poll(consumer: Consumer, count: int) -> set[bytes | None]:
     deadline = Deadline()
     found: set[bytes | None] = set()
     while len(found) < count:
-        found |= {record.value for record in consumer.poll(0.5)}
+        found |= {record.value for record in consumer.poll(500)}
         deadline.check(f"{len(found)} of {count} records")
     return found
 

@@ -1,79 +1,108 @@
-"""Real clients on three real brokers, with SIGKILLs of both: their history has no anomaly.
+"""Real clients on three real brokers, under faults of all of them: their history has no anomaly.
 
-The classic clients of `tests/histories` run against a cluster: leaders, controllers and coordinators die under them.
-A few faults in the usual run; `make soak` has more. HISTORIES_FAULTS and HISTORIES_SEED set other numbers.
+Clients and brokers are killed, brokers hang for longer than their session, the leader of ZooKeeper's ensemble is
+killed, and the network loses what a broker sends, to brokers or to ZooKeeper, one way or both. Brokers are Barnabas,
+Apache Kafka 3.9.1, or some of each. The usual run has a sample; `make soak` has a hundred histories, and some of Apache
+Kafka alone, to validate the checker. HISTORIES_RUNS, HISTORIES_FAULTS and HISTORIES_SEED set other numbers.
 """
 
 from __future__ import annotations
 
 import os
-import random
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.cluster.clusters import Cluster, ClusterBroker, cluster
-from tests.cluster.responsible import ResponsibleClient, responsible
-from tests.histories.test_workload import CLASSIC, SEED, SETTINGS, check_history
-from tests.histories.workload import PARTITIONS, Workload
-from tests.peers.zookeeper_peer import ZooKeeperServer
+from tests.cluster.faults import faulty_cluster
+from tests.cluster.mixed import BARNABAS, KAFKA, Software
+from tests.histories.client import Plan
+from tests.histories.history import READ_COMMITTED, READ_UNCOMMITTED
+from tests.histories.test_workload import (
+    AIOKAFKA_SESSION,
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    NEW_PROTOCOL,
+    SESSION,
+    check_history,
+    members,
+    plan,
+)
+from tests.histories.workload import Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
-FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "30" if IS_SOAK else "4"))
+RUNS: Final = int(os.environ.get("HISTORIES_RUNS", "100" if IS_SOAK else "2"))
+FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "8" if IS_SOAK else "4"))
+SEED: Final = int(os.environ.get("HISTORIES_SEED", "7"))
+CALIBRATIONS: Final = RUNS // 10 if IS_SOAK else 0
 REPLICAS: Final = 3
+CLUSTERS: Final[dict[str, dict[int, Software]]] = {
+    "barnabas": {1: BARNABAS, 2: BARNABAS, 3: BARNABAS},
+    "one-kafka": {1: BARNABAS, 2: KAFKA, 3: BARNABAS},
+    "two-kafkas": {1: KAFKA, 2: BARNABAS, 3: KAFKA},
+}
+ALL_KAFKA: Final[dict[int, Software]] = {1: KAFKA, 2: KAFKA, 3: KAFKA}
+# Producers with idempotence and transactions, groups, and a copier that consumes and produces in one transaction.
+FEW: Final = [
+    plan("produce", "idempotent"),
+    plan("aiokafka-produce-in-transactions", "aiokafka-transactional"),
+    *members("consume", "range", READ_UNCOMMITTED, SESSION),
+    *members("copy", "copiers", READ_COMMITTED, COOPERATIVE, to_topic="out"),
+    plan("aiokafka-consume", "aiokafka", group="aiokafka", settings=AIOKAFKA_SESSION),
+]
 
 
-class FaultyCluster:
-    """A cluster of which one broker at a time is killed: in turn a leader, the controller, any broker."""
-
-    def __init__(self, brokers: Cluster, seed: int) -> None:
-        self._cluster = brokers
-        self._rng = random.Random(seed)
-        self._kills = 0
-        self._killed: ClusterBroker | None = None
-
-    @property
-    def address(self) -> str:
-        return self._cluster.bootstrap
-
-    def client(self) -> AbstractContextManager[ResponsibleClient]:
-        return responsible(self._cluster)
-
-    def kill(self) -> None:
-        self._killed = self._cluster[self._victim()]
-        self._killed.kill()
-        self._kills += 1
-
-    def start(self) -> None:
-        """Nothing that is confirmed may need the broker that was killed: it comes back when others lead."""
-        assert self._killed is not None
-        for topic in ("in", "out"):
-            for partition in range(PARTITIONS):
-                self._cluster.wait_for_leader(topic, partition, other_than=self._killed.broker_id)
-        self._killed.start()
-        for topic in ("in", "out"):
-            self._cluster.wait_for_topic(topic, partitions=PARTITIONS, isr=REPLICAS)
-
-    def _victim(self) -> int:
-        match self._kills % 3:
-            case 0:
-                return self._cluster.wait_for_leader("in", self._rng.randrange(PARTITIONS))
-            case 1:
-                return self._cluster.wait_for_controller()
-            case _:
-                return self._rng.choice(self._cluster.running).broker_id
+# The same with groups of the consumer protocol, which clusters of Barnabas alone have.
+FEW_OF_NEW_PROTOCOL: Final = [
+    plan("produce", "idempotent"),
+    plan("produce-in-transactions", "transactional"),
+    *members("consume", "uniform", READ_UNCOMMITTED, NEW_PROTOCOL),
+    *members("copy", "copiers", READ_COMMITTED, NEW_PROTOCOL, to_topic="out"),
+    plan("consume", "mixed-old", group="mixed", settings=COOPERATIVE),
+    plan("consume", "mixed-new", group="mixed", settings=NEW_PROTOCOL),
+]
 
 
-def test_a_history_under_kills_of_brokers_has_no_anomaly(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    with cluster(REPLICAS, tmp_path, zookeeper, min_insync_replicas=2, **settings) as brokers:
-        service = FaultyCluster(brokers, SEED)
-        with Workload(service, CLASSIC, tmp_path, SEED, replication_factor=REPLICAS) as workload:
+def plans(run: int, brokers: dict[int, Software]) -> list[Plan]:
+    """Every fifth history of the soak has all kinds of clients. Half of the pure clusters have the new protocol."""
+    is_new = KAFKA not in brokers.values() and run // len(CLUSTERS) % 2 == 0
+    if run % 5 == 4:
+        return CONSUMER if is_new else CLASSIC
+    return FEW_OF_NEW_PROTOCOL if is_new else FEW
+
+
+def members_of(run: int) -> dict[int, Software]:
+    return list(CLUSTERS.values())[run % len(CLUSTERS)]
+
+
+def check_a_history(brokers: dict[int, Software], folder: Path, run: int, *, with_network: bool) -> None:
+    seed = SEED + run
+    with faulty_cluster(brokers, folder, seed, with_network=with_network) as service:
+        workload = Workload(
+            service, plans(run, brokers), folder, seed, replication_factor=REPLICAS, share_of_brokers=0.8
+        )
+        with workload:
             workload.run(FAULTS)
-            check_history(*workload.finish())
-        for broker in brokers:
-            assert "Traceback" not in broker.log_file.read_text()
+            events, anomalies = workload.finish()
+        print(f"seed {seed}: {service.done}")
+        check_history(events, anomalies)
+
+
+@pytest.mark.parametrize("run", range(0, RUNS, 2))
+def test_a_history_with_partitions_has_no_anomaly(tmp_path: Path, run: int) -> None:
+    check_a_history(members_of(run), tmp_path, run, with_network=True)
+
+
+@pytest.mark.parametrize("run", range(1, RUNS, 2))
+def test_a_history_with_kills_and_hangs_has_no_anomaly(tmp_path: Path, run: int) -> None:
+    check_a_history(members_of(run), tmp_path, run, with_network=False)
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="takes minutes, and tells of the checker, not of us: see `make soak`")
+@pytest.mark.parametrize("run", range(CALIBRATIONS))
+def test_apache_kafka_has_no_anomaly_either(tmp_path: Path, run: int) -> None:
+    """What the checker says of brokers that are known to be right."""
+    check_a_history(ALL_KAFKA, tmp_path, run, with_network=run % 2 == 0)

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.client.admin.results import ConfigResource, ResourceType
 from barnabas.errors import KafkaError
+from barnabas.records import validate
 from tests.cluster.clusters import Cluster, cluster
 from tests.peers import zookeeper_peer
 from tests.peers.zookeeper_peer import ZooKeeperServer
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 TOPIC = "orders"
 LOST = "The connection to ZooKeeper is lost"
+IS_COMPILED = not (validate.__file__ or "").endswith(".py")
 
 
 def produce(brokers: Cluster, *values: bytes) -> None:
@@ -67,7 +69,11 @@ def test_a_broker_registers_as_kafka_does_and_keeps_its_records(
         registration = brokers.node("/brokers/ids/1")
         assert registration["version"] == 5
         assert registration["endpoints"] == [f"PLAINTEXT://{brokers[1].address}"]
-        assert (registration["rack"], registration["features"]) == ("a", {})
+        assert registration["rack"] == "a"
+        assert registration["features"] == {
+            "group.version": {"min_version": 0, "max_version": 1},
+            "transaction.version": {"min_version": 0, "max_version": 2},
+        }
         stat = brokers.tree.exists("/brokers/ids/1")
         assert (stat.version, brokers.tree.exists("/consumers") is not None) == (1, True)
         assert brokers.node("/controller")["brokerid"] == 1
@@ -89,6 +95,8 @@ def test_a_session_that_expires_is_followed_by_another(tmp_path: Path, zookeeper
     with cluster(1, tmp_path, zookeeper) as brokers:
         create_topic(brokers)
         produce(brokers, b"before")
+        # A tool has left a node that is no topic: the next controllers name it, and go on.
+        brokers.tree.create("/brokers/topics/bad", b"")
         epoch = brokers.wait_for_registration(1)
         for number in (1, 2):
             brokers.expire_session(1)
@@ -96,6 +104,7 @@ def test_a_session_that_expires_is_followed_by_another(tmp_path: Path, zookeeper
             brokers[1].wait_for_line(f"the controller in epoch {number + 1}", 60)
             check_works(brokers, f"later-{number}")
         assert consume(brokers, 3) == [b"before", b"later-1", b"later-2"]
+        assert "Topic bad is not served: /brokers/topics/bad: no JSON" in brokers[1].log_text()
         assert "Traceback" not in brokers[1].log_text()
         assert brokers[1].stop() == 0
 
@@ -135,8 +144,10 @@ def test_a_broker_serves_while_zookeeper_is_gone(tmp_path: Path) -> None:
         produce(brokers, b"3")
         brokers.zookeeper.start()
         brokers.zookeeper.wait_until_ready()
-        brokers[1].wait_for_line("The connection to ZooKeeper is back", 60)
-        assert brokers.wait_for_registration(1) == epoch
+        # A connection to a ZooKeeper that listens and does not serve yet may never be answered: then the session ends.
+        back, again = "The connection to ZooKeeper is back", "Broker 1 is registered again"
+        wait_until(lambda: back in brokers[1].log_text() or again in brokers[1].log_text())
+        assert (brokers.wait_for_registration(1) == epoch) == (again not in brokers[1].log_text())
         check_works(brokers, "later")
         assert consume(brokers, 4) == [b"1", b"2", b"3", b"later"]
         brokers.zookeeper.stop()
@@ -186,15 +197,19 @@ def test_generated_ids_count_up(tmp_path: Path, zookeeper: ZooKeeperServer) -> N
 
 
 def test_small_and_soon_there(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    """Loose bounds, for a busy machine. Measured, uncompiled: 36 MB, and 0.55 s of processor time until it is ready."""
+    """Processor time, since the machine may be busy. `make bench ARGS=cluster` has the time on the clock."""
     with cluster(1, tmp_path, zookeeper) as brokers:
-        brokers[1].restart()
-        (line,) = [line for line in brokers[1].log_text().splitlines() if "Ready after" in line]
-        seconds = float(line.partition("Ready after ")[2].split()[0])
+        seconds = min(restart_s(brokers) for _ in range(3))
         megabytes = brokers[1].rss_bytes() / 1e6
-        print(f"registered and ready after {seconds} s, {megabytes:.0f} MB")
-        assert seconds < 10
-        assert megabytes < 90
+        print(f"registered and ready after {seconds} s of processor time, {megabytes:.0f} MB")
+        assert seconds < (0.6 if IS_COMPILED else 1.2)
+        assert megabytes < 60
+
+
+def restart_s(brokers: Cluster) -> float:
+    """The processor time that a broker needs until it is registered and ready."""
+    brokers[1].restart()
+    return brokers[1].cpu_seconds()
 
 
 def test_the_newest_zookeeper(tmp_path: Path) -> None:

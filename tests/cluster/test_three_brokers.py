@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.admin.results import ConfigResource, ConfigSource, NewTopic, ResourceType
+from barnabas.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from tests.cluster.clusters import Cluster, cluster
 from tests.peers.zookeeper_peer import ZooKeeperServer
 from tests.waiting import wait_until
@@ -39,7 +44,7 @@ def consume(brokers: Cluster, count: int) -> set[bytes | None]:
         consumer.assign([(TOPIC, partition) for partition in range(PARTITIONS)])
         found: set[bytes | None] = set()
         while len(found) < count:
-            found |= {record.value for record in consumer.poll(1.0)}
+            found |= {record.value for record in consumer.poll(1_000)}
         return found
 
 
@@ -91,3 +96,45 @@ def test_a_leader_that_is_killed_is_replaced_and_joins_again(
         assert len(consume(brokers, 24)) == 24
         brokers[killed].start()
         brokers.wait_for_topic(TOPIC, partitions=PARTITIONS, isr=3)
+
+
+def test_a_broker_knows_the_settings_of_topics_that_it_has_no_replica_of(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    settings = {"retention.ms": "86400000", "cleanup.policy": "compact"}
+    with cluster(2, tmp_path, zookeeper) as brokers:
+        new = NewTopic(name=TOPIC, assignment={0: [1]}, configs=settings)
+        with brokers.admin() as admin:
+            admin.create_topics([new])
+        brokers.wait_for_topic(TOPIC)
+        for each in (1, 2):
+            assert topic_settings(brokers, each) == settings
+        # The first change of a setting names one: the others stay.
+        with brokers.admin() as admin:
+            admin.alter_configs({ConfigResource(ResourceType.TOPIC, TOPIC): {"retention.ms": "3600000"}})
+            wait_until(
+                lambda: topic_settings(brokers, 2) == {**settings, "retention.ms": "3600000"},
+                lambda: topic_settings(brokers, 2),
+            )
+            # Another topic of this name has none of them.
+            admin.delete_topics([TOPIC])
+            mark = f"/admin/delete_topics/{TOPIC}"
+            wait_until(lambda: not brokers.tree.retry(brokers.tree.exists, mark))
+            admin.create_topics([NewTopic(name=TOPIC, assignment={0: [1]})])
+        brokers.wait_for_topic(TOPIC)
+        assert topic_settings(brokers, 2) == {}
+
+
+def topic_settings(brokers: Cluster, broker_id: int) -> dict[str, str | None]:
+    """The settings of the topic itself, as this broker answers."""
+    resource = DescribeConfigsResource(
+        resource_type=int(ResourceType.TOPIC), resource_name=TOPIC, configuration_keys=None
+    )
+    with brokers[broker_id].client() as client:
+        [answer] = client.ask("DescribeConfigs", 4, DescribeConfigsRequest(resources=[resource])).results
+    assert answer.error_code == 0, answer
+    return {
+        each.name: each.value
+        for each in answer.configs
+        if each.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }

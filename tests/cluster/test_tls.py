@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.testing import free_port
+from barnabas.testing import Broker, free_port
 from tests.cluster.clusters import cluster, require_zookeeper
 from tests.cluster.test_refusals import refusal
 from tests.peers import zookeeper_peer
@@ -77,6 +78,83 @@ def secure(
     folder = tmp_path_factory.mktemp("zookeeper")
     with zookeeper_peer.zookeeper(zookeeper_peer.V3_8, folder, settings) as running:
         yield running, port
+
+
+def pkcs12(pem: Path, *options: str) -> Path:
+    made = pem.with_name(f"{pem.stem}-store.p12")
+    subprocess.run(
+        [
+            "openssl",
+            "pkcs12",
+            "-export",
+            "-in",
+            str(pem),
+            "-out",
+            str(made),
+            "-passout",
+            "pass:secret",
+            *options,
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return made
+
+
+def test_a_single_node_moves_to_zookeeper_with_tls(
+    tmp_path: Path, secure: tuple[ZooKeeperServer, int], certificates: Certificates
+) -> None:
+    server, port = secure
+    directory = tmp_path / "broker-1"
+    with Broker(directory=directory, broker_id=1, topics={"orders": 2}):
+        pass
+    with cluster(0, tmp_path, server) as brokers:
+        tls = {
+            "zookeeper.connect": f"127.0.0.1:{port}{brokers.chroot}",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": str(certificates.trusted),
+            "zookeeper.ssl.keystore.location": str(certificates.own),
+        }
+        file = tmp_path / "server.properties"
+        lines = {"log.dirs": str(directory), **tls}
+        file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        command = [sys.executable, "-m", "barnabas", "cluster", "migrate", str(file)]
+        moved = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert moved.returncode == 0, moved.stderr
+        assert brokers.node("/brokers/topics/orders")["partitions"].keys() == {"0", "1"}
+        broker = brokers.add(1, **{name.replace(".", "_"): value for name, value in tls.items()})
+        broker.start()
+        brokers.wait_for_topic("orders", partitions=2)
+        assert broker.stop() == 0
+
+
+def test_the_line_that_refuses_pkcs12_says_how_to_convert_it(
+    tmp_path: Path, secure: tuple[ZooKeeperServer, int], certificates: Certificates
+) -> None:
+    server, port = secure
+    stores = {
+        "keystore": pkcs12(certificates.own),
+        "truststore": pkcs12(certificates.trusted, "-nokeys"),
+    }
+    with cluster(0, tmp_path, server) as brokers:
+        settings: dict[str, object] = {
+            "zookeeper_connect": f"127.0.0.1:{port}{brokers.chroot}",
+            "zookeeper_ssl_client_enable": True,
+            "zookeeper_ssl_truststore_location": certificates.trusted,
+            "zookeeper_ssl_keystore_location": certificates.own,
+        }
+        for name, store in stores.items():
+            setting = f"zookeeper_ssl_{name}_location"
+            line = refusal(brokers.add(1, **{**settings, setting: store}))
+            assert f"zookeeper.ssl.{name}.type" in line
+            command = line.split("`")[1].split()
+            assert command[:2] == ["openssl", "pkcs12"]
+            subprocess.run([*command, "-passin", "pass:secret"], check=True, capture_output=True, timeout=60)
+            settings[setting] = store.with_suffix(".pem")
+        broker = brokers.add(1, **settings)
+        broker.start()
+        assert broker.stop() == 0
 
 
 def test_a_broker_speaks_tls_to_zookeeper(

@@ -114,6 +114,6 @@ def read_committed(bootstrap: str, count: int) -> set[bytes | None]:
         consumer.assign([(TOPIC, partition) for partition in range(PARTITIONS)])
         found: set[bytes | None] = set()
         while len(found) < count:
-            found |= {record.value for record in consumer.poll(0.5)}
+            found |= {record.value for record in consumer.poll(500)}
             deadline.check(f"{len(found)} of {count} records")
         return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -16,7 +15,7 @@ import pytest
 from barnabas.client.admin.results import NewTopic
 from barnabas.model import TopicPartition
 from tests.cluster.clusters import Cluster, cluster
-from tests.cluster.loads import JavaLoad, Load, OwnLoad, read_topic
+from tests.cluster.loads import AiokafkaLoad, ConfluentLoad, JavaLoad, Load, OwnLoad, read_topic
 from tests.peers.zookeeper_peer import ZooKeeperServer
 from tests.waiting import wait_until
 
@@ -33,27 +32,31 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
         yield running
 
 
-@pytest.fixture
-def loads(brokers: Cluster, tmp_path: Path) -> Iterator[list[Load]]:
-    """Our producer and Java's, each with a topic of its own on the first three brokers.
+@pytest.fixture(scope="module")
+def loads(brokers: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Load]]:
+    """Four producers at once, each with a topic of its own on the first three brokers: ours, and those of Java,
+    confluent-kafka and aiokafka.
 
-    After the test everything that they have confirmed is there.
+    They run through all tests. At the end everything that they have confirmed is there.
     """
     orders = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
     assignment = {partition: orders[partition % REPLICAS] for partition in range(PARTITIONS)}
-    topics = [f"{name}-{uuid4().hex[:8]}" for name in ("own", "java")]
+    topics = [f"{name}-{uuid4().hex[:8]}" for name in ("own", "java", "confluent", "aiokafka")]
     with brokers.admin() as admin:
         admin.create_topics([NewTopic(name=topic, assignment=assignment) for topic in topics])
     wait_until_in_sync(brokers, topics)
     with ExitStack() as running:
-        both: list[Load] = [
-            running.enter_context(OwnLoad(brokers, topics[0], PARTITIONS)),
-            running.enter_context(JavaLoad(brokers, topics[1], PARTITIONS, tmp_path)),
+        own, java, confluent, aiokafka = topics
+        all_loads: list[Load] = [
+            running.enter_context(OwnLoad(brokers, own, PARTITIONS)),
+            running.enter_context(JavaLoad(brokers, java, PARTITIONS, tmp_path_factory.mktemp("java"))),
+            running.enter_context(ConfluentLoad(brokers, confluent, PARTITIONS)),
+            running.enter_context(AiokafkaLoad(brokers, aiokafka, PARTITIONS)),
         ]
-        wait_for_more(both)
-        yield both
+        wait_for_more(all_loads)
+        yield all_loads
     wait_until_in_sync(brokers, topics)
-    for load in both:
+    for load in all_loads:
         load.check(read_topic(brokers, load.topic, PARTITIONS))
 
 

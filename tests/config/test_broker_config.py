@@ -137,6 +137,7 @@ def test_a_file_of_a_controller_alone_is_refused() -> None:
         ("broker.id=1001", r"Invalid value 1001 for configuration broker\.id: .* -1\.\.1000"),
         ("broker.id.generation.enable=false", r"Invalid value -1 for configuration broker\.id: .* >=0"),
         ("process.roles=broker", r"Invalid value -1 for configuration node\.id: .* >=0"),
+        ("log.dirs=", r"Invalid value  for configuration log\.dirs: .* at least one directory"),
         ("log.dirs=,", r"Invalid value  for configuration log\.dirs: .* at least one directory"),
         ("log.dirs=/a,/a", r"Invalid value /a,/a for configuration log\.dirs: .* each directory once"),
         (

@@ -17,7 +17,7 @@ from barnabas.coordination.controller.links import ControlResponse, OnAnswer
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import NO_LEADER, BrokerImage, MetadataImage, TopicImage
 from barnabas.coordination.metadata.membership import join_cluster, register
-from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
+from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notices
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.planning.topic_creation import NewTopic, PlannedTopic
@@ -99,6 +99,7 @@ class BrokerNode:
             (topic.topic_name, each.partition_index)
             for topic in request.topic_states
             for each in topic.partition_states
+            if each.delete_partition
         ]
         return stopped(request)
 
@@ -200,7 +201,7 @@ class Cluster:
     ) -> BrokerNode:
         cluster_id = await join_cluster(session, self.rng, cluster_id)
         image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
-        latest = await last_notice(session)
+        latest = await last_notices(session)
         known = await stored_topics(session)
         image = await with_settings(session, image, known)
         settings = LiveSettings(self.config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from kazoo.client import KazooClient
 from barnabas.clock import SystemClock
 from barnabas.coordination.store.contract import SessionState, Store, WatchEvent
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.coordination.store.socket_server import StoreServer
+from barnabas.coordination.store.socket_store import SocketSession, SocketStore
 from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperStore
 from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
 
@@ -58,6 +61,50 @@ async def embedded_engine(directory: Path) -> AsyncIterator[Engine]:
         yield engine
     finally:
         await store.close()
+
+
+class SocketEngine:
+    """A store that is served over sockets, in the same event loop."""
+
+    root = "/contract"
+
+    def __init__(self, server: StoreServer, door: socket.socket, *, session_timeout_ms: int) -> None:
+        self.server = server
+        self.door = door
+        self._store = SocketStore(door, session_timeout_ms=session_timeout_ms)
+
+    async def connect(self) -> Store:
+        return await self._store.connect()
+
+    async def expire(self, session: Store) -> None:
+        assert isinstance(session, SocketSession)
+        expired = asyncio.get_running_loop().create_future()
+
+        def note(state: SessionState) -> None:
+            if state is SessionState.EXPIRED:
+                expired.set_result(None)
+
+        session.add_session_listener(note)
+        self.server.cut_off(session.session_id)
+        await expired
+
+
+@asynccontextmanager
+async def socket_engine(directory: Path, *, session_timeout_ms: int = 60_000) -> AsyncIterator[SocketEngine]:
+    store = await EmbeddedStore.open([str(directory)], clock=SystemClock())
+    inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with inside, outside:
+        server = StoreServer(store, inside)
+        server.start()
+        try:
+            engine = SocketEngine(server, outside, session_timeout_ms=session_timeout_ms)
+            session = await engine.connect()
+            await session.create(engine.root)
+            await session.close()
+            yield engine
+        finally:
+            await server.close()
+            await store.close()
 
 
 class ZooKeeperEngine:

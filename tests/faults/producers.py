@@ -16,7 +16,8 @@ import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -49,10 +50,20 @@ def parse_value(value: bytes) -> tuple[str, int]:
     return name.rstrip(b"\0").decode(), number
 
 
+class Addressed(Protocol):
+    """Where a producer connects to."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def address(self) -> str: ...
+
+
 class LoadProducer:
     """One thread of load on one partition. `acknowledged` has the offset of each number that was confirmed."""
 
-    def __init__(self, broker: BrokerProcess, name: str, topic: str, partition: int) -> None:
+    def __init__(self, broker: Addressed, name: str, topic: str, partition: int) -> None:
         self.name = name
         self.partition = partition
         self.acknowledged: dict[int, int] = {}
@@ -90,7 +101,7 @@ class LoadProducer:
 class RawProducer(LoadProducer):
     def __init__(
         self,
-        broker: BrokerProcess,
+        broker: Addressed,
         name: str,
         topic: str,
         partition: int,
@@ -98,8 +109,11 @@ class RawProducer(LoadProducer):
         acks: int,
         idempotent: bool = False,
         in_flight_max: int = 5,
+        passing_errors: Collection[int] = (),
     ) -> None:
+        """`passing_errors` are codes of errors after which the same leader is asked again."""
         super().__init__(broker, name, topic, partition)
+        self._passing_errors = passing_errors
         self._acks = acks
         self._idempotent = idempotent
         self._in_flight_max = in_flight_max
@@ -126,7 +140,11 @@ class RawProducer(LoadProducer):
     def _produce(self, client: RawClient) -> None:
         if self._idempotent and self._producer_id < 0:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            self._producer_id = client.ask("InitProducerId", 4, request).producer_id
+            answer = client.ask("InitProducerId", 4, request)
+            if answer.error_code in self._passing_errors:
+                raise ConnectionError(f"error {answer.error_code}")
+            assert answer.error_code == 0, answer
+            self._producer_id = answer.producer_id
             self._first_of_id = self._next
         for first in self._in_flight:
             self._send(client, first)
@@ -157,6 +175,8 @@ class RawProducer(LoadProducer):
         answer: Any = response.body.responses[0].partition_responses[0]
         if answer.error_code == OutOfOrderSequenceNumber.code:
             raise OutOfOrderSequenceNumber(answer.error_message)
+        if answer.error_code in self._passing_errors:
+            raise ConnectionError(f"error {answer.error_code}")
         assert answer.error_code == 0, answer
         first = self._in_flight.popleft()
         for index in range(RECORDS_A_BATCH):
@@ -175,7 +195,7 @@ class RawProducer(LoadProducer):
 class ConfluentProducer(LoadProducer):
     """librdkafka's idempotent producer, which retries by itself."""
 
-    def __init__(self, broker: BrokerProcess, name: str, topic: str, partition: int) -> None:
+    def __init__(self, broker: Addressed, name: str, topic: str, partition: int) -> None:
         super().__init__(broker, name, topic, partition)
         self._sent = 0
         self._errors: list[KafkaError] = []

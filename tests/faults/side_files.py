@@ -268,8 +268,9 @@ KINDS: Final = {
     "meta.properties": names.META_PROPERTIES,
     "store": "barnabas-store*",
 }
-# Those of which a damaged file may also keep the broker from starting, if it says why.
-MAY_REFUSE: Final = frozenset({"meta.properties", "store"})
+# Those of which a damaged file may also keep the broker from starting, if it says why. The store has two copies: damage
+# to one of them costs nothing.
+MAY_REFUSE: Final = frozenset({"meta.properties"})
 
 
 def files_of(kind: str, path: Path) -> list[Path]:

@@ -196,10 +196,12 @@ class FailingDisk:
     def open(self, path: str, mode: int) -> FailingFile:
         return FailingFile(self._real.open(path, mode), path, self)
 
-    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+    def write_atomically(
+        self, path: str, data: Data, *, syncs: bool = True, is_private: bool = False
+    ) -> None:
         if self.is_failing(path):
             raise StorageFailure("write", path, self.error_number)
-        self._real.write_atomically(path, data, syncs=syncs)
+        self._real.write_atomically(path, data, syncs=syncs, is_private=is_private)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

@@ -147,6 +147,7 @@ def test_files_that_may_not_grow(broker: BrokerProcess) -> None:
     [
         (errno.ENOSPC, "Make room there"),
         (errno.EROFS, "Make it writable"),
+        (errno.ENOENT, "It cannot be created there. Choose another directory"),
         (errno.EIO, "Look after the disk"),
     ],
 )

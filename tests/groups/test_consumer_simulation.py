@@ -553,6 +553,7 @@ def described(shell: Shell) -> list[DescribedGroup]:
     return sorted(groups, key=lambda group: group.group_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(8, fast=2))
 def test_histories(seed: int) -> None:
     run(seed)

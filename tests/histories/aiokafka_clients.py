@@ -35,8 +35,10 @@ async def _running(make: Callable[[], Any]) -> AsyncIterator[Any]:
 async def _over_and_over(client: Client, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A new instance for each that gives up; what it has left open, the next one with its id ends."""
     while not client.is_over:
-        with contextlib.suppress(KafkaError, OSError, asyncio.TimeoutError):
+        try:
             await live()
+        except (TimeoutError, KafkaError, OSError) as error:
+            client.gave_up(error)
         await asyncio.sleep(RETRY_S)
 
 

@@ -16,12 +16,14 @@ from typing import Final
 
 from tests.histories.history import (
     READ_COMMITTED,
+    UNKNOWN_OFFSET,
     Acknowledged,
     Ended,
     Ending,
     Event,
     FinalLog,
     FinalState,
+    GaveUp,
     OffsetsCommitted,
     Polled,
     Position,
@@ -115,6 +117,8 @@ class _Index:
                 self.consumed[event.consumer].append(event)
             case OffsetsCommitted():
                 self.committed.append(event)
+            case GaveUp():
+                pass
             case _:
                 raise AssertionError(event)
 
@@ -138,7 +142,12 @@ def check(events: Sequence[Event], final: FinalState) -> list[Anomaly]:
 def _lost_writes(index: _Index) -> Iterator[str]:
     """Acknowledged is kept, whatever became of its transaction."""
     for event in index.acknowledged:
-        if event.position not in index.found.get(event.value, ()):
+        found = index.found.get(event.value, [])
+        if event.position.offset == UNKNOWN_OFFSET:
+            is_there = event.position.partition in [position.partition for position in found]
+        else:
+            is_there = event.position in found
+        if not is_there:
             yield f"{event.value} was acknowledged at {event.position}, found at {index.found.get(event.value)}"
     for name, transaction in index.transactions.items():
         if transaction.is_committed and transaction.values and not _visible_values(index, transaction):
@@ -185,7 +194,11 @@ def _inconsistent_offsets(index: _Index) -> Iterator[str]:
         for partition, log in index.final.logs.items()
         for offset, value in log.records
     }
-    observed = [(event.position, event.value) for event in index.acknowledged]
+    observed = [
+        (event.position, event.value)
+        for event in index.acknowledged
+        if event.position.offset != UNKNOWN_OFFSET
+    ]
     observed += [record for event in index.polled for record in event.records]
     for position, value in observed:
         if seen.setdefault(position, value) != value:

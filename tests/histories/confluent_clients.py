@@ -28,6 +28,28 @@ POLL_RECORDS_MAX: Final = 50
 # What a call may block for; then it is made again.
 CALL_S: Final = 5
 HUNG_S: Final = 6
+HANG: Final = "a call has not returned"
+# What becomes of the records of a transaction that its producer aborts.
+_ABORTED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+# What a rebalance explains, and what the next attempt covers: the member goes on, or joins again.
+_COVERED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
 
 
 def _settings(client: Client, **settings: Any) -> dict[str, Any]:
@@ -55,14 +77,25 @@ def _insist(call: Callable[[], Any]) -> Any:
                 raise
 
 
+def note_error(client: Client, error: Any) -> None:
+    """Writes down an error of a member of a group, unless a rebalance or the next attempt covers it."""
+    if error is not None and error.code() not in _COVERED:
+        client.gave_up(error)
+
+
 @contextlib.contextmanager
-def _given_up_after(timeout_s: float) -> Iterator[None]:
-    """Ends the process when a call does not return.
+def given_up_after(client: Client, timeout_s: float) -> Iterator[None]:
+    """Ends the process when a call does not return, and writes that down.
 
     librdkafka's send_offsets_to_transaction can wait for ever, whatever its time-out, when the coordinator goes away
     while it is asked; Apache Kafka sees the same.
     """
-    watchdog = threading.Timer(timeout_s, os._exit, [EXIT_HUNG])
+
+    def end() -> None:
+        client.gave_up(f"{HANG} within {timeout_s:g} s")
+        os._exit(EXIT_HUNG)
+
+    watchdog = threading.Timer(timeout_s, end)
     watchdog.daemon = True
     watchdog.start()
     try:
@@ -87,6 +120,8 @@ class _Sender:
         if error is None:
             value = message.value().decode()
             self._client.acknowledged(value, message.topic(), message.partition(), message.offset())
+        elif error.code() not in _ABORTED:
+            self._client.gave_up(error)
 
 
 def produce(client: Client) -> None:
@@ -100,6 +135,7 @@ def produce(client: Client) -> None:
             # After a crash a broker may know fewer batches than were under way, and tells the producer to give up.
             if error.args[0].code() != KafkaError._FATAL:
                 raise
+            client.gave_up(error)
             sender = None
         client.rest()
     if sender is not None:
@@ -118,7 +154,8 @@ class _Transactions:
         client = self._client
         try:
             sender = self._open()
-        except KafkaException:
+        except KafkaException as error:
+            client.gave_up(error)
             self._sender = None
             return False
         transaction = client.new_transaction()
@@ -130,6 +167,8 @@ class _Transactions:
             if commit:
                 _insist(lambda: sender.producer.commit_transaction(CALL_S))
             else:
+                if client.plan.flushes_before_abort:
+                    sender.producer.flush(INSIST_S)
                 _insist(lambda: sender.producer.abort_transaction(CALL_S))
             client.ended(transaction, committed=commit)
             return commit
@@ -137,6 +176,7 @@ class _Transactions:
             if error.args[0].txn_requires_abort():
                 self._abort(sender)
             else:
+                client.gave_up(error)
                 # The next one has the same transactional id, which ends whatever this one has left open.
                 self._sender = None
             return False
@@ -153,7 +193,8 @@ class _Transactions:
         """What became of a transaction whose commit failed is not for us to say."""
         try:
             _insist(lambda: sender.producer.abort_transaction(CALL_S))
-        except KafkaException:
+        except KafkaException as error:
+            self._client.gave_up(error)
             self._sender = None
 
 
@@ -192,6 +233,8 @@ class _Member:
 
     def poll(self) -> list[tuple[Position, str]]:
         messages = self.consumer.consume(POLL_RECORDS_MAX, POLL_S)
+        for message in messages:
+            note_error(self._client, message.error())
         records = [
             (
                 Position(partition_name(message.topic(), message.partition()), message.offset()),
@@ -238,8 +281,11 @@ def _commit(client: Client, member: _Member, offsets: dict[str, int]) -> None:
     try:
         # Not made again after an error: by then the partitions may be another member's.
         results = member.consumer.commit(offsets=_topic_partitions(offsets), asynchronous=False)
-    except KafkaException:
+    except KafkaException as error:
+        note_error(client, error.args[0])
         return
+    for each in results:
+        note_error(client, each.error)
     confirmed = {
         partition_name(each.topic, each.partition): each.offset for each in results if each.error is None
     }
@@ -256,7 +302,8 @@ def copy(client: Client) -> None:
             if records and not transactions.run(_copying(client, member, records)):
                 try:
                     member.go_back(records)
-                except KafkaException:
+                except KafkaException as error:
+                    note_error(client, error.args[0])
                     # Not even that: a new member begins where the group is.
                     member.consumer.close()
                     member = _Member(client)
@@ -273,7 +320,7 @@ def _copying(
             sender.send(client.plan.to_topic, transaction=transaction, source=position)
         offsets = _topic_partitions(end_offsets(records))
         group = member.consumer.consumer_group_metadata()
-        with _given_up_after(HUNG_S):
+        with given_up_after(client, HUNG_S):
             _insist(lambda: sender.producer.send_offsets_to_transaction(offsets, group, CALL_S))
 
     return work

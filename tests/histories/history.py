@@ -23,6 +23,10 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
 
+# An idempotent producer may learn that a record is in the log, by the success of a later one, and not where.
+UNKNOWN_OFFSET: Final = -1
+
+
 class Position(NamedTuple):
     partition: str
     offset: int
@@ -99,8 +103,20 @@ class OffsetsCommitted(Event):
     offsets: list[Position]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp(Event):
+    """An error that the library neither retries nor lets its user retry: a record that was not delivered, a commit that
+    failed without a rebalance, or a client that hangs or must be replaced. Faults may cause it; work on a cluster that
+    is planned must not.
+    """
+
+    client: str
+    error: str
+
+
 EVENTS: Final = {
-    kind.__name__: kind for kind in (Sent, Acknowledged, Ending, Ended, Positioned, Polled, OffsetsCommitted)
+    kind.__name__: kind
+    for kind in (Sent, Acknowledged, Ending, Ended, Positioned, Polled, OffsetsCommitted, GaveUp)
 }
 
 

@@ -11,6 +11,7 @@ from tests.histories.checker import Kind, check
 from tests.histories.history import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    UNKNOWN_OFFSET,
     Acknowledged,
     Ended,
     Ending,
@@ -126,6 +127,7 @@ def clean() -> Told:
     """Of everything that may happen, once."""
     told = Told()
     told.send("plain")
+    told.acknowledge("plain", UNKNOWN_OFFSET)
     told.send("never answered", lost=True)
     told.send("committed 1", transaction="t1")
     told.send("committed 2", transaction="t1")
@@ -157,6 +159,11 @@ def clean() -> Told:
 def lost_write(told: Told) -> None:
     told.send("gone", lost=True)
     told.acknowledge("gone", 99)
+
+
+def write_lost_at_an_unknown_offset(told: Told) -> None:
+    told.send("gone", lost=True)
+    told.acknowledge("gone", UNKNOWN_OFFSET)
 
 
 def write_lost_with_its_transaction(told: Told) -> None:
@@ -266,6 +273,7 @@ def torn_offsets(told: Told) -> None:
 
 ANOMALIES: list[tuple[Callable[[Told], None], Kind]] = [
     (lost_write, Kind.LOST_WRITE),
+    (write_lost_at_an_unknown_offset, Kind.LOST_WRITE),
     (write_lost_with_its_transaction, Kind.LOST_WRITE),
     (duplicate, Kind.DUPLICATE),
     (unknown_value, Kind.UNKNOWN_VALUE),

@@ -132,10 +132,19 @@ class Service(Protocol):
 
 class Workload:
     def __init__(
-        self, broker: Service, plans: Sequence[Plan], folder: Path, seed: int, *, replication_factor: int = 1
+        self,
+        broker: Service,
+        plans: Sequence[Plan],
+        folder: Path,
+        seed: int,
+        *,
+        replication_factor: int = 1,
+        share_of_brokers: float = 0.4,
     ) -> None:
+        """`share_of_brokers` is how many of the faults hit a broker; the others hit a client."""
         self._broker = broker
         self._replication_factor = replication_factor
+        self._share_of_brokers = share_of_brokers
         self._clients = [Running(replace(plan, address=broker.address, seed=seed), folder) for plan in plans]
         self._rng = random.Random(seed)
 
@@ -168,7 +177,7 @@ class Workload:
         for _ in range(faults):
             self.wait_for_progress()
             time.sleep(self._rng.uniform(0, 0.3))
-            if self._rng.random() < 0.4:
+            if self._rng.random() < self._share_of_brokers:
                 self._broker.kill()
                 self._broker.start()
             else:

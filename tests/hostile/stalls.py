@@ -1,15 +1,17 @@
 """How long a normal client waits while others attack the broker.
 
-Attackers are processes of their own: in this one they would hold the measuring client up, too. Each sends one prepared
-request again and again and reads the answers. The normal client asks for versions and produces a record of 1 KB, one
-after the other. What it sees is measured in rounds, and the median of the rounds' 99th percentiles counts: a machine
-that runs other tests may not look after the client for a moment, but not in most rounds. On a machine that has other
-things to do all the time, everything takes longer by as much as work of our own takes longer than its processor time.
+Attackers are processes of their own: in this one they would hold the measuring client up, too. Each sends prepared
+requests again and again, one after the other, and reads the answers. The normal client asks for versions and produces
+a record of 1 KB, one after the other. What it sees is measured in rounds, and the median of the rounds' 99th
+percentiles counts: a machine that runs other tests may not look after the client for a moment, but not in most rounds.
+On a machine that has other things to do all the time, everything takes longer by as much as work of our own takes
+longer than its processor time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import statistics
@@ -43,7 +45,7 @@ def framed(name: str, version: int, body: Message) -> bytes:
 
 @contextlib.contextmanager
 def attackers(broker: BrokerProcess, directory: Path, request: bytes, count: int) -> Iterator[None]:
-    """Clients that send the request all the time; at the beginning all of them have sent it."""
+    """Clients that send one request, or several, all the time; at the beginning all of them have sent the first."""
     path = directory / "request"
     path.write_bytes(request)
     command = [sys.executable, "-m", "tests.hostile.stalls", str(broker.port), str(path)]
@@ -103,18 +105,28 @@ def normal_p99_ms(broker: BrokerProcess, what: str) -> float:
     return p99_ms / factor
 
 
+def split(data: bytes) -> list[bytes]:
+    """The frames in it."""
+    found = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        found.append(data[:end])
+        data = data[end:]
+    return found
+
+
 def main() -> None:
     # Attackers have machines of their own.
     os.nice(19)
     port, path = int(sys.argv[1]), Path(sys.argv[2])
-    request = path.read_bytes()
+    requests = split(path.read_bytes())
     is_first = True
     while True:
         with (
             contextlib.suppress(ConnectionError),
             socket.create_connection(("127.0.0.1", port), timeout=120) as connected,
         ):
-            while True:
+            for request in itertools.cycle(requests):
                 connected.sendall(request)
                 if is_first:
                     print("sent", flush=True)

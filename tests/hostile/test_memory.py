@@ -101,7 +101,9 @@ def test_fetch_sessions(own_broker: BrokerProcess) -> None:
         assert held_bytes < 200 * MIB
 
 
+@pytest.mark.slow
 def test_lines_about_bad_frames(own_broker: BrokerProcess) -> None:
+    start_s = time.monotonic()
     for _ in range(1_000):
         with socket.create_connection(("127.0.0.1", own_broker.port), timeout=WAIT_S) as connected:
             connected.sendall(struct.pack(">i", -5))
@@ -109,7 +111,8 @@ def test_lines_about_bad_frames(own_broker: BrokerProcess) -> None:
                 assert connected.recv(1) == b""
     text = own_broker.log_text()
     lines = [line for line in text.splitlines() if "a size cannot be negative" in line]
-    assert 100 <= len(lines) < 200
+    # A hundred in a second, of which the first and the last may be begun.
+    assert 100 <= len(lines) <= 100 * (time.monotonic() - start_s + 2)
     with socket.create_connection(("127.0.0.1", own_broker.port), timeout=WAIT_S) as connected:
         time.sleep(1.1)
         connected.sendall(struct.pack(">i", -5))

@@ -17,6 +17,7 @@ MIB = 1 << 20
 GROWTH_MAX_BYTES = 150 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "count"),
     [

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.interop.kafka_tools import Both, both_clusters
+from tests.peers.kafka_peer import PeerUnavailable
 
 if os.environ.get("BARNABAS_INTEROP") != "1":
     collect_ignore_glob = ["test_*.py"]
@@ -23,3 +25,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
         assert "Traceback" not in running.log_text(), running.log_text()
         assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """A cluster of ours and one of Apache Kafka 3.9.1 for all tests of tools; each test uses topics of its own."""
+    try:
+        with both_clusters(tmp_path_factory.mktemp("clusters")) as running:
+            yield running
+    except PeerUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def both(clusters: Both) -> Iterator[Both]:
+    yield clusters
+    clusters.check()

@@ -24,6 +24,8 @@ FETCH_TIMEOUT_S: Final = 600
 RUN_TIMEOUT_S: Final = 240
 
 DEBIAN_PACKAGES: Final = ("kcat", "librdkafka1", "libyajl2")
+# What its SASL library loads for GSSAPI.
+GSSAPI_PACKAGES: Final = ("libsasl2-2", "libsasl2-modules-gssapi-mit")
 
 
 def need(*programs: str) -> None:
@@ -93,16 +95,29 @@ def kcat() -> list[str]:
     if shutil.which("kcat") is not None:
         return ["kcat"]
 
+    root = unpacked("kcat", DEBIAN_PACKAGES)
+    libraries = ":".join(str(folder) for folder in root.glob("usr/lib/*-linux-gnu"))
+    return ["env", f"LD_LIBRARY_PATH={libraries}", str(root / "usr/bin/kcat")]
+
+
+def kcat_with_gssapi() -> list[str]:
+    """Debian's, also where another one is installed: confluent-kafka's librdkafka has no GSSAPI."""
+    root = unpacked("kcat-gssapi", (*DEBIAN_PACKAGES, *GSSAPI_PACKAGES))
+    libraries = next(root.glob("usr/lib/*-linux-gnu"))
+    return ["env", f"LD_LIBRARY_PATH={libraries}", f"SASL_PATH={libraries}/sasl2", str(root / "usr/bin/kcat")]
+
+
+def unpacked(name: str, packages: Sequence[str]) -> Path:
+    """Packages of Debian in a folder of the cache."""
+
     def make(folder: Path) -> None:
         need("apt-get", "dpkg")
-        for package in DEBIAN_PACKAGES:
+        for package in packages:
             fetch(["apt-get", "download", "-q", package], folder)
         for archive in sorted(folder.glob("*.deb")):
             fetch(["dpkg", "-x", str(archive), "."], folder)
 
-    root = made_once("kcat", make)
-    libraries = ":".join(str(folder) for folder in root.glob("usr/lib/*-linux-gnu"))
-    return ["env", f"LD_LIBRARY_PATH={libraries}", str(root / "usr/bin/kcat")]
+    return made_once(name, make)
 
 
 def franz_go() -> list[str]:
@@ -133,6 +148,13 @@ def kafkajs() -> list[str]:
 
     folder = made_once("kafkajs", make)
     return ["env", f"NODE_PATH={folder / 'node_modules'}", "node", str(source / "probe.js")]
+
+
+def patient(folder: Path) -> list[str]:
+    """Options of a tool that else waits for 5 s, which a busy machine may need to start it."""
+    file = folder / "command.properties"
+    file.write_text("request.timeout.ms=60000\n")
+    return ["--command-config", str(file)]
 
 
 def java(version: str, main_class: str) -> list[str]:

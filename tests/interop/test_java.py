@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.interop.programs import HERE, available, java, java_source, run
+from tests.interop.programs import HERE, available, java, java_source, patient, run
 from tests.peers.kafka_peer import V3, V4
 
 PRODUCER = {V3: "kafka.tools.ConsoleProducer", V4: "org.apache.kafka.tools.ConsoleProducer"}
@@ -122,11 +122,11 @@ def test_offsets_records_directories_and_leaders(tools: Tools, tmp_path: Path) -
     assert "No partition reassignments found" in listing
 
 
-def test_cluster_and_versions(tools: Tools) -> None:
+def test_cluster_and_versions(tools: Tools, tmp_path: Path) -> None:
     command = available(lambda: java(tools.version, "org.apache.kafka.tools.ClusterTool"))
     printed = run([*command, "cluster-id", "--bootstrap-server", tools._broker.address])
     assert printed.startswith("Cluster ID: ")
-    printed = tools.run(VERSIONS_COMMAND[tools.version])
+    printed = tools.run(VERSIONS_COMMAND[tools.version], *patient(tmp_path))
     assert "Produce(0): 0 to " in printed
     assert "ERROR" not in printed
 

@@ -470,7 +470,12 @@ class SimulatedFileSystem:
         file = self.open(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+    def make_private(self, path: str) -> None:
+        """There are no other users."""
+
+    def write_atomically(
+        self, path: str, data: Data, *, syncs: bool = True, is_private: bool = False
+    ) -> None:
         file = self.open(path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC)
         file.pwrite(data, 0)
         if syncs:

@@ -33,6 +33,7 @@ def test_offsets_have_kafkas_format(fs: SimulatedFileSystem) -> None:
     assert checkpoints.read_checked_offsets(fs, PATH) == (
         {TopicPartition("t", 1): 42, TopicPartition("a.b-c", 0): 2**62},
         True,
+        False,
     )
 
 
@@ -49,13 +50,19 @@ def test_any_damage_of_offsets_is_noticed(fs: SimulatedFileSystem) -> None:
             found = checkpoints.parse_checked_offsets(data, PATH)
         except BadCheckpoint:
             continue
+        # Damage does not look like a file of another broker.
+        assert not found.is_foreign, data
         # White space may have become other white space.
         assert not found.is_checked or found == checkpoints.parse_checked_offsets(whole, PATH), data
 
 
 def test_offsets_of_kafka_have_no_checksum(fs: SimulatedFileSystem) -> None:
     put(fs, "0\n1\nt 1 42\n")
-    assert checkpoints.read_checked_offsets(fs, PATH) == ({TopicPartition("t", 1): 42}, False)
+    assert checkpoints.read_checked_offsets(fs, PATH) == (
+        {TopicPartition("t", 1): 42},
+        False,
+        True,
+    )
 
 
 def test_epochs_have_kafkas_format(fs: SimulatedFileSystem) -> None:

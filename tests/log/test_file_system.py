@@ -117,6 +117,22 @@ def test_directories_are_made_listed_renamed_and_removed(place: tuple[FileSystem
     assert fs.list_dir(directory) == []
 
 
+def test_two_brokers_of_a_host_make_the_same_directory_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def after_another(path: str) -> None:
+        mkdir(path)
+        mkdir(path)
+
+    monkeypatch.setattr(os, "mkdir", after_another)
+    DiskFileSystem().make_dirs(str(tmp_path / "brokers" / "1"))
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageFailure, match=r"File exists|Not a directory"):
+        DiskFileSystem().make_dirs(str(tmp_path / "file" / "1"))
+
+
 def test_a_directory_is_removed_while_others_remove_files_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

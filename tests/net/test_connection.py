@@ -112,6 +112,7 @@ class StutteringChannel:
         self.has_ended = self._plain.has_ended
         self.send_file = self._plain.send_file
         self.close = self._plain.close
+        self.abort = self._plain.abort
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more_follows: bool) -> int:
         self._sends += 1
@@ -149,6 +150,7 @@ def test_requests_sent_ahead_do_not_wait_for_more_when_writing_had_to_wait() -> 
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [70_000, 300_000, 5_000_000])
 def test_large_requests_and_replies(size: int) -> None:
     async def test() -> None:
@@ -203,6 +205,7 @@ def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     async def test() -> None:
         handled = 0
@@ -237,6 +240,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_a_slice_of_a_file_goes_out_between_bytes(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     content = os.urandom(9_000_000)

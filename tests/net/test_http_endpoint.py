@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import pytest
 
 from barnabas.net.http_endpoint import HttpEndpoint
 
 
-def ask(request: bytes) -> bytes:
+def ask(request: bytes, credentials: str | None = None) -> bytes:
     async def exchange() -> bytes:
-        endpoint = HttpEndpoint({"/metrics": lambda: ("text/plain; version=0.0.4", "up 1\n")})
+        pages = {"/metrics": lambda: ("text/plain; version=0.0.4", "up 1\n")}
+        endpoint = HttpEndpoint(pages, credentials)
         await endpoint.open("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -45,3 +47,19 @@ def test_get_and_head() -> None:
 )
 def test_what_is_not_understood_is_said(request_bytes: bytes, status: bytes) -> None:
     assert ask(request_bytes).split(b" ")[1] == status
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"", b"401"),
+        (b"Authorization: Basic " + base64.b64encode(b"ann:wrong") + b"\r\n", b"401"),
+        (b"Authorization: Bearer x\r\n", b"401"),
+        (b"authorization:Basic " + base64.b64encode(b"ann:secret") + b"\r\n", b"200"),
+    ],
+)
+def test_credentials(header: bytes, status: bytes) -> None:
+    answer = ask(b"GET /metrics HTTP/1.1\r\n" + header + b"\r\n", "ann:secret")
+    assert answer.split(b" ")[1] == status
+    assert (b"WWW-Authenticate: Basic" in answer) == (status == b"401")
+    assert (b"up 1" in answer) == (status == b"200")

@@ -78,6 +78,37 @@ async def test_half_sent_requests_have_a_bound_and_small_ones_are_served() -> No
 
 
 @on_loop
+async def test_half_sent_small_requests_have_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that come as a whole are served all the same, once those that do not get on are ended."""
+    if request_memory.__file__.endswith(".py"):
+        monkeypatch.setattr(request_memory, "SILENT_MAX_S", 1.0)
+        monkeypatch.setattr(request_memory, "CHECK_EVERY_S", 0.05)
+    async with serving(echo, LIMITS) as (connections, listener):
+        memory = connections._small_memory
+        bound_bytes = CAPACITY_BYTES // request_memory.SMALL_PART
+        assert memory.capacity_bytes == bound_bytes
+        senders = []
+        for _ in range(30):
+            _, writer = await connect(listener)
+            await send_part(writer, 120 * KIB, 110 * KIB)
+            senders.append(writer)
+        await wait_until_async(lambda: memory.waiting >= 30 - bound_bytes // (110 * KIB) - 1)
+        assert memory.used_bytes <= bound_bytes + 120 * KIB
+        reader, writer = await connect(listener)
+        for size_bytes in (10, 1_000, 60 * KIB, 1 << 20):
+            request = bytes(size_bytes)
+            writer.write(frame(request))
+            async with asyncio.timeout(WAIT_S):
+                assert await read_frame(reader) == request
+        for sender in senders:
+            sender.close()
+        await wait_until_async(lambda: memory.used_bytes == 0 and memory.waiting == 0)
+        assert memory_of(connections).used_bytes == 0
+        writer.close()
+
+
+@pytest.mark.slow
+@on_loop
 async def test_all_that_wait_are_served_in_the_end() -> None:
     async with serving(echo, LIMITS) as (connections, listener):
         request = bytes(3 << 20)
@@ -95,6 +126,7 @@ async def test_all_that_wait_are_served_in_the_end() -> None:
         assert memory_of(connections).used_bytes == 0
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_request_that_does_not_get_on_is_ended_when_others_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

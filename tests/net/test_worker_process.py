@@ -73,6 +73,7 @@ async def test_jobs_one_after_the_other() -> None:
     assert not is_running(pid)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_job_that_takes_too_much_processor_time() -> None:
     async with working(cpu_s=0.2) as worker:
@@ -82,6 +83,7 @@ async def test_a_job_that_takes_too_much_processor_time() -> None:
         assert found_timestamp(await worker.run(SMALL)) == (7, 7)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_job_that_takes_too_long() -> None:
     async with working() as worker:
@@ -98,6 +100,7 @@ async def test_a_job_that_takes_too_long() -> None:
     assert not is_running(pid)
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_process_that_is_killed() -> None:
     async with working() as worker:

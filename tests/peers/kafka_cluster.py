@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,13 @@ _LOGGING: Final = (
 class KafkaBroker:
     """A broker that keeps its port and its data over a restart."""
 
-    def __init__(self, broker_id: int, folder: Path, zookeeper_address: str) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        folder: Path,
+        zookeeper_address: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = folder
         self._process: JavaProcess | None = None
         self.port = free_port()
@@ -36,6 +42,7 @@ class KafkaBroker:
             "offsets.topic.num.partitions": "1",
             "auto.leader.rebalance.enable": "false",
             "replica.fetch.wait.max.ms": "100",
+            **(settings or {}),
         }
         (folder / "server.properties").write_text(
             "".join(f"{name}={value}\n" for name, value in properties.items())
@@ -54,9 +61,34 @@ class KafkaBroker:
         assert process is not None
         process.wait_until(lambda: "started (kafka.server.KafkaServer)" in process.output(), START_TIMEOUT_S)
 
+    def wait_until_ended(self) -> tuple[int, str]:
+        """The exit code and the output of a broker that ends by itself."""
+        process = self._process
+        assert process is not None
+        code = process.wait(START_TIMEOUT_S)
+        self._process = None
+        return code, process.output()
+
+    def pause(self) -> None:
+        """Stops the process without ending it: it keeps its connections and does nothing."""
+        assert self._process is not None
+        self._process.pause()
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.resume()
+
+    def output(self) -> str:
+        return "" if self._process is None else self._process.output()
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
             self._process = None
 
 

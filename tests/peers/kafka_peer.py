@@ -157,13 +157,20 @@ class JavaProcess:
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
+    def wait(self, timeout_s: float) -> int:
+        """The exit code of a program that ends by itself."""
+        return self._process.wait(timeout_s)
+
     def stop(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class Broker:

@@ -304,3 +304,23 @@ async def test_leader_and_isr_of_an_older_level_is_answered_by_topic_id() -> Non
         [errors] = response.topics
         assert (errors.topic_id, errors.partition_errors[0].error_code) == (TOPIC_ID, 56)
     assert broker.requests[0].version == 4
+
+
+@on_loop
+async def test_leader_and_isr_of_an_older_level_has_no_recovering_leaders() -> None:
+    """Before 3.2 there is no such state, but a cluster may have been at a later level."""
+
+    async def answer(request: Any) -> Message:
+        return LeaderAndIsrResponse()
+
+    broker = ScriptedBroker(answer)
+    state = LeaderAndIsrPartitionState(partition_index=0, leader=2, isr=[2], leader_recovery_state=1)
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
+    roles = LeaderAndIsrRequest(controller_id=HERE, controller_epoch=1, topic_states=[topic])
+    async with channels_to(broker, level=ProtocolLevel(2, 8, 1)) as running:
+        running.channels.send(TWO, roles)
+        await running.answered(1)
+    [request] = broker.requests
+    [received] = request.body.topic_states
+    assert [each.leader_recovery_state for each in received.partition_states] == [0]
+    assert state.leader_recovery_state == 1

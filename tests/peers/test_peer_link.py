@@ -13,6 +13,7 @@ import pytest
 from barnabas.errors import NetworkException, RequestTimedOut, UnsupportedVersion
 from barnabas.model import BrokerId
 from barnabas.net.transport import SocketTransport
+from barnabas.peers import link
 from barnabas.peers.node import Node
 from barnabas.peers.peers import CONTROL, CONTROLLER, FETCHER, MARKERS, Peers, client_id
 from barnabas.peers.versions import NEWEST, ProtocolLevel
@@ -298,6 +299,28 @@ async def test_repeated_failures_wait_longer_and_longer() -> None:
     # A timer may fire a moment early, by the resolution of the loop's clock.
     assert all(wait >= least - 0.01 for wait, least in zip(waits_s, [0.05, 0.1, 0.2], strict=True))
     await peers.close()
+
+
+@pytest.mark.slow
+@on_loop
+async def test_a_back_off_takes_nothing_from_the_time_for_the_answer() -> None:
+    """A Fetch is answered late by design: after a failure it would time out for ever."""
+    is_failing = True
+
+    async def answer(request: Any) -> Message | None:
+        if is_failing:
+            return None
+        await asyncio.sleep(0.8)
+        return UpdateMetadataResponse()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(link, "BACKOFF_MS", 1_000)
+        patched.setattr(link, "BACKOFF_MS_MAX", 1_000)
+        async with cluster_of(ScriptedBroker(answer)) as cluster:
+            with pytest.raises(NetworkException):
+                await cluster.ask()
+            is_failing = False
+            await cluster.ask(timeout_ms=1_500)
 
 
 def test_client_ids_are_those_of_a_kafka_broker() -> None:

@@ -219,6 +219,7 @@ def assert_bombs_cost_nothing(corpus: list[GoldenMessage], places: int) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_length_bomb_allocates_nothing() -> None:
     assert_bombs_cost_nothing(golden_messages()[::9], places=5)
 

@@ -107,6 +107,7 @@ def test_they_are_used_where_they_are_compiled(name: str) -> None:
     assert native_codec(HeartbeatRequest) is None
 
 
+@pytest.mark.slow
 def test_golden_messages() -> None:
     versions = set()
     for golden in hot_golden_messages():
@@ -142,6 +143,7 @@ def test_both_codecs_count_the_same_elements() -> None:
         assert found[0] == found[1], golden
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_golden_message_is_refused() -> None:
     for golden in hot_golden_messages():
         for end in range(len(golden.data)):

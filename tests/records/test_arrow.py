@@ -56,6 +56,28 @@ def test_keys_and_values_that_are_null_or_empty(seed: int) -> None:
     assert rows_of(columns) == records_of(columns)
 
 
+@pytest.mark.parametrize("sizes", [[100] * 50, [1, *[100] * 49], [9_000, *[1] * 49], [0, 5_000, 1, 70]])
+def test_sizes_of_any_kind(sizes: list[int]) -> None:
+    builder = BatchBuilder()
+    for number, size in enumerate(sizes):
+        builder.append(TimestampMs(1), b"%d" % number, bytes([number]) * size)
+    columns = decode_columns(builder.build())
+    assert rows_of(columns) == records_of(columns)
+
+
+def test_room_for_values_is_reserved_once() -> None:
+    builder = BatchBuilder()
+    for number in range(1_000):
+        builder.append(TimestampMs(1), b"key", bytes([number % 256]) * 200)
+    columns = decode_columns(builder.build())
+    before = arrow.POOL.num_allocations()
+    arrow.key_array(columns)
+    after = arrow.POOL.num_allocations()
+    arrow.value_array(columns)
+    # As often as for keys, which are short: their room is never too small.
+    assert arrow.POOL.num_allocations() - after == after - before
+
+
 def test_no_records() -> None:
     assert rows_of(ColumnsBuilder().finish()) == []
 

@@ -27,6 +27,7 @@ def formats_of(compression: CompressionType) -> tuple[int, ...]:
     return (MAGIC_V2,) if compression is CompressionType.ZSTD else (MAGIC_V0, MAGIC_V1, MAGIC_V2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("size", SIZES)
 def test_round_trip(compression: CompressionType, size: int) -> None:

@@ -20,13 +20,13 @@ from barnabas.errors import (
 from barnabas.model import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from barnabas.records.analyze import analyze_records
 from barnabas.records.builder import BatchBuilder, encode_message, end_transaction_marker
-from barnabas.records.header import iterate_headers, parse_header, verify_crc
+from barnabas.records.header import COPIED_BYTES_MAX, iterate_headers, parse_header, verify_crc
 from barnabas.records.layout import CompressionType, ControlRecordType, TimestampType
 from barnabas.records.policy import AppendOrigin, AppendPolicy
 from barnabas.records.reader import decode_batch, iterate_batches
 from barnabas.records.record import Record
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
-from barnabas.records.validate import COPIED_BYTES_MAX, ValidatedRecords, validate_records
+from barnabas.records.validate import ValidatedRecords, validate_records
 from tests.records.test_malformed import with_crc
 
 NOW_MS = 1_700_000_000_000
@@ -150,10 +150,15 @@ def test_bytes_that_cannot_be_written_to_are_copied_once() -> None:
         result = validate(data)
         assert bytes(result.data[8:12]) == original[8:12]
         assert original == build()
-    frame = bytearray(b"head" + original + b"tail")
-    with memoryview(frame) as view, view[4:-4] as records:
-        assert validate(records).data is records
-    assert struct.unpack_from(">q", frame, 4) == (BASE_OFFSET,)
+    # A small view is copied, too: that costs less than to read from it. A large one is changed in place.
+    for large, expected in ((False, 0), (True, BASE_OFFSET)):
+        batch = build(headers=(("h", bytes(COPIED_BYTES_MAX)),)) if large else original
+        frame = bytearray(b"head" + batch + b"tail")
+        with memoryview(frame) as view, view[4:-4] as records:
+            result = validate(records)
+            assert (result.data is records) == large
+            assert result.data[16:] == batch[16:]
+        assert struct.unpack_from(">q", frame, 4) == (expected,)
 
 
 @pytest.mark.parametrize("compression", CompressionType)

@@ -41,6 +41,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderTopicResult,
 )
 from barnabas.replication.fetcher import (
+    FIRST_BACKOFF_MS,
     Append,
     Diverge,
     Fail,
@@ -405,11 +406,34 @@ def test_a_partition_with_an_error_waits_alone() -> None:
     assert isinstance(answer, FetchResponse)
     answer.responses[0].partitions[1].error_code = NotLeaderOrFollower.code
     follower.take(request, answer, 0)
-    assert follower.fetcher.wakes_at_ms() == BACKOFF_MS
-    second = one(leader, follower, BACKOFF_MS - 1)
+    assert follower.fetcher.wakes_at_ms() == FIRST_BACKOFF_MS
+    second = one(leader, follower, FIRST_BACKOFF_MS - 1)
     assert isinstance(second, FetchRequest)
     assert [each.partitions for each in second.forgotten_topics_data] == [[1]]
-    assert named(one(leader, follower, BACKOFF_MS)) == [1]
+    assert named(one(leader, follower, FIRST_BACKOFF_MS)) == [1]
+
+
+def test_errors_one_after_the_other_are_waited_for_longer() -> None:
+    leader, follower = pair()
+    now_ms, delays_ms = 0, []
+    for _ in range(10):
+        request = follower.fetcher.next_request(now_ms)
+        assert isinstance(request, FetchRequest)
+        answer = leader.answer(request)
+        assert isinstance(answer, FetchResponse)
+        answer.responses = [
+            FetchableTopicResponse(
+                topic_id=request.topics[0].topic_id,
+                partitions=[PartitionData(partition_index=1, error_code=NotLeaderOrFollower.code)],
+            )
+        ]
+        follower.take(request, answer, now_ms)
+        wakes_at_ms = follower.fetcher.wakes_at_ms()
+        assert wakes_at_ms is not None
+        delays_ms.append(wakes_at_ms - now_ms)
+        now_ms = wakes_at_ms
+    assert delays_ms[:3] == [FIRST_BACKOFF_MS, 2 * FIRST_BACKOFF_MS, 4 * FIRST_BACKOFF_MS]
+    assert delays_ms[-1] == BACKOFF_MS == max(delays_ms)
 
 
 def test_a_topic_made_again_is_forgotten_by_its_old_id() -> None:
@@ -505,3 +529,25 @@ def test_an_answer_about_the_past_is_not_used() -> None:
     follower.follow(1, is_other_leader=False)
     follower.take(request, answer, 0)
     assert follower.logs[KEYS[0]].records == [(0, 1)]
+
+
+def test_a_request_has_the_broker_epoch_of_the_moment() -> None:
+    """A broker whose session has expired registers again, with another epoch, and its fetchers go on."""
+    epoch = 4
+    fetcher = Fetcher(FetcherSettings(replica_id=1, broker_epoch=lambda: epoch))
+    fetcher.follow(
+        KEYS[0],
+        topic_id=TOPIC_ID,
+        leader_epoch=0,
+        log_end_offset=0,
+        high_watermark=0,
+        last_epoch=0,
+        log_start_offset=0,
+    )
+    first = fetcher.next_request(0)
+    assert isinstance(first, FetchRequest)
+    assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (1, 4)
+    epoch = 9
+    second = fetcher.next_request(0)
+    assert isinstance(second, FetchRequest)
+    assert second.replica_state.replica_epoch == 9

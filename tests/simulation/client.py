@@ -14,6 +14,8 @@ from barnabas.protocol.message import Message
 from tests.simulation.world import Process
 
 TIMEOUT_S: Final = 30.0
+# All connections of one thread receive into the same memory.
+_BUFFER: Final = bytearray(RECEIVE_BUFFER_BYTES)
 
 
 class SimulatedClient:
@@ -46,13 +48,16 @@ class SimulatedClient:
             self._requester = Requester(
                 channel,
                 loop=self._process.loop,
-                receive_buffer=bytearray(RECEIVE_BUFFER_BYTES),
+                receive_buffer=_BUFFER,
                 client_id=self.name,
                 peer=f"{host}:{port}",
                 on_close=lambda _: None,
             )
             self._requester.open()
         return self._requester
+
+    def look_again(self) -> None:
+        """For clients that know more than one broker: what they know may be out of date."""
 
     async def pause(self, longest_s: float = 0.1) -> None:
         await asyncio.sleep(self.rng.random() * longest_s)

@@ -96,3 +96,23 @@ def test_the_peer_of_a_killed_process_sees_the_end() -> None:
     with pytest.raises(NetworkException, match="refused"):
         pair.world.run(pair.client, pair.network.transport(pair.client).connect("server", 1, timeout_s=1))
     pair.world.close()
+
+
+def test_a_way_is_open_again_when_all_faults_are_over() -> None:
+    pair = Pair()
+    way = ("client", "server")
+    for _ in range(2):
+        pair.network.block(*way)
+    pair.ours.send([b"held"], more_follows=False)
+    pair.network.unblock(*way)
+    pair.world.run(pair.server, asyncio.sleep(1))
+    assert pair.theirs.receive(10) is None
+    pair.network.unblock(*way)
+    assert pair.theirs.receive(10) == b"held"
+    pair.network.slow_down(*way, 3.0)
+    pair.network.slow_down(*way, 1.0)
+    pair.network.speed_up(*way, 3.0)
+    assert pair.network.delay_s(*way) == 1.0
+    pair.network.speed_up(*way, 1.0)
+    assert pair.network.delay_s(*way) == 0.0
+    pair.world.close()

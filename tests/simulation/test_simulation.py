@@ -102,6 +102,7 @@ class Emptied(UnflushedPowerCuts):
         fs.remove_tree(f"/data/{removed}")
 
 
+@pytest.mark.slow
 def test_the_checks_notice_a_partition_that_is_offline() -> None:
     with pytest.raises(AssertionError, match="error_code=5,"):
         Emptied(1).run()

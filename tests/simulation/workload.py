@@ -20,14 +20,22 @@ from barnabas.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    FencedLeaderEpoch,
     IllegalGeneration,
+    InvalidTxnState,
     KafkaError,
+    LeaderNotAvailable,
     MemberIdRequired,
+    NotController,
     NotCoordinator,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     RebalanceInProgress,
+    RequestTimedOut,
     TopicAlreadyExists,
+    UnknownLeaderEpoch,
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
@@ -79,7 +87,16 @@ PASSING: Final = frozenset(
         ConcurrentTransactions,
         CoordinatorLoadInProgress,
         CoordinatorNotAvailable,
+        NotController,
         NotCoordinator,
+        FencedLeaderEpoch,
+        UnknownLeaderEpoch,
+        LeaderNotAvailable,
+        OffsetNotAvailable,
+        NotEnoughReplicasAfterAppend,
+        RequestTimedOut,
+        # A leader and a coordinator that do not know yet that they have been replaced agree with each other.
+        InvalidTxnState,
         # A coordinator that is being loaded cannot say whether a partition is part of a transaction.
         NotEnoughReplicas,
         NotLeaderOrFollower,
@@ -103,6 +120,7 @@ class Journal:
     ledger: dict[str, dict[int, list[bytes]]] = field(default_factory=dict)
     ledger_offsets: dict[str, int] = field(default_factory=dict)
     are_events_done: bool = False
+    event_partitions: int = EVENT_PARTITIONS
 
 
 async def persist(client: SimulatedClient, attempt: Callable[[], Awaitable[T | None]]) -> T:
@@ -116,6 +134,7 @@ async def persist(client: SimulatedClient, attempt: Callable[[], Awaitable[T | N
         else:
             if result is not None:
                 return result
+        client.look_again()
         await client.pause()
     raise AssertionError(f"{client.name} has tried {ATTEMPTS_MAX} times: {reason}")
 
@@ -140,20 +159,26 @@ async def ask(
     return response
 
 
-async def create_topics(client: SimulatedClient) -> None:
-    for name, partitions in ((EVENTS, EVENT_PARTITIONS), (LEDGER, LEDGER_PARTITIONS)):
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        # An attempt may have succeeded without an answer.
-        exists = frozenset({TopicAlreadyExists.code})
-        await ask(client, "CreateTopics", 7, request, lambda each: int(each.topics[0].error_code), exists)
+async def create_topics(client: SimulatedClient, replication_factor: int = 1) -> None:
+    await create_topic(client, EVENTS, EVENT_PARTITIONS, replication_factor)
+    await create_topic(client, LEDGER, LEDGER_PARTITIONS, replication_factor)
+
+
+async def create_topic(client: SimulatedClient, name: str, partitions: int, replication_factor: int) -> None:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    # An attempt may have succeeded without an answer.
+    exists = frozenset({TopicAlreadyExists.code})
+    await ask(client, "CreateTopics", 7, request, lambda each: int(each.topics[0].error_code), exists)
 
 
 def now_ms() -> int:
     return START_MS + int(asyncio.get_running_loop().time() * 1_000)
 
 
-async def produce_events(client: SimulatedClient, journal: Journal, count: int) -> None:
+async def produce_events(
+    client: SimulatedClient, journal: Journal, count: int, *, pause_s_max: float = 0.3
+) -> None:
     """An idempotent producer."""
     answer = await ask(
         client,
@@ -161,9 +186,9 @@ async def produce_events(client: SimulatedClient, journal: Journal, count: int) 
         4,
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
     )
-    sequences = [0] * EVENT_PARTITIONS
+    sequences = [0] * journal.event_partitions
     for number in range(count):
-        partition = client.rng.randrange(EVENT_PARTITIONS)
+        partition = client.rng.randrange(journal.event_partitions)
         size = client.rng.choice((1, 1, 1, 3, 40))
         values = [f"{client.name}-{number}-{index}".encode() * 20 for index in range(size)]
         records = batch(
@@ -179,7 +204,7 @@ async def produce_events(client: SimulatedClient, journal: Journal, count: int) 
             at = (partition, produced.base_offset + index)
             assert at not in journal.acknowledged, f"offset {at} was acknowledged twice"
             journal.acknowledged[at] = value
-        await client.pause(0.3)
+        await client.pause(pause_s_max)
 
 
 async def produce(
@@ -239,7 +264,7 @@ class GroupMember:
         if joined.leader == joined.member_id:
             members = sorted(each.member_id for each in joined.members)
             for index, member_id in enumerate(members):
-                owned = bytes(range(index, EVENT_PARTITIONS, len(members)))
+                owned = bytes(range(index, self._journal.event_partitions, len(members)))
                 assignments.append(SyncGroupRequestAssignment(member_id=member_id, assignment=owned))
         synced = await client.ask(
             "SyncGroup",
@@ -285,6 +310,7 @@ class GroupMember:
         answer = response.responses[0].partitions[0]
         if answer.error_code:
             assert answer.error_code in PASSING, answer
+            self._client.look_again()
             return position
         for header, records in iterate_batches(bytes(answer.records or b"")):
             for record in records:
@@ -421,13 +447,13 @@ async def commit_offset(
 
 async def check(client: SimulatedClient, journal: Journal) -> None:
     """Reads everything again and compares it with what clients know."""
-    for partition in range(EVENT_PARTITIONS):
+    for partition in range(journal.event_partitions):
         expected = {
             offset: value for (index, offset), value in journal.acknowledged.items() if index == partition
         }
         found = dict(enumerate(await read(client, EVENTS, partition)))
         assert found == expected, f"{EVENTS}-{partition}"
-    for partition in range(LEDGER_PARTITIONS):
+    for partition in range(LEDGER_PARTITIONS if journal.ledger else 0):
         values = await read(client, LEDGER, partition)
         for transactional_id, written in journal.ledger.items():
             mine = [value for value in values if value.startswith(transactional_id.encode())]
@@ -440,7 +466,7 @@ async def check(client: SimulatedClient, journal: Journal) -> None:
 async def read(client: SimulatedClient, topic: str, partition: int) -> list[bytes]:
     """The values that a consumer of committed records sees."""
     found: list[bytes] = []
-    offset = 0
+    offset = attempts = 0
     while True:
         request = fetch_request(topic, offset, partition=partition, isolation_level=READ_COMMITTED)
 
@@ -450,8 +476,13 @@ async def read(client: SimulatedClient, topic: str, partition: int) -> list[byte
         response = await ask(client, "Fetch", 12, request, code_of)
         answer = response.responses[0].partitions[0]
         if not answer.records:
-            assert offset == answer.high_watermark, f"{topic}-{partition} ends at {offset}"
-            return found
+            if offset == answer.high_watermark:
+                return found
+            # The markers of a transaction may come after the answer to its end.
+            assert attempts < ATTEMPTS_MAX, f"{topic}-{partition} ends at {offset}"
+            attempts += 1
+            await client.pause()
+            continue
         starts = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or [])
         aborted: set[int] = set()
         for header, records in iterate_batches(bytes(answer.records)):

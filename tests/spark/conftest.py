@@ -54,6 +54,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.driver.memory": "1g",
+            # For the one test that compares with Spark's pages.
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
         },
     )
     session.sparkContext.setLogLevel("ERROR")

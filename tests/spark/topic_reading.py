@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.model import TopicPartition
-from barnabas.spark.topics.arrow import spark_schema
 from barnabas.spark.topics.options import check_batch, parse_options
 from barnabas.spark.topics.plan import OffsetRange
+from barnabas.spark.topics.schema import spark_schema
 from barnabas.spark.topics.source import FilteringTopicReader, TopicReader
 from barnabas.testing import Broker
 

@@ -82,7 +82,10 @@ class Shell:
         log: bytes = b"",
         producer_ids: ProducerIdSource | None = None,
         holds_markers: bool = False,
+        level: int = 2,
     ) -> None:
+        # The cluster's transaction.version.
+        self.level = level
         self.settings = settings or TransactionSettings()
         self.clock = clock or ManualClock()
         self.log = bytearray(log)
@@ -98,7 +101,7 @@ class Shell:
         self.holds_markers = holds_markers
         self.sent: deque[Markers] = deque()
         self.written: list[Markers] = []
-        self.coordinator = TransactionCoordinator(self.settings, self.producer_ids)
+        self.coordinator = TransactionCoordinator(self.settings, self.producer_ids, lambda: self.level)
         for header, records in iterate_batches(bytes(self.log)):
             self.coordinator.replay(header, records)
             self.next_offset = header.next_offset
@@ -116,6 +119,7 @@ class Shell:
             log=bytes(self.log[: self.committed_bytes if loses_uncommitted else len(self.log)]),
             producer_ids=self.producer_ids,
             holds_markers=holds_markers,
+            level=self.level,
         )
 
     def carry_out(self, decision: Decision) -> None:

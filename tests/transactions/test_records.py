@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import InvalidRecord
-from barnabas.model import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from barnabas.model import NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from barnabas.protocol.codec import encode
 from barnabas.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from barnabas.records.record import Record
 from barnabas.transactions.records import TransactionRecord, parse_record
 from barnabas.transactions.transaction import Transaction, TransactionState
+from barnabas.value import replace
 
 KEY = b"\x00\x00\x00\x02id"
 TRANSACTION = Transaction(
@@ -47,6 +48,21 @@ def test_what_is_written_is_read(transaction: Transaction | None) -> None:
     parsed = parse_record(stored(record.key_bytes(), record.value_bytes()))
     assert parsed is not None
     assert (parsed.transactional_id, parsed.transaction) == ("id", transaction)
+
+
+@pytest.mark.parametrize(("level", "client", "version"), [(0, 0, 0), (0, 2, 1), (1, 0, 1), (2, 2, 1)])
+def test_the_level_and_the_transaction_decide_on_the_version(level: int, client: int, version: int) -> None:
+    transaction = replace(TRANSACTION, version=client)
+    record = TransactionRecord("id", transaction, level)
+    value = record.value_bytes()
+    assert value is not None
+    assert value[:2] == bytes([0, version])
+    parsed = parse_record(stored(record.key_bytes(), value))
+    assert parsed is not None
+    without_fields = replace(
+        transaction, previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, version=0
+    )
+    assert parsed.transaction == (transaction if version else without_fields)
 
 
 @pytest.mark.parametrize("version", [0, 1])

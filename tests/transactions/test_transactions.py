@@ -280,6 +280,57 @@ def test_a_transaction_that_lasts_too_long_is_aborted(version: int) -> None:
         assert shell.end(producer, commit=False, version=2) == (producer[0], producer[1] + 1)
 
 
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_level_decides_where_no_client_asks(level: int) -> None:
+    """A transaction that times out, and one that the next producer ends."""
+    shell = Shell(holds_markers=True, level=level)
+    producer_id, epoch = shell.init()
+    shell.add((producer_id, epoch), T0, version=0)
+    shell.advance_ms(TIMEOUT_MS + 2 * shell.settings.abort_timed_out_interval_ms)
+    [markers] = shell.sent
+    # The producer is fenced in every version.
+    assert (markers.producer_epoch, markers.is_commit, markers.version) == (epoch + 1, False, level)
+    shell.write_markers()
+    transaction = shell.transaction()
+    assert (transaction.state, transaction.producer_epoch) == (States.COMPLETE_ABORT, epoch + 1)
+    assert error_of(shell.ask_end((producer_id, epoch), version=0)) is ProducerFenced
+    _, later = shell.init()
+    shell.add((producer_id, later), T0, version=0)
+    assert error_of(shell.ask_init()) is ConcurrentTransactions
+    [markers] = shell.sent
+    assert (markers.producer_epoch, markers.version) == (later + 1, level)
+    shell.write_markers()
+    assert shell.init() == (producer_id, later + 2)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_an_abort_in_the_last_epoch(level: int) -> None:
+    shell, producer = at_epoch(LAST_PRODUCER_EPOCH)
+    shell.level = level
+    shell.add(producer, T0, version=0)
+    assert error_of(shell.ask_init()) is ConcurrentTransactions
+    assert shell.state() is States.COMPLETE_ABORT
+    producer_id, epoch = shell.init()
+    # In version 2 the end has given another id already.
+    assert (producer_id != producer[0], epoch) == (True, 0 if level < 2 else 1)
+
+
+def test_the_level_may_change_under_a_transaction() -> None:
+    """The version of the request that ends it decides, as in Apache Kafka."""
+    shell = Shell(level=2)
+    producer = shell.init()
+    shell.add(producer, T0, version=2)
+    shell.level = 0
+    producer_id, epoch = shell.end(producer, version=2)
+    assert (producer_id, epoch) == (producer[0], producer[1] + 1)
+    shell.add((producer_id, epoch), T0, version=0)
+    assert shell.end((producer_id, epoch), version=0) == (producer_id, epoch)
+    shell.level = 2
+    shell.add((producer_id, epoch), T0, version=0)
+    assert shell.end((producer_id, epoch), version=2) == (producer_id, epoch + 1)
+    assert shell.reloaded().transaction().producer_epoch == epoch + 1
+
+
 def test_a_transaction_of_two_phase_commit_does_not_time_out() -> None:
     shell = Shell(
         TransactionSettings(

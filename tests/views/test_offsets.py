@@ -9,6 +9,7 @@ from barnabas.model import TopicPartition
 from barnabas.views.offsets import LogRange, available_offsets, log_ranges
 
 
+@pytest.mark.slow
 def test_the_ranges_of_partitions(admin: Admin, topic: str) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     admin.delete_records({first: 2})
@@ -26,6 +27,7 @@ def test_an_offset_outside_a_range_becomes_its_nearer_end() -> None:
     assert [offsets.nearest(offset) for offset in (0, 2, 3, 5, 9)] == [2, 2, 3, 5, 5]
 
 
+@pytest.mark.slow
 def test_partitions_without_an_offset_are_left_out(admin: Admin, topic: str) -> None:
     first, second, missing = (TopicPartition(topic, number) for number in range(3))
     latest = int(OffsetSpec.LATEST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.parts import ClientParts, ClusterParts, CoordinatorParts, ReplicaParts
+from barnabas.broker.parts import AuthorizerParts, ClientParts, ClusterParts, CoordinatorParts, ReplicaParts
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.coordination.metadata.image import MetadataImage
@@ -11,6 +11,8 @@ from barnabas.metrics.registry import Registry
 
 class Broker:
     __slots__ = (
+        "acl_writer",
+        "authorization",
         "automatic_topics",
         "background",
         "client_metrics",
@@ -18,6 +20,8 @@ class Broker:
         "control",
         "controller",
         "conversions",
+        "delegation_tokens",
+        "features",
         "fetch_sessions",
         "groups",
         "log_dir_mover",
@@ -44,6 +48,7 @@ class Broker:
         replicas: ReplicaParts,
         coordinators: CoordinatorParts,
         clients: ClientParts,
+        authorizer: AuthorizerParts | None = None,
     ) -> None:
         # Handlers take a part in one step, so that a request pays nothing for the grouping.
         self.clock = scheduling.clock
@@ -56,6 +61,8 @@ class Broker:
         self.control = cluster.control
         self.controller = cluster.controller
         self.writer = cluster.writer
+        self.features = cluster.features
+        self.delegation_tokens = cluster.delegation_tokens
         self.automatic_topics = cluster.automatic_topics
         self.log_manager = replicas.log_manager
         self.replicas = replicas.replicas
@@ -68,6 +75,9 @@ class Broker:
         self.fetch_sessions = clients.fetch_sessions
         self.conversions = clients.conversions
         self.client_metrics = clients.client_metrics
+        # Without an authorizer every client may do everything.
+        self.authorization = None if authorizer is None else authorizer.authorization
+        self.acl_writer = None if authorizer is None else authorizer.acl_writer
 
     @property
     def config(self) -> BrokerConfig:

@@ -13,7 +13,7 @@ from barnabas.broker.requests.routes import BROKER_ROUTES, Route, routes
 from barnabas.broker.requests.served_api import ApiMetrics, ServedApi
 from barnabas.broker.requests.session import ClientSession
 from barnabas.coordination.metadata.image import MetadataImage
-from barnabas.errors import InvalidRequest, UnsupportedVersion
+from barnabas.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from barnabas.metrics.registry import SIZE_BOUNDS_BYTES
 from barnabas.net.connection import Connection
 from barnabas.protocol.codec import decode_prefix
@@ -37,26 +37,39 @@ PRODUCE_KEY: Final = 0
 class Endpoint:
     """Dispatch's data for each API: its versions, its metrics, and its handler once loaded."""
 
-    __slots__ = ("first_version", "handle", "last_version", "module", "request_class", "served")
+    __slots__ = (
+        "cluster_operation",
+        "first_version",
+        "handle",
+        "last_version",
+        "module",
+        "refused",
+        "request_class",
+        "served",
+    )
 
     def __init__(self, route: Route, served: ServedApi) -> None:
         self.served = served
         self.first_version = route.first_version
         self.last_version = route.last_version
         self.module = route.module
+        # The operation on the cluster that a client needs, see `routes`.
+        self.cluster_operation = route.access.cluster_operation
         self.handle: Callable[[Broker, AnyExchange, Any], Answer[Any]] | None = None
+        self.refused: Callable[[Any, KafkaError, int], Any] | None = None
         self.request_class: type[Any] | None = None
 
     def load(self) -> Callable[[Broker, AnyExchange, Any], Answer[Any]]:
         handler = load_handler(self.module)
         self.served.has_error_code = "error_code" in field_names(handler.response_class())
         self.request_class = handler.request_class
+        self.refused = handler.refused
         self.handle = handler.handle
         return handler.handle
 
 
 class Dispatcher:
-    """The handler of one listener's connections."""
+    """The handler of one listener's connections. `endpoints` may grow while the broker starts."""
 
     def __init__(self, broker: Broker, listener: str, endpoints: dict[int, Endpoint]) -> None:
         self._broker = broker
@@ -76,6 +89,10 @@ class Dispatcher:
         api, header, position = decode_request_header(frame)
         endpoint = self._endpoints.get(api.key)
         if endpoint is None:
+            if PRODUCE_KEY not in self._endpoints:
+                # Clients come later. To them the broker is still down.
+                connection.close(None, "before the broker is ready")
+                return
             raise InvalidRequest(f"{api.name} is not answered here")
         served = endpoint.served
         exchange: AnyExchange = Exchange(
@@ -117,9 +134,27 @@ class Dispatcher:
                 position,
                 ELEMENTS_OF_BROKERS_MAX if endpoint.served.is_of_brokers else self._elements_max(frame),
             )
+            if self._broker.authorization is not None and self._is_denied(endpoint, exchange, request):
+                return
             exchange.answer(handle(self._broker, exchange, request))
         except Exception as error:
             exchange.fail(error)
+
+    def _is_denied(self, endpoint: Endpoint, exchange: AnyExchange, request: Any) -> bool:
+        """Whether the client may not send the request at all. Then it is answered."""
+        operation = endpoint.cluster_operation
+        if operation is None:
+            return False
+        # A broker without an authorizer does not load them when it starts.
+        from barnabas.broker.handlers.permissions import denies
+        from barnabas.broker.requests.authorization import cluster_refusal
+
+        if not denies(self._broker, exchange, operation):
+            return False
+        assert endpoint.refused is not None
+        error = cluster_refusal(exchange, operation)
+        exchange.answer(endpoint.refused(request, error, exchange.version))
+        return True
 
     def _elements_max(self, frame: bytes) -> int:
         if len(frame) <= ELEMENTS_MIN:
@@ -165,7 +200,7 @@ def build_endpoints(broker: Broker) -> dict[int, Endpoint]:
     )
     slow_ns = broker.config.barnabas_slow_request_ms * 1_000_000
     endpoints = {}
-    for route in routes(in_cluster=broker.config.uses_zookeeper):
+    for route in routes(in_cluster=broker.config.is_in_cluster):
         api_metrics = ApiMetrics(
             requests.labels(route.name),
             errors.labels(route.name),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.coordinators.group_runtime import GroupRuntime
 from barnabas.broker.coordinators.producer_ids import ProducerIds
@@ -22,6 +22,12 @@ from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.writing.cluster_writer import ClusterWriter
 from barnabas.log.manager.manager import LogManager
 
+if TYPE_CHECKING:
+    from barnabas.broker.requests.authorization import Authorization
+    from barnabas.broker.upkeep.feature_updates import FeatureUpdates
+    from barnabas.coordination.writing.acl_writer import AclWriter
+    from barnabas.coordination.writing.delegation_tokens import DelegationTokens
+
 
 class ClusterParts(NamedTuple):
     metadata: MetadataCache
@@ -30,6 +36,10 @@ class ClusterParts(NamedTuple):
     writer: ClusterWriter
     automatic_topics: AutomaticTopics
     control: ControlRequests
+    # Only in a cluster with ZooKeeper.
+    features: FeatureUpdates | None = None
+    # Only with delegation.token.secret.key.
+    delegation_tokens: DelegationTokens | None = None
 
 
 class ReplicaParts(NamedTuple):
@@ -52,3 +62,10 @@ class ClientParts(NamedTuple):
     fetch_sessions: FetchSessions
     conversions: Conversions
     client_metrics: ClientMetrics
+
+
+class AuthorizerParts(NamedTuple):
+    """Only with `authorizer.class.name`."""
+
+    authorization: Authorization
+    acl_writer: AclWriter

@@ -1,4 +1,4 @@
-"""`barnabas cluster`: the brokers of a cluster, partitions with problems, and features."""
+"""`barnabas cluster`: the brokers of a cluster, and partitions with problems."""
 
 from __future__ import annotations
 
@@ -36,23 +36,26 @@ PROBLEMS: Final = (
     Column("min_isr", "min ISR", rank=3),
     Column("lag", "lag", rank=1),
 )
-FEATURES: Final = (
-    Column("feature", "feature"),
-    Column("level", "level"),
-    Column("min_version", "from"),
-    Column("max_version", "to"),
-)
+# `describe` shows so many partitions with problems.
+PROBLEMS_SHOWN_MAX: Final = 20
 
 
-@click.group(cls=ClusterGroup)
-def cluster() -> None:
-    """Show a cluster and its problems, or move it to ZooKeeper."""
+@click.group(cls=ClusterGroup, invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.pass_context
+def cluster(context: click.Context, as_json: bool) -> None:
+    """Show a cluster and its problems, or move it to ZooKeeper.
+
+    Without a command, it is described.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(describe, as_json=as_json)
 
 
 @cluster.command()
 @cluster_command
 def describe(target: Target) -> None:
-    """Show the cluster's id, its brokers and its controller, and how its partitions are replicated.
+    """Show the cluster's id, its brokers and its controller, and partitions with problems.
 
     The lag of a broker is the number of records that its replica furthest behind lacks.
     """
@@ -79,6 +82,10 @@ def describe(target: Target) -> None:
     columns = [column for column in BROKERS if has_fenced or column.key != "fenced"]
     show(rows, columns, as_json=False, nothing="no brokers")
     heading(_summary(found, counts))
+    wrong = [each for each in found.partitions if each.problems]
+    if wrong:
+        click.echo()
+        show(map(_problem_row, wrong[:PROBLEMS_SHOWN_MAX]), PROBLEMS, as_json=False, nothing="no problems")
 
 
 def _broker_row(each: BrokerReplicas) -> dict[str, Any]:
@@ -118,7 +125,9 @@ def _summary(found: ClusterReplicas, counts: dict[str, int]) -> str:
         "under_replicated": "under-replicated",
     }
     wrong = [f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]]
-    text += f"{', '.join(wrong)}; see `barnabas cluster problems`" if wrong else "all replicas are in sync"
+    text += ", ".join(wrong) or "all replicas are in sync"
+    if sum(bool(each.problems) for each in found.partitions) > PROBLEMS_SHOWN_MAX:
+        text += "; `barnabas cluster problems` lists all of them"
     if found.missing_brokers:
         missing = ", ".join(map(str, found.missing_brokers))
         text += f". Brokers that have replicas but are not alive: {missing}"
@@ -166,24 +175,6 @@ def _problem_row(each: ReplicatedPartition) -> dict[str, Any]:
         "lag": each.lag,
         "lags": [{"broker": replica.broker_id, "lag": replica.lag} for replica in each.replicas],
     }
-
-
-@cluster.command()
-@cluster_command
-def features(target: Target) -> None:
-    """Show the features of the cluster, and their levels."""
-    with target.admin() as admin:
-        found = admin.describe_features()
-    rows = [
-        {
-            "feature": each.name,
-            "level": each.level,
-            "min_version": each.min_version,
-            "max_version": each.max_version,
-        }
-        for each in found.values()
-    ]
-    show(rows, FEATURES, as_json=target.as_json, nothing="no features")
 
 
 cluster.add_command(migrate)

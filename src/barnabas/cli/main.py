@@ -28,16 +28,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "leaders": ("barnabas.cli.leaders", "Show and elect the leaders of partitions."),
     "reassign": ("barnabas.cli.reassign", "Move replicas between brokers: plan, run, status, cancel."),
     "quotas": ("barnabas.cli.quotas", "Show, set and delete quotas of users, clients and addresses."),
+    "users": ("barnabas.cli.users", "Create, list and delete users that log in with a password."),
+    "acls": ("barnabas.cli.acls", "Allow and deny operations, and show who may do what."),
     "cluster": (
         "barnabas.cli.cluster",
         "Show a cluster and its problems, or move it to ZooKeeper.",
     ),
+    "features": ("barnabas.cli.features", "Show the features of a cluster, and change their levels."),
     "profile": ("barnabas.cli.profile", "Save clusters with their settings, and switch between them."),
     "pipeline": ("barnabas.cli.pipelines.pipeline", "Check and run data pipelines on Spark."),
+    "console": ("barnabas.cli.console", "Serve a web console for a cluster."),
     "perf": ("barnabas.cli.perf", "Measure how fast a cluster is."),
     "log": ("barnabas.cli.offline.log", "Inspect, verify and recover log directories."),
     "wire": ("barnabas.cli.offline.wire", "Decode and check bytes of the Kafka protocol."),
+    "certs": ("barnabas.cli.offline.certs", "Create certificates for development."),
     "completion": ("barnabas.cli.completion", "Print a completion script for bash, zsh or fish."),
+    "version": ("barnabas.cli.version", "Show the version, and what a bug report needs."),
 }
 
 

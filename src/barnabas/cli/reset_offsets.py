@@ -173,35 +173,30 @@ def _new_offsets(
 ) -> dict[TopicPartition, int]:
     """The new offset of each partition, within its records."""
     from barnabas.clock import SystemClock
+    from barnabas.views.group_reset import ResetTo, new_offsets
     from barnabas.views.offsets import log_ranges
 
-    ranges = log_ranges(admin, partitions)
-    if way in ("to_time", "by_duration"):
-        if way == "to_time":
-            time_ms = parse_time_ms(value, "--to-time")
-        else:
-            time_ms = SystemClock().now_ms() - parse_duration_ms(value, "--by-duration")
-        found = admin.list_offsets(dict.fromkeys(partitions, max(0, time_ms)))
-        return {
-            each: ranges[each].end_offset if (offset := found[each].offset) is None else offset
-            for each in partitions
-        }
-    wanted: dict[TopicPartition, int] = {}
-    for each in partitions:
-        if way == "to_earliest":
-            offset = ranges[each].first_offset
-        elif way == "to_latest":
-            offset = ranges[each].end_offset
-        elif way == "to_offset":
-            offset = value
-        elif way == "from_file":
-            offset = value[each]
-        else:
+    if way == "from_file":
+        ranges = log_ranges(admin, partitions)
+        return {each: ranges[each].nearest(value[each]) for each in partitions}
+    if way in ("shift_by", "to_current"):
+        for each in partitions:
             if each not in committed:
                 fail(f"the group has no offset for {each}; use another option than --{way.replace('_', '-')}")
-            offset = committed[each].offset + (value if way == "shift_by" else 0)
-        wanted[each] = ranges[each].nearest(offset)
-    return wanted
+    if way == "to_time":
+        value = parse_time_ms(value, "--to-time")
+    elif way == "by_duration":
+        value = SystemClock().now_ms() - parse_duration_ms(value, "--by-duration")
+    to = {
+        "to_earliest": ResetTo.EARLIEST,
+        "to_latest": ResetTo.LATEST,
+        "to_offset": ResetTo.OFFSET,
+        "shift_by": ResetTo.SHIFT,
+        "to_current": ResetTo.SHIFT,
+        "to_time": ResetTo.TIME,
+        "by_duration": ResetTo.TIME,
+    }[way]
+    return new_offsets(admin, partitions, committed, to, 0 if isinstance(value, bool) else value)
 
 
 def _refuse_without_offsets(admin: Admin, group: str) -> None:

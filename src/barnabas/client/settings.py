@@ -13,12 +13,18 @@ A table is data: one row per setting. The annotations of a class are its attribu
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from barnabas.client.reset_policy import ResetPolicy
 from barnabas.config.definition import InvalidSetting, Setting, SettingType, SettingValue, UnknownSetting
-from barnabas.errors import InvalidConfig
+from barnabas.errors import InvalidConfig, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.peers.security import ConnectionSecurity
+
+log = logging.getLogger(__name__)
 
 BOOLEAN: Final = SettingType.BOOLEAN
 INT: Final = SettingType.INT
@@ -27,6 +33,7 @@ DOUBLE: Final = SettingType.DOUBLE
 STRING: Final = SettingType.STRING
 LIST: Final = SettingType.LIST
 CLASS: Final = SettingType.CLASS
+PASSWORD: Final = SettingType.PASSWORD
 
 INT_MAX: Final = 2**31 - 1
 MINUTE_MS: Final = 60_000
@@ -37,15 +44,47 @@ COMMON: Final = (
     Setting("client.rack", STRING, ""),
     Setting("connections.max.idle.ms", LONG, 9 * MINUTE_MS),
     Setting("metadata.max.age.ms", LONG, 5 * MINUTE_MS, ">=0"),
+    # A function that gets errors which no call raises: of connections, metadata, and topics that do not exist.
+    Setting("on.error", CLASS, None),
     Setting("receive.buffer.bytes", INT, -1, ">=-1"),
     Setting("reconnect.backoff.max.ms", LONG, 1_000, ">=0"),
     Setting("reconnect.backoff.ms", LONG, 50, ">=0"),
     Setting("request.timeout.ms", INT, 30_000, ">=0"),
     Setting("retry.backoff.max.ms", LONG, 1_000, ">=0"),
     Setting("retry.backoff.ms", LONG, 100, ">=0"),
-    Setting("security.protocol", STRING, "PLAINTEXT", "PLAINTEXT|plaintext"),
+    Setting("sasl.jaas.config", PASSWORD, None),
+    Setting("sasl.mechanism", STRING, "GSSAPI"),
+    # Of these five, GSSAPI uses the service name. The others say how Java renews tickets.
+    Setting("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit"),
+    Setting("sasl.kerberos.min.time.before.relogin", LONG, MINUTE_MS),
+    Setting("sasl.kerberos.service.name", STRING, None),
+    Setting("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05),
+    Setting("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8),
+    # For OAUTHBEARER: a function that returns a token.
+    Setting("sasl.login.callback.handler.class", CLASS, None),
+    Setting("sasl.oauthbearer.client.credentials.client.id", STRING, None),
+    Setting("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
+    Setting("sasl.oauthbearer.scope", STRING, None),
+    Setting("sasl.oauthbearer.token.endpoint.url", STRING, None),
+    # As in librdkafka, in place of sasl.jaas.config.
+    Setting("sasl.password", PASSWORD, None),
+    Setting("sasl.username", STRING, None),
+    Setting("security.protocol", STRING, "PLAINTEXT", "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL (any case)"),
     Setting("send.buffer.bytes", INT, -1, ">=-1"),
     Setting("socket.connection.setup.timeout.ms", LONG, 10_000, ">=1"),
+    Setting("ssl.cipher.suites", LIST, None),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3")),
+    Setting("ssl.endpoint.identification.algorithm", STRING, "https"),
+    Setting("ssl.key.password", PASSWORD, None),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, None),
+    Setting("ssl.keystore.key", PASSWORD, None),
+    Setting("ssl.keystore.location", STRING, None),
+    Setting("ssl.keystore.password", PASSWORD, None),
+    Setting("ssl.keystore.type", STRING, "JKS"),
+    Setting("ssl.truststore.certificates", PASSWORD, None),
+    Setting("ssl.truststore.location", STRING, None),
+    Setting("ssl.truststore.password", PASSWORD, None),
+    Setting("ssl.truststore.type", STRING, "JKS"),
 )
 
 PRODUCER: Final = (
@@ -82,6 +121,8 @@ CONSUMER: Final = (
     Setting("auto.commit.interval.ms", INT, 5_000, ">=0"),
     Setting("auto.offset.reset", STRING, "latest"),
     Setting("check.crcs", BOOLEAN, True),
+    # As in kafka-python: an iteration ends after this time without a record.
+    Setting("consumer.timeout.ms", LONG, None, ">=0"),
     Setting("default.api.timeout.ms", INT, MINUTE_MS, ">=0"),
     Setting("enable.auto.commit", BOOLEAN, True),
     Setting("exclude.internal.topics", BOOLEAN, True),
@@ -123,17 +164,49 @@ class ClientSettings:
     client_rack: str
     connections_max_idle_ms: int
     metadata_max_age_ms: int
+    on_error: Callable[[KafkaError], object] | None
     receive_buffer_bytes: int
     reconnect_backoff_max_ms: int
     reconnect_backoff_ms: int
     request_timeout_ms: int
     retry_backoff_max_ms: int
     retry_backoff_ms: int
+    sasl_jaas_config: str | None
+    sasl_kerberos_kinit_cmd: str
+    sasl_kerberos_min_time_before_relogin: int
+    sasl_kerberos_service_name: str | None
+    sasl_kerberos_ticket_renew_jitter: float
+    sasl_kerberos_ticket_renew_window_factor: float
+    sasl_login_callback_handler_class: Any
+    sasl_mechanism: str
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_password: str | None
+    sasl_username: str | None
     security_protocol: str
     send_buffer_bytes: int
     socket_connection_setup_timeout_ms: int
+    ssl_cipher_suites: tuple[str, ...] | None
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_endpoint_identification_algorithm: str
+    ssl_key_password: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_keystore_type: str
+    ssl_truststore_certificates: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_type: str
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+        if settings is not None and not isinstance(settings, Mapping):
+            from barnabas.client.setting_hints import wrong_argument
+
+            raise InvalidConfig(wrong_argument(self.KIND, settings))
         table = {row.name: row for row in self.TABLE}
         values: dict[str, object] = {name: row.default for name, row in table.items()}
         self.given: Final = self._set(table, values, settings or {}, keywords)
@@ -142,7 +215,19 @@ class ClientSettings:
         self.bootstrap: Final[tuple[tuple[str, int], ...]] = self._bootstrap()
         if self.client_id is None:
             self.client_id = self._default_client_id()
+        # None for PLAINTEXT.
+        self.security: Final[ConnectionSecurity | None] = self._security(values)
+        if self.on_error is not None and not callable(self.on_error):
+            raise InvalidSetting("on.error", self.on_error, "a function (KafkaError) -> None")
         self.check()
+
+    def report(self, error: KafkaError) -> None:
+        """Calls on.error, on the client's loop, with an error that no call raises."""
+        if self.on_error is not None:
+            try:
+                self.on_error(error)
+            except Exception:
+                log.exception("on.error failed")
 
     def check(self) -> None:
         """Raises InvalidConfig where several settings together cannot be; a class adds to it."""
@@ -176,6 +261,29 @@ class ClientSettings:
                 f' {self.KIND.capitalize()}(bootstrap_servers="localhost:9092")'
             )
         return tuple(parse_address(text) for text in self.bootstrap_servers)
+
+    def _security(self, values: Mapping[str, object]) -> ConnectionSecurity | None:
+        protocol = self.security_protocol.upper()
+        for prefix, what in (("ssl.", "SSL"), ("sasl.", "SASL")):
+            idle = sorted(name for name in self.given if name.startswith(prefix))
+            if idle and what not in protocol:
+                raise InvalidConfig(
+                    f"{idle[0]} has no effect with security.protocol={protocol}: set that to one with {what}, or leave"
+                    f" {idle[0]} out"
+                )
+        if protocol == "PLAINTEXT":
+            return None
+        # Clients without security do without these modules.
+        from barnabas.peers.security import connection_security
+
+        return connection_security(
+            protocol,
+            self.sasl_mechanism,
+            values.__getitem__,
+            self.sasl_jaas_config,
+            user=self.sasl_username,
+            password=self.sasl_password,
+        )
 
     def _default_client_id(self) -> str:
         return f"{self.KIND}-{next(cast(Any, self._numbers))}"
@@ -273,6 +381,7 @@ class ConsumerSettings(ClientSettings):
     auto_commit_interval_ms: int
     auto_offset_reset: str
     check_crcs: bool
+    consumer_timeout_ms: int | None
     default_api_timeout_ms: int
     enable_auto_commit: bool
     exclude_internal_topics: bool
@@ -359,7 +468,7 @@ def value_of(setting: Setting, given: object) -> object:
         value = tuple(map(str, given)) if isinstance(given, list | tuple) else _refuse(setting, given)
     elif isinstance(given, bool) or not isinstance(given, int | float):
         _refuse(setting, given)
-    elif kind is STRING:
+    elif kind is STRING or kind is PASSWORD:
         value = str(given)
     elif kind is DOUBLE:
         value = float(given)
@@ -373,7 +482,8 @@ def value_of(setting: Setting, given: object) -> object:
 
 
 def _refuse(setting: Setting, given: object) -> Any:
-    raise InvalidSetting(setting.name, given, setting.describe_allowed())
+    shown = "[hidden]" if setting.type is PASSWORD else given
+    raise InvalidSetting(setting.name, shown, setting.describe_allowed())
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -392,6 +502,11 @@ def _unknown(name: str, kind: str, table: Mapping[str, Setting]) -> UnknownSetti
     # difflib takes a millisecond to import and is needed once in a blue moon.
     from difflib import get_close_matches
 
+    from barnabas.client.setting_hints import hint_for
+
+    told = hint_for(name, table)
+    if told is not None:
+        return UnknownSetting(f"a {kind} has no setting {name!r}: {told}")
     near = get_close_matches(name.replace("_", ".").lower(), table, n=1, cutoff=0.6)
     hint = (
         f"did you mean {near[0]} ({near[0].replace('.', '_')} as a keyword)?"

@@ -10,17 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.client.partition_state import PartitionState
 from barnabas.errors import InvalidRequest, InvalidTopicException, OffsetOutOfRange
 from barnabas.model import TopicPartition
+
+C = TypeVar("C")
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class ConsumerError(InvalidRequest):
     """A call that is not possible in the current state: the message names the alternative."""
+
+
+class ConsumerWakeup(ConsumerError):
+    """Another thread or task has called wakeup(), to end a poll or a wait for the next record."""
 
 
 class NoOffsetForPartition(OffsetOutOfRange):
@@ -109,7 +115,7 @@ class Subscription:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assigns partitions manually: those that stay assigned keep their position."""
         self._refuse_if(self.is_subscribed, "subscribe")
-        wanted = [as_partition(each) for each in partitions]
+        wanted = [as_partition(each) for each in as_list(partitions, "partitions, such as [('orders', 0)]")]
         self._is_manual = bool(wanted)
         self.set_partitions(wanted)
 
@@ -165,6 +171,14 @@ class Subscription:
             )
 
 
+def as_list(given: Iterable[C], what: str) -> list[C]:
+    """The elements that people give; ConsumerError if this is no list at all."""
+    # A caller without type checks may have passed anything.
+    if not isinstance(given, Iterable):
+        raise ConsumerError(f"{given!r} is no list: give {what}")
+    return list(given)
+
+
 def as_partition(given: object) -> TopicPartition:
     """A partition as people give it: a TopicPartition or any pair of topic and number."""
     if isinstance(given, tuple) and len(given) == 2:
@@ -179,19 +193,23 @@ def as_offsets(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets to commit as people give them."""
+    # A caller without type checks may have passed anything.
+    if not isinstance(offsets, Mapping):
+        raise ConsumerError(f"{offsets!r} is no mapping of partitions to offsets: give {{('orders', 0): 5}}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for partition, given in offsets.items():
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        # A caller without type checks may have passed anything.
         if type(offset.offset) is not int or offset.offset < 0:
             raise ConsumerError(f"{given!r} is no offset to commit for {partition}: it must be 0 or more")
+        if not isinstance(offset.metadata, str):
+            raise ConsumerError(f"the metadata of {given!r} for {partition} is no text")
         found[as_partition(partition)] = offset
     return found
 
 
-def check_topic(name: str) -> None:
-    # str() is for a caller that has not passed text.
-    if TOPIC_NAME.fullmatch(str(name)) is None or name in (".", ".."):
+def check_topic(name: object) -> None:
+    # A caller without type checks may have passed anything.
+    if not isinstance(name, str) or TOPIC_NAME.fullmatch(name) is None or name in (".", ".."):
         raise InvalidTopicException(
-            f"{name!r} cannot be the name of a topic: 1 to 249 letters, digits, dots, underscores or hyphens"
+            f"{name!r} cannot be the name of a topic: text of 1 to 249 letters, digits, dots, underscores or hyphens"
         )

@@ -14,6 +14,7 @@ from barnabas.config.broker_settings import (
     TOPIC_SYNONYMS,
     BrokerSetting,
     UpdateMode,
+    broker_count,
     broker_settings,
     nearest_name,
 )
@@ -30,6 +31,18 @@ OFFSETS_CODECS: Final = range(5)
 LISTENER_PREFIX: Final = "listener.name."
 # Names below these belong to plug-ins, which read them by themselves.
 _FOREIGN_PREFIXES: Final = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "config.providers.")
+# A security setting has an effect, or the broker does not start: see `security_check`.
+_SECURITY_PREFIXES: Final = (
+    "ssl.",
+    "sasl.",
+    "connections.max.reauth.ms",
+    "connection.failed.authentication.",
+    "password.encoder.",
+)
+# Settings of the authorizer, which Kafka does not list among its own.
+SUPER_USERS: Final = "super.users"
+ALLOW_WITHOUT_ACL: Final = "allow.everyone.if.no.acl.found"
+AUTHORIZER_SETTINGS: Final = frozenset({SUPER_USERS, ALLOW_WITHOUT_ACL})
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -43,15 +56,21 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_max_ms: int
     add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[str, ...] | None
+    authorizer_class_name: str
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     background_threads: int
     barnabas_accept_loss: tuple[str, ...]
+    barnabas_brokers: int
     barnabas_busy_poll_us: int
     barnabas_log_lines_per_second: int
+    barnabas_metrics_credentials: str | None
+    barnabas_metrics_host: str
+    barnabas_metrics_keystore_location: str | None
     barnabas_metrics_port: int
     barnabas_record_validation: str
     barnabas_slow_request_ms: int
+    barnabas_tls_handshake_timeout_ms: int
     barnabas_zookeeper_digest: str | None
     broker_id: int
     broker_id_generation_enable: bool
@@ -142,7 +161,6 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
-    replica_socket_receive_buffer_bytes: int
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     reserved_broker_max_id: int
@@ -186,7 +204,7 @@ class BrokerConfig:
         dynamic_broker: Mapping[str, str] = _NOTHING,
     ) -> None:
         """Raises InvalidSetting or InvalidConfig when a value, or several together, cannot be."""
-        self.static: Final = MappingProxyType(_with_both_ids(static))
+        self.static: Final = MappingProxyType(_normalized(static))
         self.dynamic_default: Final = MappingProxyType(dict(dynamic_default))
         self.dynamic_broker: Final = MappingProxyType(dict(dynamic_broker))
         self.values: Final[Mapping[str, SettingValue]] = MappingProxyType(self._parse_values())
@@ -195,6 +213,8 @@ class BrokerConfig:
         self._check_roles()
         # Whether the cluster is coordinated by ZooKeeper. A broker without one has a store of its own.
         self.uses_zookeeper: Final = bool(self.zookeeper_connect) and not self.process_roles
+        # Whether there may be other brokers, which elect a controller and replicate from each other.
+        self.is_in_cluster: Final = self.uses_zookeeper or self.barnabas_brokers > 1
         self._choose_directories()
         self.log_defaults: Final[LogConfig] = self._log_defaults()
         self.max_connections_by_ip: Final[Mapping[str, int]] = self._max_connections_by_ip()
@@ -257,7 +277,7 @@ class BrokerConfig:
     def _choose_directories(self) -> None:
         named = self.values["log.dirs"]
         assert isinstance(named, tuple | None)
-        directories = tuple(name for name in named or self.log_dir if name)
+        directories = tuple(name for name in (self.log_dir if named is None else named) if name)
         if not directories:
             raise InvalidSetting("log.dirs", "", "at least one directory")
         if len(set(directories)) < len(directories):
@@ -340,6 +360,9 @@ class BrokerConfig:
         for endpoint in self.advertised_endpoints:
             if endpoint.listener_name == wanted:
                 return endpoint
+        if not self.uses_zookeeper and setting not in self.static:
+            # There are no other brokers to connect to.
+            return self.advertised_endpoints[0]
         names = ", ".join(each.listener_name for each in self.advertised_endpoints)
         raise InvalidSetting(setting, wanted, f"the name of an advertised listener, here {names}")
 
@@ -354,8 +377,14 @@ class BrokerConfig:
                     bound,
                     f"at least replica.fetch.wait.max.ms, which is {self.replica_fetch_wait_max_ms}",
                 )
-        if not self.uses_zookeeper:
+        if not self.is_in_cluster:
             return
+        if self.uses_zookeeper and self.barnabas_brokers > 1:
+            raise InvalidSetting(
+                "barnabas.brokers",
+                self.barnabas_brokers,
+                "1 together with zookeeper.connect: start each broker of such a cluster by itself",
+            )
         if self.zookeeper_metadata_migration_enable:
             raise InvalidSetting(
                 "zookeeper.metadata.migration.enable",
@@ -371,8 +400,18 @@ class BrokerConfig:
         if self.zookeeper_session_timeout_ms < 1:
             raise InvalidSetting("zookeeper.session.timeout.ms", self.zookeeper_session_timeout_ms, ">=1")
 
+    def _check_authorizer(self) -> None:
+        for name in sorted(AUTHORIZER_SETTINGS):
+            if name in self.static and not self.authorizer_class_name:
+                raise InvalidConfig(
+                    f"{name} has no effect without an authorizer: every client may do everything. Set"
+                    " authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer, or remove"
+                    f" {name}"
+                )
+
     def _check(self) -> None:
         self._check_cluster()
+        self._check_authorizer()
         if self.broker_id_generation_enable and not self.process_roles:
             if not -1 <= self.broker_id <= self.reserved_broker_max_id:
                 allowed = (
@@ -433,13 +472,15 @@ class BrokerConfig:
                 )
 
 
-def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """node.id and broker.id are one setting under two names."""
-    both = dict(static)
+def _normalized(static: Mapping[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names, and the number of brokers may be `auto`."""
+    settings = dict(static)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-        if name in both:
-            both.setdefault(other, both[name])
-    return both
+        if name in settings:
+            settings.setdefault(other, settings[name])
+    if "barnabas.brokers" in settings:
+        settings["barnabas.brokers"] = str(broker_count(settings["barnabas.brokers"]))
+    return settings
 
 
 HONOURED_ATTRIBUTES: Final = tuple(BrokerConfig.__annotations__)
@@ -447,8 +488,10 @@ HONOURED_ATTRIBUTES: Final = tuple(BrokerConfig.__annotations__)
 
 def is_honoured(name: str) -> bool:
     """Whether a broker setting has an effect here, by itself or as a default of a topic's."""
-    return name.replace(".", "_") in BrokerConfig.__annotations__ or any(
-        name == synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms
+    return (
+        name.replace(".", "_") in BrokerConfig.__annotations__
+        or name.startswith(_SECURITY_PREFIXES)
+        or any(name == synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms)
     )
 
 
@@ -515,4 +558,4 @@ def _base_setting(name: str) -> BrokerSetting | None:
 
 
 def _is_known(name: str) -> bool:
-    return name in broker_settings() or name.startswith(_FOREIGN_PREFIXES)
+    return name in broker_settings() or name in AUTHORIZER_SETTINGS or name.startswith(_FOREIGN_PREFIXES)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.config.definition import Importance, InvalidSetting, Setting, SettingType, SettingValue
 from barnabas.config.log_config import LONG_MAX
 
+BROKERS_MAX: Final = 256
 HOUR_MS: Final = 60 * 60 * 1000
 MINUTE_MS: Final = 60 * 1000
 
@@ -61,6 +62,25 @@ class BrokerSetting(NamedTuple):
             raise
 
 
+def processor_count() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def broker_count(text: str) -> int:
+    """The value of barnabas.brokers. Raises InvalidSetting."""
+    text = text.strip()
+    if text == "auto":
+        return min(processor_count(), BROKERS_MAX)
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= BROKERS_MAX):
+        raise InvalidSetting(
+            "barnabas.brokers",
+            text,
+            f"a number from 1 to {BROKERS_MAX}, or auto for the number of processors",
+        )
+    return int(text)
+
+
 class Synonym(NamedTuple):
     """A broker setting that fills in for a topic's, in milliseconds when `factor` is not 1."""
 
@@ -90,6 +110,8 @@ REPLICATION_QUOTAS: Final = (
 OUR_SETTINGS: Final = (
     # Paths of files and directories that are lost, or damaged beyond repair, and that the broker may start without.
     Setting("barnabas.accept.loss", SettingType.LIST, (), ""),
+    # Brokers of this host that share one store; see server/host/supervisor.py. A file may say `auto`: `broker_count`.
+    Setting("barnabas.brokers", SettingType.INT, 1, f"1..{BROKERS_MAX}"),
     # The event loop polls for this time before it sleeps; see net/busy_poll.py. 0 saves processor time.
     Setting("barnabas.busy.poll.us", SettingType.INT, 50, "0..1000"),
     # Of each kind, after a burst; see primitives/log_limit.py. 0 for no bound.
@@ -98,8 +120,16 @@ OUR_SETTINGS: Final = (
     Setting("barnabas.record.validation", SettingType.STRING, "header", "header|full"),
     # Requests that take longer are logged; the time that a fetch waits for records does not count.
     Setting("barnabas.slow.request.ms", SettingType.INT, 1_000, "1..2147483647"),
+    # user:password, which the endpoint for metrics asks for (HTTP basic authentication).
+    Setting("barnabas.metrics.credentials", SettingType.PASSWORD, None, ""),
+    # The host on which metrics are served: this machine only, unless set otherwise; 0.0.0.0 for all addresses.
+    Setting("barnabas.metrics.host", SettingType.STRING, "127.0.0.1", ""),
+    # A PEM file with private key and certificates: the endpoint for metrics uses TLS then.
+    Setting("barnabas.metrics.keystore.location", SettingType.STRING, None, ""),
     # The port that serves metrics to Prometheus; -1 for none.
     Setting("barnabas.metrics.port", SettingType.INT, -1, "0..65535 or -1"),
+    # A new connection whose TLS handshake takes longer is closed.
+    Setting("barnabas.tls.handshake.timeout.ms", SettingType.INT, 10_000, "1..2147483647"),
     # user:password, with which the broker identifies itself to ZooKeeper (scheme "digest").
     Setting("barnabas.zookeeper.digest", SettingType.PASSWORD, None, ""),
 )

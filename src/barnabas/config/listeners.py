@@ -10,6 +10,7 @@ from barnabas.config.definition import InvalidSetting
 from barnabas.value import Value
 
 LISTENERS_MAX: Final = 64
+EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 _FORM: Final = "NAME://host:port, such as PLAINTEXT://localhost:9092 or PLAINTEXT://[::1]:9092"
 _HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-%._:")
 
@@ -32,6 +33,12 @@ class Endpoint(Value, kw_only=True):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener_name}://{host}:{self.port}"
+
+    @property
+    def local_address(self) -> str:
+        """For a command on the same machine. A free port is not known before the start."""
+        host = "localhost" if self.host in EVERY_ADDRESS else self.host
+        return f"{f'[{host}]' if ':' in host else host}:{self.port or 'PORT'}"
 
 
 def parse_security_protocols(setting: str, text: str) -> dict[str, SecurityProtocol]:

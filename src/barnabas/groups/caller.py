@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from barnabas.errors import KafkaError
@@ -23,7 +23,7 @@ _FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 class Caller(Requester):
     """The caller identifies a parked request, so each request has its own caller."""
 
-    __slots__ = ("client_host", "client_id", "version")
+    __slots__ = ("client_host", "client_id", "version", "visible_topics")
 
     def __init__(
         self,
@@ -37,6 +37,8 @@ class Caller(Requester):
         self.version: Final = version
         self.client_id: Final = client_id
         self.client_host: Final = client_host
+        # The topics that a regular expression of the caller may match; None for all.
+        self.visible_topics: Container[str] | None = None
 
     def refusal(self, response: Any, error: KafkaError) -> Any:
         told = error_of_failed_append(error)

@@ -96,7 +96,7 @@ class ConsumerMembership:
         self._new_uuid = new_uuid
 
     def heartbeat(self, caller: Caller, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Decision:
-        work = Work(Decision(), now_ms)
+        work = Work(Decision(), now_ms, visible_topics=caller.visible_topics)
         try:
             _validate(request, caller.version, self._settings.consumer_assignors)
             if request.member_epoch in _LEAVE_EPOCHS:

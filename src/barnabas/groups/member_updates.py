@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -68,6 +68,8 @@ class Work:
     records: list[GroupRecord] = field(default_factory=list)
     # Reverts changes that were made before the records, if these are not written.
     undo: Undo | None = None
+    # The topics that a regular expression may match; None for all.
+    visible_topics: Container[str] | None = None
 
 
 class MemberUpdates:
@@ -269,7 +271,7 @@ class MemberUpdates:
             )
         if last is None or must_resolve:
             self._resolutions[group.group_id] = RegexResolution(
-                regexes, self._groups.image, self._groups.topics_version
+                regexes, self._groups.image, self._groups.topics_version, work.visible_topics
             )
             work.decision.set_timer(TimerKey(TimerKind.REGEX, group.group_id), PAUSE_MS)
 

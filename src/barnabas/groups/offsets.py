@@ -69,7 +69,6 @@ from barnabas.protocol.messages.txn_offset_commit_response import (
 
 _FIRST_COMMIT_WITH_UNKNOWN_GROUP: Final = 9
 _BROKER_DECIDES: Final = -1
-_LAST_OF_BASIC_PLANE: Final = "\uffff"
 
 
 class Offsets:
@@ -214,8 +213,10 @@ class Offsets:
         limit = self._settings.offset_metadata_max_bytes
         if metadata is None or 2 * len(metadata) <= limit:
             return False
+        if metadata.isascii() or len(metadata) > limit:
+            return len(metadata) > limit
         # Kafka counts as Java does, where characters beyond the basic plane are two.
-        return len(metadata) + sum(character > _LAST_OF_BASIC_PLANE for character in metadata) > limit
+        return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """The committed offsets, for all partitions if none are named; -1 if there is none.
@@ -229,12 +230,9 @@ class Offsets:
         committed = self._store.committed(request.group_id)
         topics = request.topics
         if topics is None:
-            partitions_by_topic: dict[str, list[int]] = {}
-            for topic, partition in committed:
-                partitions_by_topic.setdefault(topic, []).append(partition)
             topics = [
                 OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-                for name, indexes in partitions_by_topic.items()
+                for name, indexes in self.committed_partitions(request.group_id).items()
             ]
         may_be_unstable = require_stable and self._store.may_change(request.group_id)
         for asked in topics:
@@ -313,6 +311,17 @@ class Offsets:
             ]
         )
         return decision
+
+    def count(self, group_id: str) -> int:
+        """How many partitions the group has committed offsets for."""
+        return len(self._store.committed(group_id))
+
+    def committed_partitions(self, group_id: str) -> dict[str, list[int]]:
+        """By topic."""
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in self._store.committed(group_id):
+            partitions.setdefault(topic, []).append(partition)
+        return partitions
 
     def tombstones(self, group_id: str) -> list[GroupRecord]:
         return [

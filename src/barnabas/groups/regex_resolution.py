@@ -6,7 +6,7 @@ stall the broker. Still there may be many topics, so they are matched some at a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -41,9 +41,15 @@ def compile_regex(regex: str) -> Any:
 
 
 class RegexResolution:
-    """All expressions of a group against all topics there were when it began."""
+    """All expressions of a group against all topics there were when it began.
 
-    def __init__(self, regexes: Iterable[str], image: Topics, version: int) -> None:
+    `visible` are the topics that the member may describe whose request began it, as in Kafka; None for all.
+    """
+
+    def __init__(
+        self, regexes: Iterable[str], image: Topics, version: int, visible: Container[str] | None = None
+    ) -> None:
+        self._visible = visible
         self._version = version
         self._names = list(image.topics)
         self._left = [(regex, compile_regex(regex)) for regex in regexes]
@@ -56,7 +62,10 @@ class RegexResolution:
         while self._left and budget > 0:
             regex, pattern = self._left[-1]
             names = self._names[self._position : self._position + budget]
-            self._matched[regex].update(name for name in names if pattern.fullmatch(name))
+            visible = self._visible
+            self._matched[regex].update(
+                name for name in names if pattern.fullmatch(name) and (visible is None or name in visible)
+            )
             budget -= max(len(names), 1)
             self._position += len(names)
             if self._position >= len(self._names):

@@ -70,6 +70,8 @@ class CheckedOffsets(NamedTuple):
 
     offsets: dict[TopicPartition, Offset]
     is_checked: bool
+    # Whether another broker has written it: it has entries and no checksum, not even one with a damaged name.
+    is_foreign: bool = False
 
 
 class CleanStop(NamedTuple):
@@ -123,7 +125,8 @@ def parse_checked_offsets(data: bytes, path: str) -> CheckedOffsets:
             return CheckedOffsets(offsets, True)
         offsets[TopicPartition(fields[0], partition)] = Offset(offset)
         lines.append(line)
-    return CheckedOffsets(offsets, False)
+    is_foreign = bool(lines) and lines[-1].split()[2] != str(_checksum(lines[:-1]))
+    return CheckedOffsets(offsets, False, is_foreign)
 
 
 def _checksum(lines: list[str]) -> int:

@@ -165,9 +165,27 @@ class LogDirectory:
         """Whether a Barnabas broker has written the checkpoints."""
         return self.fs.exists(self.file(names.LOG_START_OFFSET_CHECKPOINT + names.COPY_SUFFIX))
 
+    def has_foreign_checkpoint(self) -> bool:
+        """Whether another broker than ours has written a checkpoint since ours used the directory.
+
+        After a crash nothing else tells: the lists, copies and the register that ours left are out of date then.
+        """
+        for name in (names.REPLICATION_OFFSET_CHECKPOINT, names.RECOVERY_POINT_CHECKPOINT):
+            try:
+                found = read_checked_offsets(self.fs, self.file(name))
+            except BadCheckpoint:
+                continue
+            if found is not None and found.is_foreign:
+                return True
+        return False
+
     def note_foreign(self) -> None:
-        """Another broker has used the directory: its checkpoints count, and ours are out of date."""
+        """Another broker has used the directory: its checkpoints count, and ours are out of date.
+
+        So is our register: the other one may have removed logs.
+        """
         self.is_foreign = True
+        self.fs.remove(self.file(names.PARTITION_REGISTER), missing_ok=True)
         for name in COPIED:
             self.fs.remove(self.file(name + names.COPY_SUFFIX), missing_ok=True)
 

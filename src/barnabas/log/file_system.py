@@ -27,6 +27,7 @@ WRITE: Final = os.O_RDWR
 CREATE: Final = os.O_RDWR | os.O_CREAT
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+PRIVATE_PERMISSIONS: Final = 0o600
 
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 UNKNOWN_BOOT: Final = "unknown"
@@ -122,11 +123,17 @@ class FileSystem(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+    def write_atomically(
+        self, path: str, data: Data, *, syncs: bool = True, is_private: bool = False
+    ) -> None:
         """After a crash the path holds the old content or the new, never a part; on return the new is on the disk.
 
-        Without syncs that is so after a crash of the process, but not of the machine.
+        Without syncs that is so after a crash of the process, but not of the machine. Only the user of this process
+        may read a private file.
         """
+
+    def make_private(self, path: str) -> None:
+        """Lets only the user of this process read the file from now on."""
 
     def size_of(self, path: str) -> int: ...
 
@@ -145,11 +152,11 @@ class FileSystem(Protocol):
 class DiskFile:
     __slots__ = ("_descriptor", "_path")
 
-    def __init__(self, path: str, mode: int) -> None:
+    def __init__(self, path: str, mode: int, permissions: int = 0o644) -> None:
         self._descriptor = -1
         self._path = path
         try:
-            self._descriptor = os.open(path, mode, 0o644)
+            self._descriptor = os.open(path, mode, permissions)
         except OSError as error:
             raise storage_failure("open", path, error.errno) from error
 
@@ -200,7 +207,10 @@ class DiskFile:
         except OSError as error:
             raise storage_failure("truncate", self._path, error.errno) from error
 
-    def sync(self, sync: Callable[[int], None] = _sync_data) -> None:
+    def sync(self) -> None:
+        self.sync_by(_sync_data)
+
+    def sync_by(self, sync: Callable[[int], None]) -> None:
         try:
             sync(self._descriptor)
         except OSError as error:
@@ -261,7 +271,12 @@ class DiskFileSystem:
             ancestor = os.path.dirname(ancestor)
         try:
             for directory in reversed(missing):
-                os.mkdir(directory)
+                try:
+                    os.mkdir(directory)
+                except FileExistsError:
+                    # Another broker of this host may have made it in the meantime.
+                    if not os.path.isdir(directory):
+                        raise
         except OSError as error:
             raise storage_failure("make directory", path, error.errno) from error
         for directory in reversed(missing if syncs else missing[1:]):
@@ -299,15 +314,29 @@ class DiskFileSystem:
         raise storage_failure("remove", path, errno.ENOTEMPTY)
 
     def sync_dir(self, path: str) -> None:
-        DiskFile(path, READ).sync(_sync_all)
+        DiskFile(path, READ).sync_by(_sync_all)
 
     def read_file(self, path: str) -> bytes:
         file = DiskFile(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+    def make_private(self, path: str) -> None:
+        if self._stat(path).st_mode & 0o077:
+            try:
+                os.chmod(path, PRIVATE_PERMISSIONS)
+            except OSError as error:
+                raise storage_failure("change the permissions of", path, error.errno) from error
+
+    def write_atomically(
+        self, path: str, data: Data, *, syncs: bool = True, is_private: bool = False
+    ) -> None:
         temporary_path = path + TEMPORARY_SUFFIX
-        file = DiskFile(temporary_path, CREATE | os.O_TRUNC)
+        if is_private:
+            # One that a crash has left may have other permissions.
+            self.remove(temporary_path, missing_ok=True)
+            file = DiskFile(temporary_path, CREATE | os.O_TRUNC, PRIVATE_PERMISSIONS)
+        else:
+            file = DiskFile(temporary_path, CREATE | os.O_TRUNC)
         file.pwrite(data, 0)
         if syncs:
             file.sync()

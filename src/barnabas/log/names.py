@@ -7,6 +7,7 @@ directory is `topic-partition`; while it is moved in, waits for its deletion, or
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final, NamedTuple
 
@@ -42,6 +43,8 @@ CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 COPY_SUFFIX: Final = ".copy"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_REGISTER: Final = "barnabas-partitions"
+# Below the log directories of the first broker of a host, those of the others: see server/host/plan.py.
+HOST_BROKERS: Final = "barnabas-brokers"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 
@@ -77,6 +80,17 @@ class PartitionDirName(NamedTuple):
 
     partition: TopicPartition
     mark: str
+
+
+def host_directories(directory: str) -> list[str]:
+    """A log directory, and those of the other brokers of a host below it, if it has any."""
+    below = os.path.join(directory, HOST_BROKERS)
+    try:
+        listed = os.listdir(below)
+    except OSError:
+        listed = []
+    numbers = sorted(int(name) for name in listed if name.isascii() and name.isdigit() and len(name) <= 5)
+    return [directory, *(os.path.join(below, str(number)) for number in numbers)]
 
 
 def segment_file(base_offset: int, kind: str, state: str = "") -> str:

@@ -86,7 +86,9 @@ def read_last_stop(fs: FileSystem, path: str, *, is_clean: bool, lists_side_file
     """
     listed = read_side_files(fs, path)
     if is_clean and (listed is not None) != lists_side_files:
-        logger.warning("%s is not of the last stop: the log is opened as after a crash", path)
+        # Of thousands of logs that another broker has used, the directory as a whole is named.
+        level = logging.WARNING if lists_side_files else logging.DEBUG
+        logger.log(level, "%s is not of the last stop: the log is opened as after a crash", path)
         is_clean = False
     if listed is None or not lists_side_files:
         return LastStop(is_clean, None, [], NOT_LISTED)

@@ -12,10 +12,11 @@ The loop also measures for how long it was idle.
 from __future__ import annotations
 
 import asyncio
-import os
 import selectors
 import time
 from typing import Any
+
+from barnabas.config.broker_settings import processor_count
 
 
 class BusyPollSelector(selectors.DefaultSelector):
@@ -73,8 +74,4 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
 def new_event_loop(busy_poll_us: int) -> BrokerEventLoop:
     """A loop that sleeps at once if the setting is 0, or if there is only one processor, which others may need."""
-    return BrokerEventLoop(0 if _processors() == 1 else max(busy_poll_us, 0))
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return BrokerEventLoop(0 if processor_count() == 1 else max(busy_poll_us, 0))

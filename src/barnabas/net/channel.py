@@ -1,4 +1,4 @@
-"""The transport of a connection: a plain socket here, and the place for TLS.
+"""The transport of a connection: a plain socket here; `tls_channel` has TLS.
 
 Every call does at once what it can do without waiting. If it can do nothing, a send raises BlockingIOError. A receive
 returns a special value instead, because it ends this way after every request, and an exception would cost as much as a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -24,6 +25,8 @@ _PEEK: Final = int(socket.MSG_PEEK)
 _NO_SIGNAL: Final = int(socket.MSG_NOSIGNAL)
 # Without it the few bytes before a file slice would travel in a packet of their own.
 _MORE_FOLLOWS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_MORE)
+# On, for 0 seconds.
+NO_LINGERING: Final = struct.pack("ii", 1, 0)
 
 
 class Channel(Protocol):
@@ -45,7 +48,11 @@ class Channel(Protocol):
     def send_file(self, file: OpenFile, position: int, count: int) -> int:
         """How many bytes of the file went out; 0 is the end of the file. The caller holds a reference to the file."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the connection. The system still sends what it has taken, for minutes if the peer cannot be reached."""
+
+    def abort(self) -> None:
+        """Ends the connection. What the peer has not received by now, it never receives."""
 
 
 class PlainChannel:
@@ -88,6 +95,14 @@ class PlainChannel:
         return os.sendfile(self._descriptor, file.fileno(), position, count)
 
     def close(self) -> None:
+        self._socket.close()
+
+    def take_socket(self) -> socket.socket:
+        """The socket, for TLS around it. The channel must not be used any more."""
+        return self._socket
+
+    def abort(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
         self._socket.close()
 
 

@@ -43,19 +43,21 @@ CloseListener = Callable[["Connection"], None]
 class Shared:
     """The parts that all connections of a broker share."""
 
-    __slots__ = ("executor", "is_cached", "loop", "memory", "on_close")
+    __slots__ = ("executor", "is_cached", "loop", "memory", "on_close", "small_memory")
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         executor: Executor,
         memory: RequestMemory,
+        small_memory: RequestMemory,
         is_cached: IsCached,
         on_close: CloseListener,
     ) -> None:
         self.loop = loop
         self.executor = executor
         self.memory = memory
+        self.small_memory = small_memory
         self.is_cached = is_cached
         self.on_close = on_close
 
@@ -67,6 +69,7 @@ class Connection:
         "_frames",
         "_handler",
         "_has_replied",
+        "_held_back",
         "_held_bytes",
         "_in_turn",
         "_is_awaiting_reply",
@@ -80,6 +83,7 @@ class Connection:
         "_outbox",
         "_reader",
         "_resume",
+        "_small_memory",
         "context",
         "is_closed",
         "last_active_s",
@@ -108,13 +112,16 @@ class Connection:
         # Of the request under way, which is to be answered soon, if at all.
         self.on_hang_up: Callable[[], object] | None = None
         self._channel = channel
+        # Whether the channel has received bytes for which no event will come: only TLS does that.
+        self._held_back: Callable[[], bool] | None = getattr(channel, "holds_back", None)
         self._loop = loop
         self._executor = shared.executor
         self._reader = reader
         self._handler = handler
         self._on_close = shared.on_close
-        # How much of the memory for all requests the current request holds, and whether it waits for more.
+        # How much of the memory for large or small requests the current request holds, and whether it waits for more.
         self._memory = shared.memory
+        self._small_memory = shared.small_memory
         self._held_bytes = 0
         self._is_starved = False
         self._outbox = Outbox(shared.is_cached)
@@ -129,6 +136,14 @@ class Connection:
 
     def open(self) -> None:
         self._watch_reading(True)
+        if self._held_back is not None:
+            # The client's first request may have come with the end of the TLS handshake.
+            self._loop.call_soon(self._on_held_back)
+
+    def use(self, handler: FrameHandler, *, max_frame_bytes: int) -> None:
+        """From the next frame on, another handler and bound: clients that are not authenticated may do less."""
+        self._handler = handler
+        self._reader.set_max_frame_bytes(max_frame_bytes)
 
     @property
     def pending_bytes(self) -> int:
@@ -273,6 +288,13 @@ class Connection:
     def _end_turn(self) -> None:
         if not self.is_closed and self._flush():
             self._watch_reading(not self._is_starved)
+            if self._held_back is not None and not self._is_starved and self._held_back():
+                self._loop.call_soon(self._on_held_back)
+
+    def _on_held_back(self) -> None:
+        # A busy connection looks again at the end of its turn.
+        if not self.is_closed and not self._is_busy():
+            self._on_readable()
 
     def _handle_frames(self) -> None:
         frames = self._frames
@@ -289,7 +311,14 @@ class Connection:
 
     def _receive(self) -> bool:
         """One read; False if there are no bytes, or the stream has ended."""
-        if self._reader.payload_bytes > SMALL_BYTES and not self._reserve_memory():
+        reader = self._reader
+        if reader.payload_bytes < 0:
+            if self._small_memory.is_full:
+                # The system keeps the rest of a request until there is room for it.
+                reader.receive_size_alone()
+        elif (
+            reader.arrived_bytes or reader.payload_bytes > SMALL_BYTES or self._small_memory.is_full
+        ) and not self._reserve_memory():
             self._is_starved = True
             return False
         count = receive_frames(self._channel, self._reader, self._frames)
@@ -303,7 +332,8 @@ class Connection:
         reader = self._reader
         wanted_bytes = reader.arrived_bytes + reader.missing_bytes - self._held_bytes
         if wanted_bytes > 0:
-            if not self._memory.take(self, wanted_bytes, reader.payload_bytes):
+            memory = self._memory if reader.payload_bytes > SMALL_BYTES else self._small_memory
+            if not memory.take(self, wanted_bytes, reader.payload_bytes):
                 return False
             self._held_bytes += wanted_bytes
         return True
@@ -313,13 +343,16 @@ class Connection:
         self._held_bytes = 0
         if held_bytes or self._is_starved:
             self._is_starved = False
-            self._memory.give_back(self, held_bytes)
+            memory = self._small_memory if self._small_memory.has(self) else self._memory
+            memory.give_back(self, held_bytes)
 
     def memory_is_free(self) -> None:
         """There is room for what the request waits for."""
         self._is_starved = False
         if not self._is_busy():
             self._watch_reading(True)
+            if self._held_back is not None:
+                self._loop.call_soon(self._on_held_back)
 
     def _flush(self) -> bool:
         """True if everything is written; otherwise an event will call this again."""
@@ -347,8 +380,9 @@ class Connection:
 
         def warmed(_: object) -> None:
             self._is_cold = False
-            error = reading.exception()
-            if self.is_closed:
+            # A broker that stops cancels what its threads have not begun, and closes its connections.
+            error = None if reading.cancelled() else reading.exception()
+            if self.is_closed or reading.cancelled():
                 return
             if error is not None:
                 self.close(f"{cold.part} could not be read: {error}")

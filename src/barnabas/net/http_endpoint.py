@@ -6,9 +6,14 @@ A page comes in pieces, and other work of the event loop gets its turn between t
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hmac
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ssl
 
 MAX_REQUEST_BYTES: Final = 8 * 1024
 MAX_WAIT_S: Final = 5.0
@@ -22,16 +27,26 @@ Page = Callable[[], tuple[str, Iterable[str]]]
 
 
 class HttpEndpoint:
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, Page], credentials: str | None = None) -> None:
+        """`credentials` are user:password, if clients have to send them."""
         self._pages = pages
+        self._authorization = (
+            None if credentials is None else b"Basic " + base64.b64encode(credentials.encode())
+        )
         self._server: asyncio.Server | None = None
         self._connections = 0
         self.port = 0
 
-    async def bind(self, host: str, port: int) -> None:
+    async def bind(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
         """Takes the address; `open` begins to accept."""
         self._server = await asyncio.start_server(
-            self._serve, host or None, port, limit=MAX_REQUEST_BYTES, start_serving=False
+            self._serve,
+            host or None,
+            port,
+            limit=MAX_REQUEST_BYTES,
+            start_serving=False,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else MAX_WAIT_S,
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -74,6 +89,14 @@ class HttpEndpoint:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return _response(400, "Bad Request", "text/plain", "This is not HTTP/1.1.\n")
+        if self._authorization is not None and not _is_authorized(head, self._authorization):
+            return _response(
+                401,
+                "Unauthorized",
+                "text/plain",
+                "A user and a password are needed (barnabas.metrics.credentials).\n",
+                headers='WWW-Authenticate: Basic realm="barnabas"\r\n',
+            )
         method, target, _ = words
         if method not in ("GET", "HEAD"):
             return _response(405, "Method Not Allowed", "text/plain", "Only GET is answered here.\n")
@@ -98,10 +121,20 @@ async def _gathered(pieces: Iterable[str]) -> str:
     return "".join(gathered)
 
 
-def _response(status: int, phrase: str, content_type: str, body: str, *, with_body: bool = True) -> bytes:
+def _is_authorized(head: bytes, authorization: bytes) -> bool:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"authorization":
+            return hmac.compare_digest(value.strip(), authorization)
+    return False
+
+
+def _response(
+    status: int, phrase: str, content_type: str, body: str, *, with_body: bool = True, headers: str = ""
+) -> bytes:
     content = body.encode()
     head = (
         f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}; charset=utf-8\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(content)}\r\n{headers}Connection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (content if with_body else b"")

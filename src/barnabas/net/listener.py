@@ -19,14 +19,21 @@ import resource
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.errors import KafkaError
 from barnabas.net.channel import Channel
 from barnabas.net.connection import Connection, FrameHandler, Shared
-from barnabas.net.request_memory import UNLIMITED, RequestMemory
+from barnabas.net.request_memory import SMALL_HURRY, SMALL_PART, UNLIMITED, RequestMemory
 from barnabas.net.transport import BACKLOG, SYSTEM_DEFAULT, Accepted, Acceptor, ListenOptions, Transport
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES, FrameReader
 from barnabas.value import Value, field
+
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.net.tls_handshakes import Handshakes
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +60,20 @@ class ConnectionLimits(Value, kw_only=True):
     socket_receive_buffer_bytes: int = SYSTEM_DEFAULT
     socket_listen_backlog_size: int = BACKLOG
     queued_max_request_bytes: int = UNLIMITED
+    tls_handshake_timeout_ms: int = 10_000
+
+
+class ListenerSecurity(Protocol):
+    """How a listener secures its connections; a listener of PLAINTEXT has none."""
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """For the next connection; None if the listener has no TLS."""
+
+    def handshake_failed(self) -> None:
+        """Takes note of a TLS handshake that failed, unless the client has only left."""
+
+    def begin(self, connection: Connection, channel: Channel) -> None:
+        """Takes note of a new connection before its first request. Raises KafkaError if it must end."""
 
 
 class CreationQuota(Protocol):
@@ -79,8 +100,13 @@ class Connections:
         self._count_by_address: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
-        self._memory = RequestMemory(loop, limits.queued_max_request_bytes)
-        self._shared = Shared(loop, executor, self._memory, transport.is_cached, self._forget)
+        capacity_bytes = limits.queued_max_request_bytes
+        self._memory = RequestMemory(loop, capacity_bytes)
+        small_bytes = capacity_bytes if capacity_bytes < 0 else capacity_bytes // SMALL_PART
+        self._small_memory = RequestMemory(loop, small_bytes, hurry=SMALL_HURRY)
+        self._shared = Shared(
+            loop, executor, self._memory, self._small_memory, transport.is_cached, self._forget
+        )
         # The system assigns the lowest free descriptor: a high one shows that few are left.
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
@@ -88,6 +114,8 @@ class Connections:
         self.last_descriptor = int(descriptors * CONNECTIONS_SHARE_OF_DESCRIPTORS)
         self._reaper: TimerHandle | None = None
         self._throttled: dict[Channel, TimerHandle] = {}
+        # Loaded with the first connection of a listener with TLS.
+        self._handshakes: Handshakes | None = None
         self.creation_quota: CreationQuota | None = None
         self.accepted = 0
         self.refused = 0
@@ -97,10 +125,11 @@ class Connections:
 
     def is_full(self, listener: Listener) -> bool:
         limits = self.limits
-        return len(
-            self._open
-        ) >= limits.max_connections or listener.open_connections >= limits.max_connections_by_listener.get(
-            listener.name, limits.max_connections
+        count = len(self._open) + (0 if self._handshakes is None else len(self._handshakes))
+        return (
+            count >= limits.max_connections
+            or listener.open_connections
+            >= limits.max_connections_by_listener.get(listener.name, limits.max_connections)
         )
 
     def change_limits(self, limits: ConnectionLimits) -> None:
@@ -135,21 +164,50 @@ class Connections:
             log.warning("connection from %s refused: %s has %d connections already", peer, address, limit)
             accepted.channel.close()
             return
+        listener.open_connections += 1
+        self._count_by_address[address] = self._count_by_address.get(address, 0) + 1
+        self.accepted += 1
+        log.debug("Connection from %s to %s accepted by listener %s", peer, local, listener.name)
+        context = None if listener.security is None else listener.security.tls_context()
+        if context is None:
+            self._open_connection(listener, accepted, handler, accepted.channel)
+        else:
+            ended = partial(self._open_connection, listener, accepted, handler)
+            assert listener.security is not None
+            on_failure = listener.security.handshake_failed
+            self._tls_handshakes().begin(accepted.channel, context, peer, ended, on_failure)
+
+    def _tls_handshakes(self) -> Handshakes:
+        if self._handshakes is None:
+            from barnabas.net.tls_handshakes import Handshakes
+
+            self._handshakes = Handshakes(self.loop, timeout_s=self.limits.tls_handshake_timeout_ms / 1_000)
+        return self._handshakes
+
+    def _open_connection(
+        self, listener: Listener, accepted: Accepted, handler: FrameHandler, channel: Channel | None
+    ) -> None:
+        """Without a channel, if its TLS handshake failed."""
+        if channel is None:
+            self._uncount(listener, accepted.peer_host)
+            return
         connection = Connection(
-            accepted.channel,
+            channel,
             self._shared,
             reader=FrameReader(
                 max_frame_bytes=self.limits.socket_request_max_bytes, receive_buffer=self._receive_buffer
             ),
             handler=handler,
-            peer=peer,
-            local=local,
+            peer=accepted.peer,
+            local=accepted.local,
         )
-        self._open[connection] = (listener, address)
-        listener.open_connections += 1
-        self._count_by_address[address] = self._count_by_address.get(address, 0) + 1
-        self.accepted += 1
-        log.debug("Connection from %s to %s accepted by listener %s", peer, local, listener.name)
+        self._open[connection] = (listener, accepted.peer_host)
+        if listener.security is not None:
+            try:
+                listener.security.begin(connection, channel)
+            except KafkaError as error:
+                connection.close(str(error))
+                return
         connection.open()
 
     def close(self) -> None:
@@ -163,9 +221,12 @@ class Connections:
             timer.cancel()
             channel.close()
         self._throttled.clear()
+        if self._handshakes is not None:
+            self._handshakes.close()
         for connection in list(self._open):
             connection.close(None, "the broker stops")
         self._memory.close()
+        self._small_memory.close()
 
     def _throttle(self, channel: Channel, peer: str, duration_ms: int) -> None:
         """Leaves a connection that came too fast alone for a while, then closes it."""
@@ -183,7 +244,9 @@ class Connections:
         channel.close()
 
     def _forget(self, connection: Connection) -> None:
-        ended, address = self._open.pop(connection)
+        self._uncount(*self._open.pop(connection))
+
+    def _uncount(self, ended: Listener, address: str) -> None:
         ended.open_connections -= 1
         left = self._count_by_address[address] - 1
         if left:
@@ -211,6 +274,7 @@ class Listener:
         self.name = name
         self.open_connections = 0
         self.port = acceptor.port
+        self.security: ListenerSecurity | None = None
         self._connections = connections
         self._loop = connections.loop
         self._acceptor = acceptor
@@ -221,8 +285,9 @@ class Listener:
         # A connection that has come too fast and waits for the end of the pause.
         self._delayed: Accepted | None = None
 
-    def open(self, handler: FrameHandler) -> None:
+    def open(self, handler: FrameHandler, security: ListenerSecurity | None = None) -> None:
         self._handler = handler
+        self.security = security
         self._is_open = True
         self.accept_again()
 

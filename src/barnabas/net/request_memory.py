@@ -1,8 +1,11 @@
 """A bound on the memory of all requests that are arriving or in progress, over all connections.
 
-This is Kafka's `queued.max.request.bytes`. A request counts from its arrival until its response. Small requests do not
-count, so they are always served, whatever other clients do. If there is no room for a request, its connection is not
-read from until there is. Very large requests leave a part of the room to the others.
+This is Kafka's `queued.max.request.bytes`. A request counts from its arrival until its response. If there is no room
+for a request, its connection is not read from until there is. Very large requests leave a part of the room to the
+others.
+
+Small requests have a room of their own, so they are served whatever clients with large ones do. Most of them arrive as
+a whole and do not count. Those that arrive in pieces count, and have to come soon if others wait.
 
 No request can hold the room for ever. The oldest request always gets the room that it needs, so that no request waits
 while all others wait for it; the total may exceed the bound by this one request. While a request waits for room, a
@@ -11,15 +14,17 @@ request that makes no progress is ended with its connection.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import AbstractEventLoop, Handle, TimerHandle
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
 UNLIMITED: Final = -1
-# Requests up to this size are not counted: a usual batch of 64 KiB fits in.
+# A usual batch of 64 KiB fits in.
 SMALL_BYTES: Final = 128 * 1024
+# The room of small requests is as large as this part of the other one.
+SMALL_PART: Final = 4
 # Requests above this size leave this part of the room to the others.
 VERY_LARGE_BYTES: Final = 2 << 20
 LEFT_TO_OTHERS: Final = 4
@@ -27,11 +32,15 @@ LEFT_TO_OTHERS: Final = 4
 SILENT_MAX_S: Final = 10.0
 UNDER_WAY_MAX_S: Final = 60.0
 CHECK_EVERY_S: Final = 1.0
+# Small requests get this part of the time.
+SMALL_HURRY: Final = 5
 
 
 class RequestMemory:
-    def __init__(self, loop: AbstractEventLoop, capacity_bytes: int = UNLIMITED) -> None:
+    def __init__(self, loop: AbstractEventLoop, capacity_bytes: int = UNLIMITED, *, hurry: int = 1) -> None:
+        """`hurry` divides the times that requests have while others wait."""
         self._loop = loop
+        self._hurry = hurry
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         # Since when each connection holds something, the longest first.
@@ -39,10 +48,16 @@ class RequestMemory:
         # The bytes that each connection waits for, and the size of its request.
         self._waiting: dict[Connection, tuple[int, int]] = {}
         self._check: TimerHandle | None = None
+        self._wake_up: Handle | None = None
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether requests wait, or would have to."""
+        return 0 <= self.capacity_bytes <= self.used_bytes or bool(self._waiting)
 
     def take(self, connection: Connection, count: int, request_bytes: int) -> bool:
         """False if there is no room: the connection is called back when there is."""
@@ -56,18 +71,26 @@ class RequestMemory:
             self._holders[connection] = self._loop.time()
         return True
 
+    def has(self, connection: Connection) -> bool:
+        """Whether the connection holds something, or waits for it."""
+        return connection in self._holders or connection in self._waiting
+
     def give_back(self, connection: Connection, count: int) -> None:
         """All that the connection holds."""
         self._waiting.pop(connection, None)
         self._holders.pop(connection, None)
         self.used_bytes -= count
-        if self._waiting:
-            self._wake()
+        if self._waiting and self._wake_up is None:
+            # Once for all that is given back now: a thousand connections may be closed together.
+            self._wake_up = self._loop.call_soon(self._wake)
 
     def close(self) -> None:
         if self._check is not None:
             self._check.cancel()
             self._check = None
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
 
     def _has_room(self, connection: Connection, count: int, request_bytes: int) -> bool:
         capacity_bytes = self.capacity_bytes
@@ -81,6 +104,7 @@ class RequestMemory:
 
     def _wake(self) -> None:
         """Waiting connections take the room in the order of their arrival. They ask again when they read."""
+        self._wake_up = None
         for connection, (count, request_bytes) in list(self._waiting.items()):
             if self._has_room(connection, count, request_bytes):
                 del self._waiting[connection]
@@ -97,7 +121,8 @@ class RequestMemory:
         for connection, since_s in list(self._holders.items()):
             if connection in self._waiting or connection.is_awaiting_reply:
                 continue
-            if now_s - connection.last_active_s > SILENT_MAX_S or now_s - since_s > UNDER_WAY_MAX_S:
+            is_silent = now_s - connection.last_active_s > SILENT_MAX_S / self._hurry
+            if is_silent or now_s - since_s > UNDER_WAY_MAX_S / self._hurry:
                 connection.close(
                     f"its request took longer than {now_s - since_s:.0f} s to come, and others wait for memory"
                     " (queued.max.request.bytes)"

@@ -14,6 +14,7 @@ import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -63,6 +64,8 @@ class Requester:
         "_client_id",
         "_correlation_id",
         "_frames",
+        "_held",
+        "_held_back",
         "_is_reading",
         "_is_writing",
         "_loop",
@@ -94,6 +97,8 @@ class Requester:
         self.closed_by: KafkaError | None = None
         self.last_active_s: float = loop.time()
         self._channel = channel
+        # As in `Connection`.
+        self._held_back: Callable[[], bool] | None = getattr(channel, "holds_back", None)
         self._loop = loop
         self._client_id = client_id
         self._on_close = on_close
@@ -101,6 +106,8 @@ class Requester:
         self._frames: deque[bytes] = deque()
         self._outbox = Outbox(_no_files)
         self._waiting: deque[_Waiting] = deque()
+        # The requests that wait until the session is renewed; None while there is nothing to wait for.
+        self._held: deque[Callable[[], None]] | None = None
         # The callbacks of requests that expect no response, until these are sent.
         self._sending: list[OnDone] = []
         self._correlation_id = 0
@@ -112,10 +119,12 @@ class Requester:
     def open(self) -> None:
         self._loop.add_reader(self._channel.fileno(), self._on_readable)
         self._is_reading = True
+        if self._held_back is not None:
+            self._loop.call_soon(self._on_held_back)
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) if self._held is None else len(self._waiting) + len(self._held)
 
     @property
     def pending_bytes(self) -> int:
@@ -124,7 +133,7 @@ class Requester:
 
     def is_idle_since(self, time_s: float) -> bool:
         """Whether nothing was sent or received since then, nor waits for that."""
-        return not self._waiting and not self._sending and self.last_active_s < time_s
+        return not self._waiting and not self._sending and self._held is None and self.last_active_s < time_s
 
     def send(
         self,
@@ -135,6 +144,7 @@ class Requester:
         *,
         timeout_s: float,
         expects_response: bool = True,
+        is_ahead: bool = False,
     ) -> None:
         """Sends a request. Calls `on_done` once, later: with the response, or with None and the reason.
 
@@ -142,6 +152,12 @@ class Requester:
         """
         if self.closed_by is not None:
             self._loop.call_soon(on_done, None, self.closed_by)
+            return
+        if self._held is not None and not is_ahead:
+            held = partial(
+                self.send, api, version, body, on_done, timeout_s=timeout_s, expects_response=expects_response
+            )
+            self._held.append(held)
             return
         assert len(self._waiting) < MAX_IN_FLIGHT, "the caller bounds what is under way"
         correlation_id = self._correlation_id
@@ -178,8 +194,24 @@ class Requester:
         if not self._is_writing:
             self._flush()
 
-    def close(self, reason: KafkaError | None = None) -> None:
-        """Ends the connection. Requests in progress get the reason, later on the loop."""
+    def hold(self) -> None:
+        """From now on only requests that are `ahead` go out, until `release`."""
+        if self._held is None:
+            self._held = deque()
+
+    def release(self) -> None:
+        """Sends the requests that have come meanwhile; after the end of the connection they get its reason."""
+        held = self._held
+        self._held = None
+        while held:
+            held.popleft()()
+
+    def close(self, reason: KafkaError | None = None, *, aborts: bool = False) -> None:
+        """Ends the connection. Requests in progress get the reason, later on the loop.
+
+        With `aborts`, a request that has not arrived by now never arrives. A request that is sent again on another
+        connection could otherwise arrive once more, after later ones.
+        """
         if self.closed_by is not None:
             return
         error = (
@@ -194,20 +226,30 @@ class Requester:
             self._timer.cancel()
             self._timer = None
         self._outbox.clear()
-        self._channel.close()
+        if aborts:
+            self._channel.abort()
+        else:
+            self._channel.close()
         waiting = list(self._waiting)
         self._waiting.clear()
         for each in waiting:
             self._loop.call_soon(each.on_done, None, error)
         self._end_sending(error)
+        self.release()
         self._on_close(self)
+
+    def _on_held_back(self) -> None:
+        if self.closed_by is None:
+            self._on_readable()
 
     def _on_readable(self) -> None:
         self.last_active_s = self._loop.time()
         try:
             for _ in range(READS_A_TURN):
                 if self.closed_by is not None or not self._receive():
-                    return
+                    break
+            if self._held_back is not None and self.closed_by is None and self._held_back():
+                self._loop.call_soon(self._on_held_back)
         except KafkaError as kafka_error:
             self.close(NetworkException(f"{self.peer} sent bytes that are no answer: {kafka_error}"))
         except OSError as system_error:
@@ -287,7 +329,8 @@ class Requester:
             RequestTimedOut(
                 f"{self.peer} did not answer a {late.api.name} request within {waited_ms} ms"
                 " (request.timeout.ms); the connection was closed"
-            )
+            ),
+            aborts=True,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import struct
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.errors import NetworkException
@@ -20,6 +21,8 @@ SYSTEM_DEFAULT: Final = -1
 BACKLOG: Final = 128
 # How the system shows an IPv4 address on a socket that takes both kinds.
 MAPPED_IPV4: Final = "::ffff:"
+# The value of SO_LINGER: on, with zero seconds.
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 class CannotListen(OSError):
@@ -62,7 +65,11 @@ class Transport(Protocol):
         """Takes the address, or raises CannotListen. An empty host is every address of the machine."""
 
     async def connect(self, host: str, port: int, *, timeout_s: float) -> Channel:
-        """A connected channel, or NetworkException."""
+        """A connected channel, or NetworkException. When it is closed, what it has not sent yet is discarded.
+
+        Otherwise a request that was given up, because the network loses packets, could arrive after requests that are
+        newer and were sent over the next connection.
+        """
 
     def is_cached(self, file: OpenFile, position: int, count: int) -> bool:
         """Whether a channel can send this range of a file without waiting for the disk."""
@@ -76,7 +83,7 @@ class SocketTransport:
         return SocketAcceptor(_bound_socket(host, port, options), options)
 
     async def connect(self, host: str, port: int, *, timeout_s: float) -> Channel:
-        return await connect(host, port, timeout_s=timeout_s)
+        return await connect(host, port, timeout_s=timeout_s, discards_unsent=True)
 
     def is_cached(self, file: OpenFile, position: int, count: int) -> bool:
         if self._probe is None:
@@ -172,6 +179,7 @@ async def connect(
     timeout_s: float,
     send_buffer_bytes: int = SYSTEM_DEFAULT,
     receive_buffer_bytes: int = SYSTEM_DEFAULT,
+    discards_unsent: bool = False,
 ) -> Channel:
     """A channel to the first address of the name that takes the connection. Raises NetworkException."""
     loop = asyncio.get_running_loop()
@@ -188,6 +196,8 @@ async def connect(
                         connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
                     if receive_buffer_bytes > 0:
                         connecting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+                    if discards_unsent:
+                        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
                     await loop.sock_connect(connecting, address)
                 except OSError as error:
                     connecting.close()

@@ -82,9 +82,18 @@ async def shake_hands(node: Node, requester: Requester, *, timeout_s: float) -> 
 
 
 async def answer_to(
-    requester: Requester, api: Api, version: int, request: Message, *, timeout_s: float
+    requester: Requester,
+    api: Api,
+    version: int,
+    request: Message,
+    *,
+    timeout_s: float,
+    is_ahead: bool = False,
 ) -> Any:
-    """The answer to a request. Raises NetworkException or RequestTimedOut; the connection has ended then."""
+    """The answer to a request. Raises NetworkException or RequestTimedOut; the connection has ended then.
+
+    A request that is ahead does not wait for the end of `Requester.hold`.
+    """
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def done(message: Any, error: KafkaError | None) -> None:
@@ -95,7 +104,7 @@ async def answer_to(
         else:
             answer.set_exception(error)
 
-    requester.send(api, version, request, done, timeout_s=timeout_s)
+    requester.send(api, version, request, done, timeout_s=timeout_s, is_ahead=is_ahead)
     try:
         return await answer
     except KafkaError as error:

@@ -12,9 +12,17 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.errors import KafkaError, NetworkException, RequestTimedOut, UnsupportedVersion
+from barnabas.errors import (
+    IllegalSaslState,
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+)
 from barnabas.model import BrokerId
 from barnabas.net.requester import Requester
 from barnabas.net.transport import Transport
@@ -23,6 +31,9 @@ from barnabas.peers.node import Node
 from barnabas.peers.versions import VERSIONS, ProtocolLevel
 from barnabas.protocol.apis import Api, api_for_name
 from barnabas.protocol.message import Message
+
+if TYPE_CHECKING:
+    from barnabas.peers.security import ConnectionSecurity
 
 MAX_WAITING: Final = 1_000
 BACKOFF_MS: Final = 50
@@ -39,6 +50,8 @@ class LinkEnvironment(NamedTuple):
     transport: Transport
     level: ProtocolLevel
     receive_buffer: bytearray
+    # None for PLAINTEXT.
+    security: ConnectionSecurity | None = None
 
 
 class PeerLink:
@@ -56,6 +69,7 @@ class PeerLink:
         self._transport = environment.transport
         self.level = environment.level
         self._receive_buffer = environment.receive_buffer
+        self._security = environment.security
         self._client_id = client_id
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -75,19 +89,24 @@ class PeerLink:
     async def ask(
         self, api_name: str, request: Message, *, version: int | None = None, timeout_ms: float
     ) -> Any:
-        """The answer to a request, within the time, which includes waiting for its turn and for the connection.
+        """The answer to a request, within the time from when it is sent.
 
+        Its turn and the connection, after a back-off, may take as long once more: otherwise a request that is answered
+        late by design, as a Fetch is, would never be answered in time after a back-off.
         Raises NetworkException and RequestTimedOut, after which the broker may have carried the request out, and
         UnsupportedVersion.
         """
         api = api_for_name(api_name)
         if self._waiting >= MAX_WAITING:
             raise NetworkException(f"{self._waiting} requests wait for broker {self.broker_id}")
-        deadline_s = self._loop.time() + timeout_ms / 1000
+        timeout_s = timeout_ms / 1000
         self._waiting += 1
         try:
-            async with asyncio.timeout_at(deadline_s), self._turn:
-                return await self._ask_now(api, request, version, deadline_s)
+            async with asyncio.timeout_at(self._loop.time() + timeout_s) as timeout, self._turn:
+                requester = await self._connected()
+                deadline_s = self._loop.time() + timeout_s
+                timeout.reschedule(deadline_s)
+                return await self._ask_now(requester, api, request, version, deadline_s)
         except TimeoutError:
             raise RequestTimedOut(
                 f"broker {self.broker_id} did not answer a {api_name} request within {round(timeout_ms)} ms"
@@ -109,8 +128,9 @@ class PeerLink:
         if self._node is not None:
             self._drop_if_moved(self._find_node(self.broker_id))
 
-    async def _ask_now(self, api: Api, request: Message, version: int | None, deadline_s: float) -> Any:
-        requester = await self._connected()
+    async def _ask_now(
+        self, requester: Requester, api: Api, request: Message, version: int | None, deadline_s: float
+    ) -> Any:
         try:
             if version is None:
                 version = await self._version_of(api, requester, deadline_s)
@@ -122,8 +142,8 @@ class PeerLink:
             self._back_off()
             raise
         except asyncio.CancelledError:
-            # The answer may still come, and the next request is not to wait for it.
-            requester.close()
+            # The answer may still come, and the next request is not to wait for it. The request may be sent again.
+            requester.close(aborts=True)
             self._back_off()
             raise
         self._failures = 0
@@ -150,6 +170,15 @@ class PeerLink:
         except NetworkException:
             self._back_off()
             raise
+        except (
+            SaslAuthenticationFailed,
+            UnsupportedSaslMechanism,
+            IllegalSaslState,
+            RequestTimedOut,
+        ) as error:
+            # Between brokers this passes when an operator corrects the settings or the credentials.
+            self._back_off()
+            raise NetworkException(str(error)) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
@@ -166,16 +195,22 @@ class PeerLink:
         node = self._find_node(self.broker_id)
         if node is None:
             raise NetworkException(f"broker {self.broker_id} is not alive")
-        channel = await self._transport.connect(node.host, node.port, timeout_s=CONNECT_TIMEOUT_MS / 1000)
+        timeout_s = CONNECT_TIMEOUT_MS / 1000
+        peer = f"broker {self.broker_id} at {node}"
+        channel = await self._transport.connect(node.host, node.port, timeout_s=timeout_s)
+        if self._security is not None:
+            channel = await self._security.secure(channel, node.host, peer=peer, timeout_s=timeout_s)
         requester = Requester(
             channel,
             loop=self._loop,
             receive_buffer=self._receive_buffer,
             client_id=self._client_id,
-            peer=f"broker {self.broker_id} at {node}",
+            peer=peer,
             on_close=_ignore,
         )
         requester.open()
+        if self._security is not None:
+            await self._security.authenticate(requester, node.host, timeout_s=timeout_s)
         self._node, self._requester, self._versions = node, requester, None
         return requester
 
@@ -192,7 +227,7 @@ class PeerLink:
         requester = self._requester
         self._node, self._requester, self._versions = None, None, None
         if requester is not None:
-            requester.close(NetworkException(reason))
+            requester.close(NetworkException(reason), aborts=requester.in_flight > 0)
 
     def _back_off(self) -> None:
         wait_ms = min(BACKOFF_MS * 2.0 ** min(self._failures, 16), BACKOFF_MS_MAX)

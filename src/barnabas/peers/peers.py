@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model import BrokerId
 from barnabas.net.transport import Transport
@@ -16,6 +16,9 @@ from barnabas.peers.link import LinkEnvironment, PeerLink
 from barnabas.peers.node import Node
 from barnabas.peers.versions import ProtocolLevel
 from barnabas.protocol.frames import RECEIVE_BUFFER_BYTES
+
+if TYPE_CHECKING:
+    from barnabas.peers.security import ConnectionSecurity
 
 CONTROL: Final = "control"
 CONTROLLER: Final = "controller"
@@ -31,11 +34,12 @@ class Peers:
         transport: Transport,
         loop: AbstractEventLoop,
         level: ProtocolLevel,
+        security: ConnectionSecurity | None = None,
     ) -> None:
         """`find_node` returns where a broker is reached now (inter-broker listener), or None if it is not alive."""
         self._broker_id = broker_id
         self._find_node = find_node
-        self._environment = LinkEnvironment(loop, transport, level, bytearray(RECEIVE_BUFFER_BYTES))
+        self._environment = LinkEnvironment(loop, transport, level, bytearray(RECEIVE_BUFFER_BYTES), security)
         self._links: dict[tuple[BrokerId, str], PeerLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.level = level

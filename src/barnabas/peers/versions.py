@@ -81,6 +81,11 @@ TOPIC_IDS: Final = ProtocolLevel(2, 8, 0)
 ALTER_PARTITION: Final = ProtocolLevel(2, 7, 2)
 # From this level on, brokers get producer ids from the controller; before it, from the store.
 ALLOCATE_PRODUCER_IDS: Final = ProtocolLevel(3, 0, 0)
+# From this level on, the controller keeps finalized features; from the second on, without a lower level of each.
+FEATURES: Final = ProtocolLevel(2, 7, 0)
+FEATURES_WITHOUT_MIN: Final = ProtocolLevel(3, 3, 0)
+# From this level on, a leader that was elected unclean has to recover (KIP-704).
+LEADER_RECOVERY: Final = ProtocolLevel(3, 2, 0)
 # From this level on, followers learn from Fetch where their log diverges; before it, from OffsetForLeaderEpoch.
 TRUNCATION_ON_FETCH: Final = ProtocolLevel(2, 7, 1)
 
@@ -88,7 +93,7 @@ TRUNCATION_ON_FETCH: Final = ProtocolLevel(2, 7, 1)
 VERSIONS: Final[dict[str, tuple[tuple[ProtocolLevel, int], ...]]] = {
     "LeaderAndIsr": (
         (ProtocolLevel(3, 4, 0), 7),
-        (ProtocolLevel(3, 2, 0), 6),
+        (LEADER_RECOVERY, 6),
         (ProtocolLevel(2, 8, 1), 5),
         (ProtocolLevel(2, 4, 1), 4),
         (ProtocolLevel(2, 4, 0), 3),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Final
 
@@ -22,8 +23,8 @@ def _load() -> Checksum:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module.crc32c  # type: ignore[no-any-return]
-    from crc32c import crc32c as from_package
-
+    # By name: where the package is compiled, in an environment of its own, crc32c may not be installed.
+    from_package: Checksum = import_module("crc32c").crc32c
     return from_package
 
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from librt.strings import read_i32_be
+
 from barnabas.errors import InvalidRequest
 
 SIZE: Final = Struct(">i")
@@ -46,7 +48,7 @@ class FrameReader:
         "_chunks",
         "_max_frame_bytes",
         "_payload_bytes",
-        "_receive_buffer",
+        "_receive_view",
         "_receives_size_alone",
         "_size",
         "_size_arrived",
@@ -55,7 +57,7 @@ class FrameReader:
 
     error: FrameError | None
     _max_frame_bytes: int
-    _receive_buffer: bytearray
+    _receive_view: memoryview
     _receives_size_alone: bool
     _size: bytearray
     _size_arrived: int
@@ -67,7 +69,8 @@ class FrameReader:
         assert len(receive_buffer) > SIZE_BYTES
         self.error = None
         self._max_frame_bytes = max_frame_bytes
-        self._receive_buffer = receive_buffer
+        # Made once: a view of a buffer costs as much as to split it.
+        self._receive_view = memoryview(receive_buffer)
         self._receives_size_alone = False
         # The frame under way: the part of its size that has come, then the chunks of its payload. -1 is a size that
         # is not known yet.
@@ -76,6 +79,14 @@ class FrameReader:
         self._payload_bytes = -1
         self._chunks = []
         self._arrived = 0
+
+    def set_max_frame_bytes(self, max_frame_bytes: int) -> None:
+        """For the frames whose sizes are received from now on."""
+        self._max_frame_bytes = max_frame_bytes
+
+    def receive_size_alone(self) -> None:
+        """The next size is received without what follows it."""
+        self._receives_size_alone = True
 
     @property
     def in_frame(self) -> bool:
@@ -111,7 +122,7 @@ class FrameReader:
         assert self._payload_bytes < 0, "the frame under way is received by itself"
         if self._size_arrived or self._receives_size_alone:
             return memoryview(self._size)[self._size_arrived :]
-        return memoryview(self._receive_buffer)
+        return self._receive_view
 
     def received(self, count: int) -> list[bytes]:
         """Takes note of `count` bytes in the buffer that `next_buffer` gave; the frames that they completed."""
@@ -122,8 +133,8 @@ class FrameReader:
         self._size_arrived += count
         assert self._size_arrived <= SIZE_BYTES
         if self._size_arrived == SIZE_BYTES:
-            size = self._size_at(self._size, 0)
-            if size >= 0:
+            size: int = read_i32_be(bytes(self._size), 0)
+            if self._is_possible(size):
                 return self._begin_payload(size, b"")
         return []
 
@@ -173,39 +184,39 @@ class FrameReader:
     def _split(self, count: int) -> list[bytes]:
         """Takes whole frames out of the shared receive buffer, and keeps the rest."""
         frames: list[bytes] = []
-        data = self._receive_buffer
-        assert count <= len(data)
-        view = memoryview(data)
+        # One copy, from which compiled code reads sizes and cuts frames without a call.
+        data = bytes(self._receive_view[:count])
+        assert len(data) == count
         position = 0
         while count - position >= SIZE_BYTES:
-            size = self._size_at(data, position)
-            if size < 0:
+            # Without the type, compiled code would add in 32 bits below, and overflow.
+            size: int = read_i32_be(data, position)
+            if not self._is_possible(size):
                 return frames
             position += SIZE_BYTES
             end = position + size
             if end > count:
-                self._begin_payload(size, bytes(view[position:count]))
+                self._begin_payload(size, data[position:])
                 return frames
-            frames.append(bytes(view[position:end]))
+            frames.append(data[position:end])
             self._receives_size_alone = size >= LARGE_BYTES
             position = end
         if position < count:
             self._size_arrived = count - position
-            self._size[: self._size_arrived] = view[position:count]
+            self._size[: self._size_arrived] = data[position:]
         return frames
 
-    def _size_at(self, data: bytearray, position: int) -> int:
-        """The size that stands there, or -1 with `error` set."""
-        size: int = SIZE.unpack_from(data, position)[0]
+    def _is_possible(self, size: int) -> bool:
+        """Sets `error` if no frame can have this size."""
         if 0 <= size <= self._max_frame_bytes:
-            return size
+            return True
         if size < 0:
             self.error = FrameError(f"a frame of {size} bytes was announced: a size cannot be negative")
         else:
             self.error = FrameError(
                 f"a frame of {size} bytes was announced, but at most {self._max_frame_bytes} bytes are allowed"
             )
-        return -1
+        return False
 
     def _begin_payload(self, size: int, arrived: bytes) -> list[bytes]:
         """The frame, if it is one without a payload."""

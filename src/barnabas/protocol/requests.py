@@ -14,11 +14,13 @@ from librt.strings import read_i16_be
 
 from barnabas.errors import UnsupportedVersion
 from barnabas.protocol.apis import Api, api_for_key
-from barnabas.protocol.codec import decode, decode_prefix, encode_into
+from barnabas.protocol.codec import ELEMENTS_MAX, decode, decode_prefix, encode_into
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message import Buffer, Message
 from barnabas.protocol.messages.request_header import RequestHeader
 from barnabas.protocol.messages.response_header import ResponseHeader
+from barnabas.protocol.native.request_header import read_request_header
+from barnabas.protocol.native.wire import Budget
 
 # The fields that determine the version of the header itself: API key and version, then the correlation id.
 _HEADER_START_BYTES: Final = 8
@@ -70,7 +72,16 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     start = frame if isinstance(frame, bytes) else bytes(frame[:_HEADER_START_BYTES])
     version = read_i16_be(start, _VERSION_POSITION)
     api = api_for_key(read_i16_be(start, 0))
-    header, position = decode_prefix(RequestHeader, frame, api.request_header_version(version))
+    header_version = api.request_header_version(version)
+    if isinstance(frame, bytes):
+        try:
+            header, end = read_request_header(frame, 0, header_version, Budget(ELEMENTS_MAX))
+        except (IndexError, ValueError):
+            # The general way below finds the same fault, and explains it.
+            pass
+        else:
+            return api, header, end
+    header, position = decode_prefix(RequestHeader, frame, header_version)
     return api, header, position
 
 

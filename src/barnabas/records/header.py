@@ -62,6 +62,8 @@ from barnabas.records.layout import (
 )
 
 UNKNOWN_COUNT: Final = -1
+# Read-only data is copied up to this size.
+COPIED_BYTES_MAX: Final = 8 * 1024
 
 _COMPRESSION_TYPES: Final = tuple(CompressionType)
 
@@ -209,7 +211,8 @@ def parse_header(data: bytes | bytearray | memoryview, position: int = 0) -> Bat
     if magic == MAGIC_V2:
         if available < BATCH_HEADER_BYTES:
             raise CorruptRecord(f"the batch header at position {position} has only {available} bytes")
-        head = bytes(data[position : position + BATCH_HEADER_BYTES])
+        end = position + BATCH_HEADER_BYTES
+        head = data[position:end] if isinstance(data, bytes) else bytes(data[position:end])
         size_bytes = read_i32_be(head, LENGTH_POSITION) + LOG_OVERHEAD_BYTES
         if size_bytes < BATCH_HEADER_BYTES:
             raise CorruptRecord(
@@ -275,6 +278,9 @@ def _parse_message_header(data: bytes | bytearray | memoryview, position: int, m
 def compute_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
     """The checksum that the entry's bytes ought to carry; the whole entry must be there."""
     end = position + header.size_bytes
+    if isinstance(data, bytes) and header.magic == MAGIC_V2 and header.size_bytes <= COPIED_BYTES_MAX:
+        # A copy of a small batch costs less than a view of it.
+        return crc32c(data[position + ATTRIBUTES_POSITION : end])
     view = data if isinstance(data, memoryview) else memoryview(data)
     if header.magic == MAGIC_V2:
         return crc32c(view[position + ATTRIBUTES_POSITION : end])

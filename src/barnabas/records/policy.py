@@ -30,6 +30,7 @@ class AppendPolicy:
         "compression",
         "compression_level",
         "is_compacted",
+        "limits_timestamps",
         "magic",
         "max_decompressed_bytes",
         "max_message_bytes",
@@ -58,6 +59,8 @@ class AppendPolicy:
         self.timestamp_type = timestamp_type
         self.timestamp_before_max_ms = timestamp_before_max_ms
         self.timestamp_after_max_ms = timestamp_after_max_ms
+        # To compare with such large numbers takes as long as to parse the header.
+        self.limits_timestamps = min(timestamp_before_max_ms, timestamp_after_max_ms) < INT64_MAX
         self.magic = magic
         self.is_compacted = is_compacted
         self.validate_fully = validate_fully

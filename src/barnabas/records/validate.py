@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import mypyc_attr
 
 from barnabas.errors import (
@@ -38,6 +39,7 @@ from barnabas.records.analyze import analyze_records
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import ExpandsTooFar
 from barnabas.records.header import (
+    COPIED_BYTES_MAX,
     BatchHeader,
     compute_crc,
     entry_size,
@@ -87,9 +89,6 @@ SCANNED_BRIEFLY_BYTES: Final = 256 * 1024
 SCANNED_BRIEFLY_RECORDS: Final = 4_000
 BUILT_BRIEFLY_BYTES: Final = 32 * 1024
 BUILT_BRIEFLY_RECORDS: Final = 500
-
-# Read-only data is copied up to this size; of larger batches only the head is copied.
-COPIED_BYTES_MAX: Final = 8 * 1024
 
 
 @mypyc_attr(native_class=False)
@@ -177,7 +176,10 @@ def validate_records(
     The first record gets the base offset. Writable data is changed in place where possible. A fault raises Kafka's
     error for it before anything has changed.
     """
-    if only_briefly and len(data) > BUILT_BRIEFLY_BYTES:
+    if isinstance(data, memoryview) and len(data) <= COPIED_BYTES_MAX:
+        # Compiled code reads and cuts bytes without a call. The batch is copied anyway, to get its offset.
+        data = data.tobytes()
+    elif only_briefly and len(data) > BUILT_BRIEFLY_BYTES:
         _check_single_batch(data)
     # A coordinator has built its records a moment ago.
     is_own = origin is COORDINATOR
@@ -274,6 +276,8 @@ def _must_scan(header: BatchHeader, now_ms: int, policy: AppendPolicy) -> bool:
         return True
     if policy.timestamp_type is LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
         return header.attributes & TIMESTAMP_TYPE_BIT != 0
+    if not policy.limits_timestamps and header.max_timestamp >= 0 and header.base_timestamp >= 0:
+        return False
     return (
         header.max_timestamp - now_ms > policy.timestamp_after_max_ms
         or now_ms - header.max_timestamp > policy.timestamp_before_max_ms
@@ -434,6 +438,8 @@ def _assign_to_batch(
         head = BASE_OFFSET_LENGTH_EPOCH.pack(
             base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch
         )
+    elif isinstance(data, bytes) and not is_stamped:
+        data = _with_offset(data, base_offset, header, leader_epoch)
     else:
         data = buffer = _writable(data)
         BASE_OFFSET_LENGTH_EPOCH.pack_into(
@@ -458,6 +464,16 @@ def _assign_to_batch(
         0,
         head,
     )
+
+
+def _with_offset(data: bytes, base_offset: Offset, header: BatchHeader, leader_epoch: LeaderEpoch) -> bytes:
+    """The same as BASE_OFFSET_LENGTH_EPOCH in a copy of the batch."""
+    out = BytesWriter()
+    write_i64_be(out, base_offset)
+    write_i32_be(out, header.size_bytes - LOG_OVERHEAD_BYTES)
+    write_i32_be(out, leader_epoch)
+    out.write(data[BASE_OFFSET_LENGTH_EPOCH.size :])
+    return out.getvalue()
 
 
 def _assign_to_messages(

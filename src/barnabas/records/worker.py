@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from barnabas.primitives.priority import lower_priority
 from barnabas.records.jobs import run_job
 
 # A process that still holds this much memory after a job is replaced by a new one.
@@ -31,7 +32,7 @@ RESULT_HEAD: Final = struct.Struct(">I?")
 
 def main() -> None:
     job_cpu_s, memory_bytes = float(sys.argv[1]), int(sys.argv[2])
-    os.nice(NICENESS)
+    lower_priority(NICENESS)
     # A terminal sends its signals to all: the broker is the one to end us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

@@ -16,7 +16,7 @@ The rules are those of Kafka 3.9 (`AbstractFetcherThread.scala`). There is no IO
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -56,6 +56,8 @@ from barnabas.replication.followed import FollowedPartition, Phase
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
+# Doubled with each further error, up to `replica.fetch.backoff.ms`.
+FIRST_BACKOFF_MS: Final = 10
 _SESSION_ERRORS: Final = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
 )
@@ -66,8 +68,8 @@ Request: TypeAlias = FetchRequest | OffsetForLeaderEpochRequest | ListOffsetsReq
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
     replica_id: int
-    # The epoch of this broker's registration; the leader refuses to count an older one.
-    broker_epoch: int = -1
+    # The epoch of this broker's registration, which changes with its session; the leader does not count an older one.
+    broker_epoch: Callable[[], int] = lambda: -1
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 * 1024 * 1024
@@ -330,7 +332,7 @@ class Fetcher:
             forgotten_by_topic.setdefault((key.topic, topic_id), []).append(key.partition)
         state = ReplicaState()
         if settings.has_replica_state:
-            state = ReplicaState(replica_id=settings.replica_id, replica_epoch=settings.broker_epoch)
+            state = ReplicaState(replica_id=settings.replica_id, replica_epoch=settings.broker_epoch())
         return FetchRequest(
             replica_id=-1 if settings.has_replica_state else settings.replica_id,
             replica_state=state,
@@ -406,6 +408,7 @@ class Fetcher:
             return []
         if data.error_code != NONE:
             return self._on_error(partition, data.error_code, now_ms)
+        partition.errors = 0
         diverging = data.diverging_epoch
         if diverging.end_offset != NO_OFFSET:
             # Records that may have come along are not looked at.
@@ -421,7 +424,11 @@ class Fetcher:
             # The epoch was the newest that this broker knows: only LeaderAndIsr can tell the next one.
             self.unfollow([key])
             return [Fail(key, f"the leader has a newer epoch than {partition.leader_epoch}")]
-        self._delay(key, now_ms)
+        # Most errors pass in a moment: a new leader may hear of its role after its followers.
+        self._delay(
+            key, now_ms, min(self._settings.backoff_ms, FIRST_BACKOFF_MS << min(partition.errors, 16))
+        )
+        partition.errors += 1
         return []
 
     def _on_session_error(self, code: int, now_ms: int) -> None:

@@ -31,6 +31,8 @@ class FollowedPartition:
     phase: Phase
     # Until then it is left out of requests.
     delayed_until_ms: int = 0
+    # Errors that the leader has answered with, one after the other.
+    errors: int = 0
     # How far the log is behind the leader's high watermark; None before the first answer.
     lag: int | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.upkeep.config_updates import effective_config
 from barnabas.config.broker_config import BrokerConfig
@@ -11,10 +12,11 @@ from barnabas.config.listeners import Endpoint
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata import membership
 from barnabas.coordination.metadata.cache import MetadataCache
+from barnabas.coordination.metadata.features import LATEST, NO_FEATURES, SUPPORTED
 from barnabas.coordination.metadata.identity import settle_broker_id, shared_broker_id
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage
 from barnabas.coordination.metadata.membership import Registration
-from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notice
+from barnabas.coordination.metadata.settings_following import SettingsFollower, last_notices
 from barnabas.coordination.metadata.settings_reading import stored_topics, with_settings
 from barnabas.coordination.metadata.updates import MetadataUpdates
 from barnabas.coordination.store.contract import StoreEngine
@@ -24,6 +26,9 @@ from barnabas.log.manager.directory_check import FoundDirectories
 from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId
 from barnabas.server.environment import Environment
+
+if TYPE_CHECKING:
+    from barnabas.coordination.metadata.feature_following import FeatureFollower
 
 # ZooKeeper ends sessions in steps of its tick, a few seconds after their time-out.
 EXPIRATION_DELAY_S: Final = 10
@@ -48,6 +53,8 @@ class Cluster(NamedTuple):
     metadata: MetadataCache
     updates: MetadataUpdates
     follower: SettingsFollower
+    # Only with ZooKeeper.
+    features: FeatureFollower | None
     writer: ClusterWriter
 
 
@@ -57,13 +64,16 @@ async def join_cluster(
     advertised: Sequence[Endpoint],
     environment: Environment,
     found: FoundDirectories,
+    fail: Callable[[str], None],
 ) -> Cluster:
     """Settles the broker's id and reads the settings of the cluster. The broker is not registered yet.
 
-    From now on the live settings include those made at run time. Topics come from the controller later.
+    From now on the live settings include those made at run time. Topics come from the controller later. `fail` stops
+    the broker, for a reason.
     """
     config = settings.current
-    settle = shared_broker_id if config.uses_zookeeper else settle_broker_id
+    alone = partial(settle_broker_id, address=config.endpoints[0].local_address)
+    settle = shared_broker_id if config.is_in_cluster else alone
     broker_id = await settle(
         session,
         configured=config.broker_id,
@@ -74,14 +84,19 @@ async def join_cluster(
     cluster_id = await membership.join_cluster(
         session, environment.rng, found.cluster_id, may_found=not config.uses_zookeeper
     )
-    latest = await last_notice(session)
+    latest = await last_notices(session)
     known_topics = await stored_topics(session)
-    image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
+    image = MetadataImage(
+        cluster_id=cluster_id,
+        controller_id=NO_LEADER,
+        features=NO_FEATURES if config.uses_zookeeper else LATEST,
+    )
     metadata = MetadataCache(await with_settings(session, image, known_topics))
     settings.current = effective_config(config, metadata.image, broker_id)
     follower = SettingsFollower(session, metadata, environment.clock)
     await follower.begin(latest)
     session.on_renewed(follower.read_again)
+    features = await _follow_features(session, metadata, fail) if config.uses_zookeeper else None
     registration = Registration(
         session,
         broker_id,
@@ -89,6 +104,7 @@ async def join_cluster(
         config.broker_rack,
         environment.clock,
         patience_s=config.zookeeper_session_timeout_ms / 1_000 + EXPIRATION_DELAY_S,
+        features=SUPPORTED if config.is_in_cluster else membership.NO_SUPPORTED_FEATURES,
     )
     return Cluster(
         broker_id=broker_id,
@@ -98,10 +114,23 @@ async def join_cluster(
         settings=settings,
         known_topics=known_topics,
         metadata=metadata,
-        updates=MetadataUpdates(session, metadata, broker_id, known_topics),
+        updates=MetadataUpdates(session, metadata, broker_id, known_topics, is_shared=config.is_in_cluster),
         follower=follower,
+        features=features,
         writer=ClusterWriter(session, metadata, follower, settings, environment.rng),
     )
+
+
+async def _follow_features(
+    session: RenewedStore, metadata: MetadataCache, fail: Callable[[str], None]
+) -> FeatureFollower:
+    # A single node does not pay for it when it starts.
+    from barnabas.coordination.metadata.feature_following import FeatureFollower
+
+    features = FeatureFollower(session, metadata, fail)
+    await features.read()
+    session.on_renewed(features.read_again)
+    return features
 
 
 async def register(cluster: Cluster) -> None:

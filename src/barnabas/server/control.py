@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.parts import ReplicaParts
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
@@ -21,6 +21,9 @@ from barnabas.metrics.registry import Registry
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 from barnabas.server.peers import PeerParts
+
+if TYPE_CHECKING:
+    from barnabas.broker.upkeep.feature_updates import FeatureUpdates
 
 
 class Control(NamedTuple):
@@ -62,8 +65,10 @@ def build_control(
 
 def _channels(cluster: Cluster, here: LocalLinks, peers: PeerParts, metrics: Registry) -> BrokerLinks:
     # A single node does not pay for these when it starts.
+    from barnabas.broker.metrics.controller_metrics import register_session
     from barnabas.broker.upkeep.control_channels import ControlChannels
 
+    register_session(metrics, cluster.session)
     config = cluster.settings.current
     channels = ControlChannels(
         cluster.broker_id,
@@ -77,17 +82,36 @@ def _channels(cluster: Cluster, here: LocalLinks, peers: PeerParts, metrics: Reg
         "Requests of the controller that wait for other brokers.",
         lambda: sum(channels.queue_sizes.values()),
     )
+    metrics.gauge(
+        "kafka_controller_controllerchannelmanager_queuesize",
+        "Requests of the controller that wait for a broker.",
+        lambda: [({"broker_id": str(each)}, size) for each, size in channels.queue_sizes.items()],
+    )
     return channels
+
+
+def feature_updates(
+    cluster: Cluster, controller: Controller, peers: PeerParts | None
+) -> FeatureUpdates | None:
+    """Only a cluster changes its features."""
+    if peers is None or cluster.features is None:
+        return None
+    from barnabas.broker.upkeep.feature_updates import FeatureUpdates
+
+    return FeatureUpdates(controller, cluster.features, cluster.metadata, peers.peers)
 
 
 async def begin_control(controller: Controller, cluster: Cluster, parts: ReplicaParts) -> Adopted:
     """Takes part in the election. Returns when the partitions of this broker have their roles and logs."""
     await controller.start(clean_stop=cluster.stopped_cleanly)
+    if cluster.features is not None:
+        # This broker may have made them.
+        await cluster.features.read()
     cluster.session.on_renewed(controller.rejoin)
     metadata, replicas, manager = cluster.metadata, parts.replicas, parts.log_manager
     await replicas.opened(metadata.image.topics)
     adopted = NOTHING_ADOPTED
-    if controller.is_active and not cluster.settings.current.uses_zookeeper:
+    if controller.is_active and not cluster.settings.current.is_in_cluster:
         # Only the owner of its store knows that a directory belongs to no topic.
         adopted = await adopt_unknown_logs(controller, metadata.image, manager)
         await replicas.opened(adopted.topics)

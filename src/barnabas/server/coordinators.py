@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.coordinators.group_runtime import GroupRuntime
 from barnabas.broker.coordinators.producer_ids import ProducerIds
@@ -14,6 +14,7 @@ from barnabas.broker.parts import CoordinatorParts
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.upkeep.log_adoption import Adopted
 from barnabas.broker.waiting.scheduling import Scheduling
+from barnabas.coordination.metadata.features import TRANSACTION_VERSION
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import topic_path
 from barnabas.coordination.store.contract import StoreError
@@ -23,6 +24,10 @@ from barnabas.server.cluster import Cluster
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.destinations import Peers
     from barnabas.coordination.writing.controller_producer_ids import AskController, ControllerProducerIds
+
+
+MARKERS_WITH_VERSION: Final = 2
+FIRST_LEVEL_WITH_EPOCHS: Final = 2
 
 
 class CoordinatorLinks(NamedTuple):
@@ -86,8 +91,13 @@ def _remote(cluster: Cluster, scheduling: Scheduling, links: CoordinatorLinks, t
         except StoreError as error:
             raise as_kafka_error(error) from error
 
+    def markers_version() -> int | None:
+        # Later than the protocol level has it. It tells the version of the transaction; all brokers know it then.
+        level = cluster.metadata.image.features.level(TRANSACTION_VERSION)
+        return MARKERS_WITH_VERSION if level >= FIRST_LEVEL_WITH_EPOCHS else None
+
     tasks = scheduling.tasks
     return Remote(
-        RemoteMarkers(links.peers, tasks, topic_exists, timeout_ms=timeout_ms),
+        RemoteMarkers(links.peers, tasks, topic_exists, timeout_ms=timeout_ms, version=markers_version),
         RemoteVerification(links.peers, tasks, timeout_ms=timeout_ms),
     )

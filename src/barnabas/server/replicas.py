@@ -25,8 +25,8 @@ from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.isr_changes import ControllerLink
     from barnabas.broker.replication.replication import Replication
-    from barnabas.peers.controller_channel import ControllerChannel
     from barnabas.peers.peers import Peers
 
 
@@ -49,8 +49,10 @@ def build_replicas(
     replicas = ReplicaManager(
         context,
         scheduling.loop,
-        partial(_open_log, manager),
-        partial(_open_log, manager, is_new=True),
+        # The store of a cluster knows all topics. A broker with a log of an earlier one has been away: it would have
+        # set it aside before it made the log of a later one.
+        partial(_open_log, manager, sets_aside=config.is_in_cluster),
+        partial(_open_log, manager, is_new=True, sets_aside=True),
         scheduling.background.executor,
     )
     mover = LogDirMover(
@@ -68,7 +70,7 @@ def start_replication(
     scheduling: Scheduling,
     environment: Environment,
     peers: Peers,
-    controller: ControllerChannel,
+    controller: ControllerLink,
     broker_epoch: Callable[[], int],
 ) -> Replication:
     """For a cluster. It is to be closed before the logs are, and after nothing gives roles any more."""
@@ -107,5 +109,6 @@ def _open_log(
     topic_id: bytes,
     *,
     is_new: bool = False,
+    sets_aside: bool,
 ) -> PartitionLog:
-    return manager.get_or_create(partition, topic_id, is_new=is_new)
+    return manager.get_or_create(partition, topic_id, is_new=is_new, sets_aside=sets_aside)

@@ -18,14 +18,14 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas import __version__
 from barnabas.broker.broker import Broker
 from barnabas.broker.metrics.broker_metrics import FlushTimes, register_metrics
-from barnabas.broker.parts import ClusterParts, ReplicaParts
+from barnabas.broker.parts import AuthorizerParts, ClusterParts, ReplicaParts
 from barnabas.broker.quotas.connections import ConnectionQuota
 from barnabas.broker.quotas.quotas import Quotas
 from barnabas.broker.upkeep.automatic_topics import AutomaticTopics
@@ -34,6 +34,8 @@ from barnabas.broker.waiting.background import Background
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.live_settings import LiveSettings
+from barnabas.config.security_check import check_security
+from barnabas.coordination.metadata.cache import Stage
 from barnabas.coordination.store.contract import StoreError
 from barnabas.coordination.store.renewed import RenewedStore
 from barnabas.errors import KafkaStorageError
@@ -43,10 +45,11 @@ from barnabas.log.manager.manager import LogManager
 from barnabas.metrics.registry import Registry
 from barnabas.net.listener import Connections
 from barnabas.server.cluster import Cluster, join_cluster, open_store, register
-from barnabas.server.control import begin_control, build_control
+from barnabas.server.control import begin_control, build_control, feature_updates
 from barnabas.server.coordinators import CoordinatorLinks, producer_id_blocks, start_coordinators
+from barnabas.server.delegation_tokens import open_tokens
 from barnabas.server.environment import Environment
-from barnabas.server.listeners import Listeners, check_security, connection_limits
+from barnabas.server.listeners import Listeners, connection_limits
 from barnabas.server.metrics import bind_metrics
 from barnabas.server.peers import build_peers
 from barnabas.server.replicas import build_replicas, follow_metadata, start_replication
@@ -62,6 +65,8 @@ from barnabas.server.storage import (
 
 if TYPE_CHECKING:
     from barnabas.broker.upkeep.controlled_shutdown import ControlledShutdown
+    from barnabas.security.authorizer import Authorizer
+    from barnabas.security.new_users import NewUser
 
 log = logging.getLogger("barnabas.server")
 
@@ -71,8 +76,14 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 class Server:
     """One broker. `start` returns when it answers, `stop` when everything is on the disk."""
 
-    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment | None = None,
+        new_users: Sequence[NewUser] = (),
+    ) -> None:
         self._config = config
+        self._new_users = new_users
         self._directories = [os.path.abspath(directory) for directory in config.log_dirs]
         self._environment = environment or Environment()
         self._metrics = Registry()
@@ -104,6 +115,11 @@ class Server:
 
     async def _start(self) -> None:
         check_security(self._config)
+        authorizer = None
+        if self._config.authorizer_class_name:
+            from barnabas.server.authorization import new_authorizer
+
+            authorizer = new_authorizer(self._config)
         scheduling = self._start_scheduling()
         connections = Connections(
             scheduling.loop,
@@ -119,7 +135,8 @@ class Server:
             self.metrics_port = metrics_endpoint.port
 
         cluster, storage = await self._open_storage(scheduling, listeners)
-        broker = await self._build_broker(scheduling, connections, cluster, storage)
+        authorization = await self._start_authorizer(authorizer, cluster)
+        broker = await self._build_broker(scheduling, connections, listeners, cluster, storage, authorization)
         self.broker = broker
         self._open.push_async_callback(self._end_work, broker, connections, scheduling)
         self._start_maintenance(broker.log_manager, scheduling)
@@ -136,9 +153,18 @@ class Server:
             len(broker.replicas),
             ", ".join(self._directories),
         )
+        if self._new_users:
+            from barnabas.server.new_users import create_users
+
+            await create_users(cluster.writer, self._new_users)
         self.ports = listeners.ports
         listeners.open(broker, scheduling.tasks, self._environment.transport)
         self._open.push_async_callback(self._leave_cluster, cluster)
+        if self._config.barnabas_brokers > 1:
+            from barnabas.server.joining import wait_for_metadata
+
+            await wait_for_metadata(broker, cluster.known_topics)
+        listeners.serve_clients()
 
     def _start_scheduling(self) -> Scheduling:
         executor = self._environment.new_executor(self._config.background_threads, "background")
@@ -169,12 +195,18 @@ class Server:
         store = await open_store(config, manager, environment)
         session = await RenewedStore.open(store, self._on_session_failure)
         self._open.push_async_callback(session.close)
-        cluster = await join_cluster(session, settings, listeners.advertised, environment, found)
+        cluster = await join_cluster(session, settings, listeners.advertised, environment, found, self._fail)
         self._open.push_async_callback(cluster.follower.close)
+        if cluster.features is not None:
+            self._open.push_async_callback(cluster.features.close)
         self._open.push_async_callback(cluster.writer.close)
         topics.metadata, topics.updates = cluster.metadata, cluster.updates
         if store.may_have_lost:
             await cluster.writer.hold_deletion(cluster.known_topics)
+        if config.values["password.encoder.secret"]:
+            from barnabas.server.stored_passwords import encrypt_passwords
+
+            await encrypt_passwords(cluster)
         manager.settings = manager_settings(settings.current)
         self._open.callback(scheduling.timer.close)
         storage = build_replicas(cluster.broker_id, settings, cluster.metadata, manager, scheduling)
@@ -183,6 +215,7 @@ class Server:
         await self._in_thread(partial(manager.open, report))
         self._open.push_async_callback(self._close_logs, manager)
         claim_directories(manager, cluster.metadata.image.cluster_id, cluster.broker_id)
+        session.on_renewed(storage.replicas.note_absence)
         await register(cluster)
         return cluster, storage
 
@@ -190,11 +223,14 @@ class Server:
         self,
         scheduling: Scheduling,
         connections: Connections,
+        listeners: Listeners,
         cluster: Cluster,
         storage: ReplicaParts,
+        authorization: AuthorizerParts | None,
     ) -> Broker:
         def use(changed: BrokerConfig) -> None:
             connections.change_limits(connection_limits(changed))
+            listeners.change(changed)
             storage.log_manager.settings = manager_settings(changed)
 
         settings = cluster.settings
@@ -206,17 +242,20 @@ class Server:
         follow_metadata(cluster, storage, quotas, scheduling, use)
         peers = build_peers(cluster, environment, scheduling.loop)
         if peers is not None:
-            self._open.push_async_callback(peers.peers.close)
+            self._open.push_async_callback(peers.close)
             replication = start_replication(
                 storage,
                 settings,
                 scheduling,
                 environment,
                 peers.peers,
-                peers.controller,
+                peers.isr_changes,
                 lambda: cluster.registration.epoch,
             )
             self._open.push_async_callback(replication.close)
+            cluster.metadata.subscribe(Stage.REPLICAS, replicas.follow_brokers)
+            replicas.on_offline = peers.offline_notices.note
+            cluster.metadata.subscribe(Stage.REPLICAS, replicas.follow_topics)
             self._controlled_shutdown = peers.shutdown
         control = build_control(cluster, storage, environment, scheduling.background, peers, self._metrics)
         controller = control.controller
@@ -231,6 +270,9 @@ class Server:
         coordinators = start_coordinators(
             cluster, replicas, adopted, scheduling, environment.rng, blocks, links
         )
+        tokens = await open_tokens(cluster, environment)
+        if tokens is not None:
+            self._open.push_async_callback(tokens.close)
         clients = start_client_parts(cluster, quotas, self._metrics, environment, scheduling)
         self._open.callback(clients.conversions.close)
         return Broker(
@@ -243,10 +285,24 @@ class Server:
                 writer=cluster.writer,
                 automatic_topics=AutomaticTopics(cluster.writer.create_topics, replicas, tasks),
                 control=control.requests,
+                features=feature_updates(cluster, controller, peers),
+                delegation_tokens=tokens,
             ),
             replicas=storage,
             coordinators=coordinators,
             clients=clients,
+            authorizer=authorization,
+        )
+
+    async def _start_authorizer(
+        self, authorizer: Authorizer | None, cluster: Cluster
+    ) -> AuthorizerParts | None:
+        if authorizer is None:
+            return None
+        from barnabas.server.authorization import start_authorizer
+
+        return await start_authorizer(
+            authorizer, cluster, self._environment, self._metrics, self._open.push_async_callback
         )
 
     def _start_maintenance(self, manager: LogManager, scheduling: Scheduling) -> None:
@@ -257,18 +313,18 @@ class Server:
             compaction.start()
             self._open.callback(compaction.stop)
 
-    def watch_signals(self) -> None:
+    def watch_signals(self, numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> None:
         """Notes signals to stop from now on, also while the broker starts."""
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
             log.info("Stopping")
             self._stopping.set()
-            for number in STOP_SIGNALS:
+            for number in numbers:
                 # A second signal ends the process at once.
                 loop.remove_signal_handler(number)
 
-        for number in STOP_SIGNALS:
+        for number in numbers:
             loop.add_signal_handler(number, stop)
 
     async def run_until_signal(self) -> None:
@@ -278,6 +334,15 @@ class Server:
         if self._failure:
             raise KafkaStorageError(self._failure)
         log.info("Stopped")
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop_alone(self) -> None:
+        """Stops the broker without its cluster: the supervisor and the other brokers end at the same time."""
+        self._controlled_shutdown = None
+        self._stopping.set()
 
     async def stop(self) -> None:
         await self._open.aclose()

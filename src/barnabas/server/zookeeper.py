@@ -76,6 +76,18 @@ def _tls_files(config: BrokerConfig) -> TlsFiles:
     )
 
 
+def _conversion(setting: str, location: str, store_type: str) -> str:
+    """The commands that make a PEM file of a store."""
+    base, _ = os.path.splitext(location)
+    what = "-nokeys" if setting.endswith("truststore") else "-nodes"
+    if store_type == "PKCS12":
+        return f"openssl pkcs12 -in {location} {what} -out {base}.pem"
+    return (
+        f"keytool -importkeystore -srckeystore {location} -destkeystore {base}.p12 -deststoretype PKCS12 &&"
+        f" openssl pkcs12 -in {base}.p12 {what} -out {base}.pem"
+    )
+
+
 def _pem_file(setting: str, location: str | None, store_type: str | None) -> str | None:
     if location is None:
         return None
@@ -84,8 +96,8 @@ def _pem_file(setting: str, location: str | None, store_type: str | None) -> str
         raise InvalidSetting(
             f"{setting}.type",
             found or "unknown",
-            f"PEM only. Convert {location} with keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 -out"
-            f" FILE.pem, and set {setting}.location to that file",
+            f"PEM. Convert the file with `{_conversion(setting, location, found)}`, and set {setting}.location to the"
+            " new file",
         )
     if not os.path.isfile(location):
         raise InvalidSetting(f"{setting}.location", location, "a file that exists")

@@ -25,6 +25,10 @@ from barnabas.errors import KafkaError, UnknownServerError
 
 MESSAGE_LENGTH_MAX: Final = 2_000
 CAUSES_MAX: Final = 10
+# Spark's messages about a job whose workers or executors were lost; any other failure would only happen again.
+LOST: Final = re.compile(
+    r"exited unexpectedly|Python worker.{0,20}crashed|ExecutorLost|Lost executor|FetchFailed|Connection reset"
+)
 _SPARKS_PACKAGES: Final = ("pyspark", "py4j")
 _ENDS: Final = (
     "\n=== Streaming Query ===",
@@ -42,6 +46,11 @@ _NO_MODULE: Final = "ModuleNotFoundError: No module named 'barnabas'"
 _STATE_WORKER: Final = "TransformWithStateInPySpark driver worker exited unexpectedly"
 # The line behind the frames of a traceback: a dotted name that begins with no space, and what it says.
 _RAISED: Final = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+# Parts of a plan that failed at the same time, each with its exception. The first one says enough.
+_SEVERAL: Final = re.compile(
+    r"^.{0,200}?Multiple failures \(\d+\) in stage materialization:?\s+1\. \w+: (.*?)(?:\s+2\. \w+: .*)?$",
+    re.DOTALL,
+)
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 _POSITION: Final = re.compile(r";? (line \d+ pos \d+);?\s*(\n.*)?$", re.DOTALL)
@@ -80,7 +89,7 @@ def failure_of(text: str, name: str = "") -> KafkaError:
             "Spark's workers run a Python without barnabas: install barnabas[spark] there, or set PYSPARK_PYTHON to one"
             " that has it"
         )
-    cut = _cut(text)
+    cut = _SEVERAL.sub(r"\1", _cut(text))
     if _TRACEBACK in cut:
         raised = _raised(cut.rpartition(_TRACEBACK)[2])
         if raised is not None and raised[0].startswith(_SPARKS_PACKAGES):

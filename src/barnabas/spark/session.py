@@ -48,11 +48,24 @@ def query_id_of(frame: DataFrame) -> str:
 
 
 def start_session(
-    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    workers: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session whose Python workers are this very Python, so that they import what the driver imports."""
+    """A session whose Python workers are this very Python, so that they import what the driver imports.
+
+    `workers` is an archive of `barnabas pipeline pack`, for a cluster whose machines have no barnabas.
+    """
     from pyspark.sql import SparkSession
 
+    if workers is not None:
+        from barnabas.spark.packing import worker_python, worker_settings
+
+        settings = {**worker_settings(workers), **(settings or {})}
+        if "PYSPARK_PYTHON" not in os.environ:
+            os.environ["PYSPARK_PYTHON"] = worker_python()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         # The host's name need not resolve; a session on one machine needs loopback alone.

@@ -1,8 +1,6 @@
 """Memory of a Python worker of Spark, which lives for many tasks.
 
-Freed blocks are kept for the next batch of columns. By default glibc maps every block above some size and unmaps it
-when it is freed, and returns free memory at the end of its heap to the system. The system then clears each page again
-at its first use: measured, this takes twice the time of decoding itself, and a seventh of writing.
+Freed blocks are kept for the next batch of columns.
 
 Modules and their data are not garbage. Spark lets Python's collector examine everything after each task: measured, this
 is a seventh of a worker's time when it reads.
@@ -10,19 +8,15 @@ is a seventh of a worker's time when it reads.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 from typing import Final
 
 from pyspark import TaskContext
 
-# mallopt's names of settings, of <malloc.h>.
-M_TRIM_THRESHOLD: Final = -1
-M_MMAP_THRESHOLD: Final = -3
+from barnabas.primitives.freed_memory import keep_freed_memory
 
 KEPT_BYTES_MAX: Final = 128 * 1024 * 1024
-BLOCK_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 def settle_in() -> None:
@@ -33,15 +27,5 @@ def settle_in() -> None:
 
 @functools.cache
 def _settle_in() -> None:
-    keep_freed_memory()
+    keep_freed_memory(KEPT_BYTES_MAX)
     gc.freeze()
-
-
-def keep_freed_memory() -> None:
-    """Makes the process keep freed blocks, up to a bound. Without glibc nothing changes."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return
-    mallopt(M_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
-    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)

@@ -26,7 +26,7 @@ PYTHON_SETTING: Final = "spark.sql.execution.pyspark.python"
 PROBE_TIMEOUT_S: Final = 60
 # The version comes first, so that it is reported even if the import fails.
 PROBE: Final = (
-    "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import barnabas.spark.topics.source"
+    "import sys; print('%d.%d' % sys.version_info[:2], flush=True); import barnabas.spark.topics.reading"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +12,33 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer import Producer
 
 
-class Clients:
+class Clients(ABC):
     @property
+    @abstractmethod
     def bootstrap(self) -> str:
         """The value for `bootstrap_servers` of a client."""
-        raise NotImplementedError
+
+    @property
+    def security_settings(self) -> Mapping[str, str]:
+        """The settings with which clients connect, besides the address."""
+        return {}
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """All settings with which Kafka's clients connect."""
+        return {"bootstrap.servers": self.bootstrap, **self.security_settings}
 
     def admin(self, **settings: Any) -> Admin:
+        """An admin client of this broker; settings as for `barnabas.Admin`."""
         from barnabas.client.admin.admin import Admin
 
-        return Admin(bootstrap_servers=self.bootstrap, **settings)
+        return Admin(self._with(settings))
 
     def producer(self, **settings: Any) -> Producer:
+        """A producer of this broker; settings as for `barnabas.Producer`."""
         from barnabas.client.producer.producer import Producer
 
-        return Producer(bootstrap_servers=self.bootstrap, **settings)
+        return Producer(self._with(settings))
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
         """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise.
@@ -34,9 +47,7 @@ class Clients:
         """
         from barnabas.client.consumer.consumer import Consumer
 
-        consumer = Consumer(
-            **{"bootstrap_servers": self.bootstrap, "auto_offset_reset": "earliest", **settings}
-        )
+        consumer = Consumer(self._with({"auto_offset_reset": "earliest", **settings}))
         if "group_id" in settings and topics:
             consumer.subscribe(list(topics))
         elif topics:
@@ -49,3 +60,7 @@ class Clients:
         """Names, or names with numbers of partitions."""
         with self.admin() as admin:
             admin.create_topics(topics)
+
+    def _with(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        return {**self.client_settings, **named}

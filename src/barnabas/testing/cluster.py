@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-from barnabas.testing.broker import START_TIMEOUT_S, Broker, BrokerFailed, topic_counts
+from barnabas.testing.broker import Broker, BrokerFailed, topic_counts
 from barnabas.testing.clients import Clients
 from barnabas.testing.zookeeper import ZooKeeper
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Brokers that are gone are noticed soon. A test that stops a broker for longer sets a longer time.
 SESSION_TIMEOUT_MS: Final = 6_000
 _REPLICATION_MAX: Final = 3
+WAIT_TIMEOUT_MS: Final = 90_000.0
 _POLL_S: Final = 0.05
 
 
@@ -123,9 +124,9 @@ class Cluster(Clients):
         assert leader is not None
         return self.brokers[leader]
 
-    def controller(self, *, timeout_s: float = START_TIMEOUT_S) -> Broker:
+    def controller(self, *, timeout_ms: float = WAIT_TIMEOUT_MS) -> Broker:
         """The broker that is the controller. Waits for one."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_ms / 1000
         with self.admin() as admin:
             while True:
                 found = admin.describe_cluster().controller_id
@@ -133,17 +134,17 @@ class Cluster(Clients):
                     return self.brokers[found]
                 _wait_again(deadline, "the cluster has no controller")
 
-    def wait_for_brokers(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_for_brokers(self, *, timeout_ms: float = WAIT_TIMEOUT_MS) -> None:
         """Waits until every running broker knows of all running brokers."""
         ids = {number for number, broker in enumerate(self.brokers) if broker.is_running}
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_ms / 1000
         for number in ids:
             with self.brokers[number].admin() as admin:
                 while (known := {node.id for node in admin.describe_cluster().nodes}) != ids:
                     _wait_again(deadline, f"broker {number} knows brokers {sorted(known)}, not {sorted(ids)}")
 
     def wait_until_in_sync(
-        self, topics: Iterable[str] | None = None, *, timeout_s: float = START_TIMEOUT_S
+        self, topics: Iterable[str] | None = None, *, timeout_ms: float = WAIT_TIMEOUT_MS
     ) -> None:
         """Waits until all replicas of these topics are in sync; without names, of all topics."""
 
@@ -153,17 +154,17 @@ class Cluster(Clients):
                 for each in described.partitions
             )
 
-        self._wait_for_topics(topics, is_in_sync, "not all replicas are in sync", timeout_s)
+        self._wait_for_topics(topics, is_in_sync, "not all replicas are in sync", timeout_ms)
 
     def _wait_for_topics(
         self,
         topics: Iterable[str] | None,
         is_ready: Callable[[TopicDescription], bool],
         problem: str,
-        timeout_s: float = START_TIMEOUT_S,
+        timeout_ms: float = WAIT_TIMEOUT_MS,
     ) -> dict[str, TopicDescription]:
         names = None if topics is None else list(topics)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_ms / 1000
         with self.admin() as admin:
             while True:
                 described = admin.describe_topics(names)

@@ -83,10 +83,19 @@ _Finish = Callable[[Decision, Entry, KafkaError | None, int], None]
 
 
 class TransactionCoordinator:
-    def __init__(self, settings: TransactionSettings, new_producer_id: Callable[[], ProducerId]) -> None:
-        """`new_producer_id` raises a KafkaError while no id is available."""
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        new_producer_id: Callable[[], ProducerId],
+        level: Callable[[], int] = lambda: TRANSACTION_VERSION_2,
+    ) -> None:
+        """`new_producer_id` raises a KafkaError while no id is available; `level` is `transaction.version` now.
+
+        The version of a request decides for its transaction. The level decides where no client asks.
+        """
         self._settings = settings
         self._new_producer_id = new_producer_id
+        self._level = level
         # In the order of their last step, so that the next to expire comes first.
         self._entries: dict[str, Entry] = {}
         self._ongoing: dict[str, Entry] = {}
@@ -171,7 +180,7 @@ class TransactionCoordinator:
                 )
             check_taker(entry, expected)
             if entry.transaction.state is TransactionState.ONGOING:
-                self._prepare(decision, entry, False, TRANSACTION_VERSION_2, now_ms)
+                self._abort(decision, entry, now_ms)
                 raise ConcurrentTransactions("the transaction of the producer before is being aborted")
             begun = self._begin_producer(entry.transaction, timeout_ms, expected, now_ms)
         except KafkaError as error:
@@ -283,7 +292,7 @@ class TransactionCoordinator:
         self._append(decision, entry, to, finish)
 
     def _append(self, decision: Decision, entry: Entry, to: Transaction, finish: _Finish | None) -> None:
-        records = [TransactionRecord(entry.transactional_id, to)]
+        records = [TransactionRecord(entry.transactional_id, to, self._level())]
         decision.append(records, partial(self._step_ended, entry, to, finish))
         decision.timeout_ms = to.timeout_ms
 
@@ -317,14 +326,28 @@ class TransactionCoordinator:
         now_ms: int,
     ) -> Transaction:
         transaction = entry.transaction
-        next_producer_id = NO_PRODUCER_ID
-        if version >= TRANSACTION_VERSION_2 and transaction.is_epoch_exhausted:
-            next_producer_id = self._new_producer_id()
         prepared = transaction.prepare(
-            is_commit=is_commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+            is_commit=is_commit,
+            version=version,
+            next_producer_id=self._next_producer_id(transaction, version),
+            now_ms=now_ms,
         )
         self._step(decision, entry, prepared, self._prepared)
         return prepared
+
+    def _abort(self, decision: Decision, entry: Entry, now_ms: int) -> None:
+        """Aborts an open transaction that its producer does not end."""
+        transaction = entry.transaction
+        version = self._level()
+        prepared = transaction.prepare_fenced(
+            version=version, next_producer_id=self._next_producer_id(transaction, version), now_ms=now_ms
+        )
+        self._step(decision, entry, prepared, self._prepared)
+
+    def _next_producer_id(self, transaction: Transaction, version: int) -> ProducerId:
+        """The id after the end of the transaction, if there are no more epochs."""
+        is_last = version >= TRANSACTION_VERSION_2 and transaction.is_epoch_exhausted
+        return self._new_producer_id() if is_last else NO_PRODUCER_ID
 
     def _prepared(self, decision: Decision, entry: Entry, error: KafkaError | None, now_ms: int) -> None:
         if error is None:
@@ -401,7 +424,7 @@ class TransactionCoordinator:
         for entry in timed_out[:ROUND_MAX]:
             part = Decision()
             try:
-                self._prepare(part, entry, False, TRANSACTION_VERSION_2, now_ms)
+                self._abort(part, entry, now_ms)
             except KafkaError:
                 # There is no producer id to continue with: there may be one next time.
                 continue

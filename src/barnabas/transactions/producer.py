@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from barnabas.model import ProducerEpoch, ProducerId
 
 TRANSACTION_VERSION_0: Final = 0
+TRANSACTION_VERSION_1: Final = 1
 TRANSACTION_VERSION_2: Final = 2
 
 

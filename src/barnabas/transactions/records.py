@@ -3,8 +3,8 @@
     key    int16 what it is about (0) | the transactional id, as TransactionLogKey of version 0
     value  int16 version              | the transaction, as TransactionLogValue; null to forget the transactional id
 
-Version 1 is written, which Kafka does from `transaction.version` 1 on; version 0 has no tagged fields, so neither the
-other producer ids nor the version of the protocol.
+Version 1 is written from `transaction.version` 1 on, as in Kafka, and for transactions of version 2 of the protocol.
+Version 0 has no tagged fields, so neither the other producer ids nor the version of the protocol.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.transaction_log_key import TransactionLogKey
 from barnabas.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from barnabas.records.record import Record
+from barnabas.transactions.producer import TRANSACTION_VERSION_1, TRANSACTION_VERSION_2
 from barnabas.transactions.transaction import Transaction, TransactionState
 
 _TYPE: Final = Struct(
@@ -28,7 +29,6 @@ assert _TYPE.size == 2
 
 _TRANSACTIONAL_ID: Final = 0
 _KEY_VERSION: Final = 0
-_VALUE_VERSION: Final = 1
 _VALUE_VERSIONS: Final = range(2)
 # States that a record may have; the others are passed through in memory.
 _WRITTEN_STATES: Final = {
@@ -39,11 +39,15 @@ _WRITTEN_STATES: Final = {
 
 
 class TransactionRecord:
-    __slots__ = ("transaction", "transactional_id")
+    __slots__ = ("transaction", "transactional_id", "version")
 
-    def __init__(self, transactional_id: str, transaction: Transaction | None) -> None:
+    def __init__(
+        self, transactional_id: str, transaction: Transaction | None, level: int = TRANSACTION_VERSION_1
+    ) -> None:
+        """`level` is the cluster's `transaction.version`."""
         self.transactional_id: Final = transactional_id
         self.transaction: Final = transaction
+        self.version: Final = _value_version(transaction, level)
 
     def key_bytes(self) -> bytes:
         key = TransactionLogKey(transactional_id=self.transactional_id)
@@ -55,8 +59,6 @@ class TransactionRecord:
             return None
         value = TransactionLogValue(
             producer_id=transaction.producer_id,
-            previous_producer_id=transaction.previous_producer_id,
-            next_producer_id=transaction.next_producer_id,
             producer_epoch=transaction.producer_epoch,
             transaction_timeout_ms=transaction.timeout_ms,
             transaction_status=transaction.state.value,
@@ -65,9 +67,17 @@ class TransactionRecord:
             ),
             transaction_last_update_timestamp_ms=transaction.last_update_timestamp,
             transaction_start_timestamp_ms=transaction.start_timestamp,
-            client_transaction_version=transaction.version,
         )
-        return _TYPE.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
+        if self.version > 0:
+            value.previous_producer_id = transaction.previous_producer_id
+            value.next_producer_id = transaction.next_producer_id
+            value.client_transaction_version = transaction.version
+        return _TYPE.pack(self.version) + encode(value, self.version)
+
+
+def _value_version(transaction: Transaction | None, level: int) -> int:
+    needs_fields = transaction is not None and transaction.version >= TRANSACTION_VERSION_2
+    return 1 if level >= TRANSACTION_VERSION_1 or needs_fields else 0
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:

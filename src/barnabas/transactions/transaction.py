@@ -200,6 +200,19 @@ class Transaction(Value, kw_only=True):
             version=version,
         )
 
+    def prepare_fenced(self, *, version: int, next_producer_id: ProducerId, now_ms: int) -> Transaction:
+        """The coordinator aborts an open transaction, in any version with another epoch: its producer is fenced."""
+        prepared = self.prepare(
+            is_commit=False, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+        )
+        if version >= TRANSACTION_VERSION_2:
+            return prepared
+        return replace(
+            prepared,
+            producer_epoch=ProducerEpoch(min(self.producer_epoch + 1, PRODUCER_EPOCH_MAX)),
+            last_producer_epoch=NO_PRODUCER_EPOCH,
+        )
+
     def complete(self, now_ms: int) -> Transaction:
         """All partitions have their markers."""
         rotates = self.version >= TRANSACTION_VERSION_2 and self.next_producer_id != NO_PRODUCER_ID

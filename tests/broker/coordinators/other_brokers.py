@@ -17,6 +17,7 @@ class Sent(NamedTuple):
     request: Any
     timeout_ms: float
     answer: asyncio.Future[Any]
+    version: int | None = None
 
 
 class OtherBrokers:
@@ -54,9 +55,10 @@ class _Link:
     async def ask(
         self, api_name: str, request: Message, *, version: int | None = None, timeout_ms: float
     ) -> Any:
-        assert version is None
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._brokers.sent.append(Sent(self._broker_id, self._purpose, api_name, request, timeout_ms, answer))
+        self._brokers.sent.append(
+            Sent(self._broker_id, self._purpose, api_name, request, timeout_ms, answer, version)
+        )
         return await answer
 
 

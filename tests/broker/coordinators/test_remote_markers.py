@@ -44,7 +44,10 @@ class Cluster:
         self.store_error: KafkaError | None = None
         self.epochs: dict[str, int] = {}
         self.tasks = Tasks()
-        self.remote = RemoteMarkers(self.brokers, self.tasks, self._exists, timeout_ms=TIMEOUT_MS)
+        self.version: int | None = None
+        self.remote = RemoteMarkers(
+            self.brokers, self.tasks, self._exists, timeout_ms=TIMEOUT_MS, version=lambda: self.version
+        )
         self.remote.begin(lambda id_, epoch: self.epochs.get(id_, EPOCH) == epoch)
 
     async def _exists(self, name: str) -> bool:
@@ -108,6 +111,17 @@ def test_a_marker_says_what_has_ended_and_in_which_epoch() -> None:
             ("b", [0]),
         ]
         assert reports == [dict.fromkeys(PARTITIONS)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", [None, 2])
+def test_the_version_is_that_of_the_moment(version: int | None) -> None:
+    async def test(cluster: Cluster) -> None:
+        cluster.version = version
+        cluster.send(4)
+        sent = await cluster.brokers.answer(written(4))
+        assert sent.version == version
 
     run(test)
 

@@ -7,11 +7,14 @@ import pytest
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler, coroutine_handler, load_handler
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
-from barnabas.broker.requests.routes import ROUTES, Route
+from barnabas.broker.requests.routes import BROKER_ROUTES, ROUTES, Route
+from barnabas.errors import ClusterAuthorizationFailed
+from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.heartbeat_response import HeartbeatResponse
 from barnabas.protocol.messages.leave_group_request import LeaveGroupRequest
 from barnabas.protocol.messages.leave_group_response import LeaveGroupResponse
+from barnabas.security.acls import CLUSTER_ACTION
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -19,6 +22,23 @@ def test_each_route_leads_to_a_handler_of_its_messages(route: Route) -> None:
     handler = load_handler(route.module)
     assert handler.request_class is route.api.request_class()
     assert handler.response_class is route.api.response_class()
+
+
+WHOLE = [route for route in (*ROUTES, *BROKER_ROUTES) if route.access.cluster_operation is not None]
+
+
+@pytest.mark.parametrize("route", WHOLE, ids=lambda route: route.name)
+def test_a_request_that_needs_a_permission_can_be_refused_in_every_version(route: Route) -> None:
+    handler = load_handler(route.module)
+    error = ClusterAuthorizationFailed("no permission")
+    for version in range(route.first_version, route.last_version + 1):
+        response = handler.refused(handler.request_class(), error, version)
+        decoded = decode(handler.response_class, encode(response, version), version)
+        assert type(decoded) is handler.response_class
+
+
+def test_only_brokers_may_send_requests_of_brokers() -> None:
+    assert {route.access.cluster_operation for route in BROKER_ROUTES} == {CLUSTER_ACTION}
 
 
 def answers(broker: Broker, exchange: AnyExchange, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -183,6 +183,7 @@ def test_requests_that_end_in_an_error_of_their_own_are_counted(
     assert after[errors_of % "Fetch"] == before[errors_of % "Fetch"] + 1
 
 
+@pytest.mark.slow
 def test_requests_of_clients_that_have_gone_do_not_wait(broker: RunningBroker, client: RawClient) -> None:
     """Lists of purgatories may hold requests that have ended: these are not counted."""
     create_topic(client, "awaited", partitions=2)

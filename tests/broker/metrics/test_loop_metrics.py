@@ -4,11 +4,14 @@ import asyncio
 import time
 from functools import partial
 
+import pytest
+
 from barnabas.broker.metrics.loop_metrics import LoopMetrics
 from barnabas.metrics.registry import Registry
 from barnabas.net.busy_poll import BrokerEventLoop, new_event_loop
 
 
+@pytest.mark.slow
 def test_a_loop_is_idle_while_it_waits_and_not_while_it_works() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -13,10 +13,11 @@ from barnabas.broker.quotas.bucket import TokenBucket
 from barnabas.broker.quotas.quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    DEFAULT,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from barnabas.clock import ManualClock
+from barnabas.clock import Clock, ManualClock
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -57,6 +58,7 @@ def ask_produce(client: RawClient, topic: str) -> int:
     return throttle_ms
 
 
+@pytest.mark.slow
 def test_a_producer_is_told_to_wait_and_is_not_read_from_meanwhile(broker: RunningBroker) -> None:
     limit(broker, "loud", **{PRODUCER_BYTE_RATE: HALF_A_SECOND})
     with broker.client("loud") as loud, broker.client("quiet") as quiet:
@@ -67,6 +69,22 @@ def test_a_producer_is_told_to_wait_and_is_not_read_from_meanwhile(broker: Runni
         assert ask_produce(quiet, "produced") == 0
         loud.ask("Metadata", 12, MetadataRequest(topics=[]))
         assert time.monotonic() - started_s > 0.499
+
+
+@pytest.mark.parametrize("user", ["ANONYMOUS", DEFAULT])
+def test_all_clients_of_a_user_share_its_quota(broker: RunningBroker, clock: ManualClock, user: str) -> None:
+    writer = broker.server.broker.writer
+    limits = {PRODUCER_BYTE_RATE: HALF_A_SECOND * 2}
+    clock.advance_ms(60_000)
+    broker.call(lambda: writer.alter_quotas({(user, None, None): lambda _: limits}))
+    try:
+        with broker.client("one") as one, broker.client("two") as two:
+            topic = f"shared-{user.strip('<>')}"
+            create_topic(one, topic)
+            assert ask_produce(one, topic) == 0
+            assert ask_produce(two, topic) == 500
+    finally:
+        broker.call(lambda: writer.alter_quotas({(user, None, None): lambda _: {}}))
 
 
 def test_a_producer_that_is_slow_enough_is_left_alone(broker: RunningBroker, clock: ManualClock) -> None:
@@ -104,6 +122,7 @@ def test_a_consumer_gets_nothing_until_it_may(broker: RunningBroker, clock: Manu
     assert fetched(0) == (0, one * 3)
 
 
+@pytest.mark.slow
 def test_a_consumer_is_not_read_from_meanwhile(broker: RunningBroker) -> None:
     with broker.client("other") as other:
         create_topic(other, "held")
@@ -117,7 +136,7 @@ def test_a_consumer_is_not_read_from_meanwhile(broker: RunningBroker) -> None:
         assert time.monotonic() - started_s > 0.499
 
 
-class TickingClock:
+class TickingClock(Clock):
     """A clock on which time passes by looking at it."""
 
     def __init__(self) -> None:
@@ -213,6 +232,7 @@ def test_changes_of_the_cluster_are_refused_topic_by_topic(broker: RunningBroker
     assert counts == {"b": 9, "c": 3, "d": 1}
 
 
+@pytest.mark.slow
 def test_topics_that_somebody_uses_cost_too(broker: RunningBroker, clock: ManualClock) -> None:
     """A client that names them has the debt and no delay; while it is in debt, they are not created."""
     limit(broker, "user", **{CONTROLLER_MUTATION_RATE: 1.0})

@@ -261,6 +261,7 @@ def test_those_that_are_left_alone_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_broker_keeps_to_both(tmp_path: Path, host: str) -> None:
     clock = ManualClock()

@@ -54,11 +54,12 @@ class OnePartition:
         # Whether logs were opened as those of new partitions, one after the other.
         self.opened_as_new: list[bool] = []
         self.is_disk_broken = False
+        self.topic_id = TOPIC_ID
         self._log: PartitionLog | None = None
         self.manager = ReplicaManager(context, loop, self._open, self._make, self._executor)
 
     def _open(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool = False) -> PartitionLog:
-        assert (partition, topic_id) == (self.topic_partition, TOPIC_ID)
+        assert (partition, topic_id) == (self.topic_partition, self.topic_id)
         self.opened_as_new.append(is_new)
         if self.is_disk_broken:
             raise KafkaStorageError("The disk is broken.")

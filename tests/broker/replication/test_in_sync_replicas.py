@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.metrics.replica_metrics import register_replicas
 from barnabas.broker.replication.fetchers import fetcher_number
 from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.errors import NONE, NotEnoughReplicas, RequestTimedOut
+from barnabas.metrics.registry import Registry
 from barnabas.model import BrokerId
 from barnabas.protocol.messages.produce_response import PartitionProduceResponse
 from tests.broker.record_requests import batch, produce_request
@@ -91,6 +93,38 @@ def test_the_lag_of_replicas(cluster: SimulatedCluster) -> None:
     assert cluster.hosts[ONE].parts.replicas.topic_metrics.of(TOPIC).replication_bytes_out > 0
 
 
+def test_the_metrics_of_partitions_and_fetchers(cluster: SimulatedCluster) -> None:
+    def readings(broker_id: BrokerId) -> dict[str, float]:
+        metrics = Registry()
+        register_replicas(metrics, cluster.hosts[broker_id].parts.replicas, is_in_cluster=True)
+        lines = (line.rpartition(" ") for line in metrics.render().splitlines() if line[0] != "#")
+        return {name: float(value) for name, _, value in lines}
+
+    def of_partition(broker_id: BrokerId) -> dict[str, float]:
+        prefix, suffix = "kafka_cluster_partition_", f'{{topic="{TOPIC}",partition="0"}}'
+        return {
+            name.removeprefix(prefix).removesuffix(suffix): value
+            for name, value in readings(broker_id).items()
+            if name.startswith(prefix)
+        }
+
+    assert produce(cluster, b"a").error_code == NONE
+    nothing = dict.fromkeys(
+        ("underreplicated", "insyncreplicascount", "replicascount", "underminisr", "atminisr"), 0.0
+    )
+    nothing["laststableoffsetlag"] = 0.0
+    assert of_partition(ONE) == {**nothing, "insyncreplicascount": 3, "replicascount": 3}
+    assert of_partition(TWO) == nothing
+    fetcher = '{clientId="ReplicaFetcherThread-0-1"}'
+    found = readings(TWO)
+    assert found[f"kafka_server_fetcherstats_bytes_total{fetcher}"] == len(batch(b"a"))
+    assert found[f"kafka_server_fetcherstats_requests_total{fetcher}"] >= 2
+    vanish(cluster, THREE)
+    assert produce(cluster, b"b").error_code == NONE
+    few = {"underreplicated": 1, "insyncreplicascount": 2, "replicascount": 3, "atminisr": 1}
+    assert of_partition(ONE) == {**nothing, **few}
+
+
 def test_the_number_of_fetchers_changes(cluster: SimulatedCluster) -> None:
     world = cluster.world
     host = cluster.hosts[TWO]
@@ -107,6 +141,7 @@ def test_the_number_of_fetchers_changes(cluster: SimulatedCluster) -> None:
     world.run_until(lambda: len(host.replication.fetchers) == 1)
 
 
+@pytest.mark.slow
 def test_followers_of_many_partitions() -> None:
     """So many that a leader reads them in turns, and still waits for each of them."""
     world = World(5)

@@ -15,6 +15,7 @@ from barnabas.errors import KafkaError
 from barnabas.model import BrokerId
 from tests.broker.record_requests import batch, produce_request, values
 from tests.broker.replication.simulated_cluster import PORT, TOPIC, SimulatedCluster
+from tests.sampling import seeds
 from tests.simulation.client import SimulatedClient
 from tests.simulation.network import Network
 from tests.simulation.world import Process, World
@@ -23,7 +24,7 @@ ACKS_ALL: Final = -1
 FAULTS: Final = 10
 # Of the world's time.
 SETTLED_S_MAX: Final = 60.0
-SEEDS: Final = range(4)
+SEEDS: Final = seeds(4, fast=2)
 SOAK_SEEDS: Final = range(100, 400 if os.environ.get("BARNABAS_SOAK") == "1" else 110)
 WITHOUT_TRUNCATION_ON_FETCH: Final = "2.7-IV0"
 
@@ -195,11 +196,13 @@ def run(seed: int, level: str = "3.9") -> None:
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_followers_that_write_in_threads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for many records: roles change while a thread writes."""
@@ -207,7 +210,8 @@ def test_followers_that_write_in_threads(seed: int, monkeypatch: pytest.MonkeyPa
     run(seed + 50)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(2, fast=1))
 def test_followers_that_ask_for_epochs_before_they_fetch(seed: int) -> None:
     run(seed, WITHOUT_TRUNCATION_ON_FETCH)
 

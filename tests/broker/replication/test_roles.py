@@ -9,7 +9,7 @@ import pytest
 from barnabas.broker.replication.partition import ACKS_ALL
 from barnabas.broker.replication.replica_manager import EPOCH_DURING_DELETE, NO_EPOCH
 from barnabas.broker.replication.replicated import await_replicated
-from barnabas.coordination.metadata.image import PartitionImage, TopicImage
+from barnabas.coordination.metadata.image import BrokerImage, PartitionImage, TopicImage
 from barnabas.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -23,7 +23,8 @@ from barnabas.errors import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from barnabas.model import NO_OFFSET, LeaderEpoch
+from barnabas.model import NO_OFFSET, BrokerId, LeaderEpoch
+from barnabas.value import replace
 from tests.broker.replication.roles import (
     DEAD,
     LAG_TIME_MAX_MS,
@@ -53,9 +54,9 @@ class Outcome:
         return None if error is None else type(error)
 
 
-def fetch(replica: OnePartition, offset: int, *, start: int = 0) -> None:
+def fetch(replica: OnePartition, offset: int, *, start: int = 0, by: BrokerId = OTHER) -> None:
     partition = replica.partition
-    follower = partition.follower(OTHER, partition.leader_epoch)
+    follower = partition.follower(by, partition.leader_epoch)
     partition.note_fetch(follower, offset, start, replica.log.log_end_offset)
 
 
@@ -98,6 +99,61 @@ class TestFences:
             await replica.became(role(US, 5))
             assert replica.become(role(US, 6, topic_id=b"f" * 16)) == InconsistentTopicId.code
             assert replica.partition.leader_epoch == 5
+
+        asyncio.run(run())
+
+    @staticmethod
+    def test_a_broker_that_is_gone_holds_up_no_high_watermark() -> None:
+        async def run() -> None:
+            replica = OnePartition()
+            without = replica.metadata.image
+            with_third = replace(without, brokers={**without.brokers, DEAD: BrokerImage(id=DEAD, epoch=0)})
+            replica.metadata.publish(with_third)
+            partition = await replica.became(role(US, 1, replicas=(US, OTHER, DEAD), isr=(US, OTHER)))
+            fetch(replica, 0, by=DEAD)
+            partition.append(batch(b"value"), acks=1)
+            fetch(replica, 1)
+            # The third replica is caught up by time, so it counts though it is not in sync.
+            assert replica.log.high_watermark == 0
+            replica.metadata.publish(without)
+            replica.manager.follow_brokers(with_third, without)
+            assert replica.log.high_watermark == 1
+
+        asyncio.run(run())
+
+    @staticmethod
+    def test_another_topic_of_the_name_after_an_absence() -> None:
+        async def run() -> None:
+            replica = OnePartition()
+            await replica.became(role(US, 5))
+            old = replica.partition
+            await replica.manager.note_absence()
+            replica.topic_id = b"f" * 16
+            # Its epochs begin again.
+            await replica.became(role(US, 0, topic_id=replica.topic_id))
+            assert (replica.partition.topic_id, replica.partition.leader_epoch) == (replica.topic_id, 0)
+            assert old.leadership is None
+            assert replica.become(role(US, 6)) == InconsistentTopicId.code
+
+        asyncio.run(run())
+
+    @staticmethod
+    def test_another_topic_of_the_name_after_a_deletion_without_this_replica() -> None:
+        """The replica had been removed from the partition, and the controller failed before it had it deleted."""
+
+        async def run() -> None:
+            replica = OnePartition()
+            await replica.became(role(US, 5))
+            without = replica.metadata.image
+            image = PartitionImage(leader=OTHER, leader_epoch=LeaderEpoch(6), replicas=(OTHER,), isr=(OTHER,))
+            topic = TopicImage(name=TOPIC, id=TOPIC_ID, partitions=(image,))
+            replica.manager.follow_topics(without.with_topics([topic]), without)
+            replica.topic_id = b"f" * 16
+            await replica.became(role(US, 0, topic_id=replica.topic_id))
+            assert (replica.partition.topic_id, replica.partition.leader_epoch) == (replica.topic_id, 0)
+            # What is said of the earlier topic does not matter to this one.
+            replica.manager.follow_topics(without.with_topics([topic]), without)
+            assert replica.become(role(US, 6)) == InconsistentTopicId.code
 
         asyncio.run(run())
 

@@ -51,6 +51,7 @@ FAST_S = 8.0
 SLOW_S = 15.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_replica_that_is_listed_is_slow(side: str) -> None:
     rate = {f"{side}.replication.throttled.rate": str(BYTES_PER_SECOND)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, GROUP_OPERATIONS, TOPIC_OPERATIONS
+from barnabas.broker.requests.operations import EVERY_OPERATION
+from barnabas.security.acls import CLUSTER, GROUP, TOPIC
 
 
 def test_operations_are_those_of_kafka() -> None:
-    assert (TOPIC_OPERATIONS, CLUSTER_OPERATIONS, GROUP_OPERATIONS) == (3_576, 8_096, 3_400)
+    found = EVERY_OPERATION[TOPIC], EVERY_OPERATION[CLUSTER], EVERY_OPERATION[GROUP]
+    assert found == (3_576, 8_096, 3_400)
 
 
 def test_groups_of_3_9_have_no_settings() -> None:
     describe_configs, alter_configs = 1 << 10, 1 << 11
-    assert GROUP_OPERATIONS - describe_configs - alter_configs == 328
+    assert EVERY_OPERATION[GROUP] - describe_configs - alter_configs == 328

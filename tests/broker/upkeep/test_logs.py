@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.clock import Clock
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -109,7 +110,7 @@ def test_connections_are_told_of_at_debug(broker: RunningBroker, lines: Lines) -
     wait_until(lambda: bool(lines("closed: by the client")))
 
 
-class TickingClock:
+class TickingClock(Clock):
     """A clock on which time passes by looking at it."""
 
     def __init__(self) -> None:
@@ -139,6 +140,7 @@ def test_slow_requests_and_what_they_did_with_their_time(tmp_path: Path, lines: 
     assert "ms on the event loop, 0 ms waiting; then throttled for 0 ms" in line
 
 
+@pytest.mark.slow
 def test_a_fetch_that_waits_for_records_is_not_slow(tmp_path: Path, lines: Lines) -> None:
     with RunningBroker(tmp_path, {"barnabas.slow.request.ms": "400"}) as running, running.client() as client:
         create_topic(client, "topic")

@@ -1,4 +1,4 @@
-"""Directories of partitions, or whole log directories, that vanish while a broker is down."""
+"""Directories of partitions, or whole log directories, that vanish while a broker is down, or while it runs."""
 
 from __future__ import annotations
 
@@ -65,6 +65,40 @@ def test_a_partition_that_vanished_is_offline(
     shutil.copytree(saved, directory / f"{TOPIC}-1", dirs_exist_ok=True)
     with RunningBroker(directory, SMALL) as broker, broker.client() as client:
         check(client, offline=set())
+
+
+@pytest.mark.parametrize("found_by", ["a look at the directory", "a write"])
+def test_a_partition_that_vanishes_while_the_broker_runs(
+    tmp_path: Path, found_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its open files could be written without end, and nothing of it would be left. The other partitions go on."""
+    looks = found_by == "a look at the directory"
+    settings = {
+        **SMALL,
+        "log.initial.task.delay.ms": "50" if looks else "3600000",
+        "log.flush.offset.checkpoint.interval.ms": "50" if looks else "3600000",
+        "log.segment.bytes": "1048576" if looks else "300",
+    }
+    broker = RunningBroker(tmp_path / "data", settings)
+    with broker, broker.client() as client:
+        fill(client)
+        shutil.rmtree(broker.directory / f"{TOPIC}-1")
+        wait_until(
+            lambda: (
+                produce(client, TOPIC, batch(bytes(200)), partition=1).error_code == KafkaStorageError.code
+            ),
+            "the partition is still written to",
+        )
+        check(client, offline={1})
+        # The line comes after the partition is closed to clients, from another thread.
+        line = f"the log {broker.directory / f'{TOPIC}-1'} has vanished"
+        wait_until(lambda: line in caplog.text, "the loss is logged")
+    assert "is not stopped cleanly" not in caplog.text
+    with broker, broker.client() as client:
+        check(client, offline={1})
+    accepted = {**settings, "barnabas.accept.loss": str(broker.directory / f"{TOPIC}-1")}
+    with RunningBroker(broker.directory, accepted) as broker, broker.client() as client:
+        assert produce(client, TOPIC, batch(b"new"), partition=1).base_offset == 0
 
 
 def test_a_partition_that_vanished_with_the_store_is_offline(directory: Path) -> None:

@@ -97,3 +97,22 @@ def test_items_are_done_in_turns() -> None:
         assert others >= 80 / 4
 
     asyncio.run(run())
+
+
+def test_parts_of_many_items() -> None:
+    async def run() -> None:
+        turns = Turns(asyncio.get_running_loop(), SystemClock())
+        seen: list[list[int]] = []
+        others: list[int] = []
+
+        async def take_all() -> None:
+            async for part in turns.parts(list(range(7)), 3):
+                turns.add(lambda: others.append(len(seen)))
+                seen.append(list(part))
+
+        await take_all()
+        assert seen == [[0, 1, 2], [3, 4, 5], [6]]
+        # Those that came first have had their turns.
+        assert others == [1, 2]
+
+    asyncio.run(run())

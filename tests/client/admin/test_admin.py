@@ -181,6 +181,7 @@ def test_offsets_and_deleted_records(admin: barnabas.Admin, server: Server) -> N
         admin.delete_records({partition: 11})
 
 
+@pytest.mark.slow
 def test_a_partition_that_is_not_there(admin: barnabas.Admin) -> None:
     make(admin, "small")
     with pytest.raises(UnknownTopicOrPartition, match="small has 1 partitions, and none with the number 7"):

@@ -38,6 +38,7 @@ def broker(proxy: Proxy) -> Iterator[Broker]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(3, fast=1))
 def test_connections_cut_at_any_byte(broker: Broker, proxy: Proxy, seed: int) -> None:
     proxy.planner = seeded(seed, longest=3_000)

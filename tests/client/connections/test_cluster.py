@@ -121,6 +121,7 @@ def test_a_coordinator_is_found_once(broker: BrokerProcess) -> None:
     run(settings, test)
 
 
+@pytest.mark.slow
 def test_a_connection_is_opened_anew_after_a_restart(broker: BrokerProcess) -> None:
     async def test(brokers: Brokers) -> None:
         cluster = Cluster(settings, brokers)

@@ -156,6 +156,27 @@ def test_a_request_that_is_not_answered_in_time_ends_all_that_are_under_way() ->
     run(peer, test)
 
 
+def test_a_request_that_was_given_up_does_not_arrive_later() -> None:
+    """The system would send what it has taken for minutes, even after the same request on another connection."""
+    ends: list[str] = []
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.read()
+            ends.append("end of the stream")
+        except ConnectionResetError:
+            ends.append("reset")
+
+    async def test(requester: Requester) -> None:
+        with pytest.raises(RequestTimedOut):
+            await ask(requester, 0.05)
+        while not ends:  # noqa: ASYNC110 - nothing tells when the peer has noticed
+            await asyncio.sleep(0.001)
+
+    run(peer, test)
+    assert ends == ["reset"]
+
+
 def test_a_request_that_wants_no_answer_is_done_at_once() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

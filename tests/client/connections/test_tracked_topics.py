@@ -110,14 +110,14 @@ def test_a_producer_lets_idle_topics_go_and_goes_on_with_their_numbers(
         sent = producer.send(topic, b"0")
         cluster._tracked[topic] -= 5
         assert refreshed(producer) == [topic], "a record waits to be sent"
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert sent.result(0).offset == 0
         assert refreshed(producer) == [topic]
         cluster._tracked[topic] -= 5
         assert refreshed(producer) == []
         assert not producer._core.accumulator.topics
         sent = producer.send(topic, b"1")
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert sent.result(0).offset == 1
         assert refreshed(producer) == [topic]
 

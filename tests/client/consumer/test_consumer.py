@@ -45,7 +45,7 @@ def test_records_come_whole_and_in_order(server: Server) -> None:
                 timestamp_ms=1_600_000_000_000 + number,
                 headers=[("h", b"%d" % number), ("h", None)] if number % 4 == 0 else None,
             )
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     with server.consumer() as consumer:
         consumer.assign((topic, number) for number in range(3))
         records = read(consumer, 300)
@@ -89,6 +89,7 @@ def test_compressed_records(server: Server, compression: str) -> None:
         assert values(read(consumer, 277)) == sent[123:]
 
 
+@pytest.mark.slow
 def test_seeking(server: Server) -> None:
     topic = server.topic(2)
     server.produce(topic, numbered(10))
@@ -191,7 +192,7 @@ def test_arrow_record_batches(server: Server) -> None:
                 timestamp_ms=1_000 + number,
                 headers=headers,
             )
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     rows: list[dict[str, Any]] = []
     with server.consumer() as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
@@ -245,7 +246,7 @@ def test_where_reading_begins(server: Server, policy: str, first: int) -> None:
         for number in range(10):
             age_ms = 2 * 3_600_000 if number < 6 else 1_800_000
             producer.send(topic, b"%d" % number, partition=0, timestamp_ms=now_ms - age_ms)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     with server.consumer(auto_offset_reset=policy) as consumer:
         consumer.assign([(topic, 0)])
         assert consumer.position((topic, 0)) == first
@@ -293,14 +294,14 @@ def test_only_committed_transactions_are_read(server: Server) -> None:
             producer.begin_transaction()
             for step in range(3):
                 producer.send(topic, b"%d-%d" % (number, step), partition=0)
-            producer.flush(WAIT_S)
+            producer.flush(timeout_ms=WAIT_S * 1000)
             if number % 2:
                 producer.abort_transaction()
             else:
                 producer.commit_transaction()
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         committed = [b"before", *(b"%d-%d" % (number, step) for number in (0, 2) for step in range(3))]
         with server.consumer(isolation_level="read_committed") as consumer:
             consumer.assign([(topic, 0)])
@@ -358,7 +359,7 @@ def test_many_partitions_and_small_fetches(server: Server) -> None:
     with barnabas.Producer(bootstrap_servers=server.address, batch_size=500) as producer:
         for number in range(1_600):
             producer.send(topic, b"%d" % number + bytes(100), partition=number % 8)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     with server.consumer(max_partition_fetch_bytes=2_000, fetch_max_bytes=5_000) as consumer:
         consumer.assign((topic, number) for number in range(8))
         records = read(consumer, 1_600)

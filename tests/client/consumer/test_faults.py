@@ -80,7 +80,7 @@ def fill(broker: BrokerProcess, partitions: int, count: int) -> None:
         for number in range(count):
             for partition in range(partitions):
                 producer.send("t", b"%d" % number, partition=partition)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
 
 
 def check_order(records: list[barnabas.ConsumerRecord], partitions: int, count: int) -> None:
@@ -198,11 +198,11 @@ def test_restarts_under_load(tmp_path: Path) -> None:
                 for number in range(count):
                     producer.send("t", b"%d" % number, partition=0)
                     if number % 100 == 0:
-                        producer.flush(WAIT_S)
+                        producer.flush(timeout_ms=WAIT_S * 1000)
                     if number > count // 2:
                         # The rest comes when the restarts are over.
                         is_over.wait(WAIT_S)
-                producer.flush(WAIT_S)
+                producer.flush(timeout_ms=WAIT_S * 1000)
 
         writer = threading.Thread(target=produce)
         with consumer_of(broker.address) as consumer:

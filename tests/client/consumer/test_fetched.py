@@ -106,6 +106,24 @@ class Reading:
         return self.subscription.state_of(partition).position
 
 
+def test_data_is_read_where_it_is() -> None:
+    """The same batches as from a copy, at their places in the bytes around them; what follows is not looked at."""
+    first, second = batch(0, [b"a", b"b"]), batch(2, [b"c"], compression=CompressionType.GZIP)
+    whole = b"before" + first + second + batch(3, [b"never"])
+    data = memoryview(whole)[6 : 6 + len(first + second)]
+    fetched = Fetched(PartitionState(T0, position=0), data)
+    fetched.read_in_place(whole, 6)
+    assert fetched.as_bytes() is whole
+    found = []
+    while (header := fetched.next_batch(0)) is not None:
+        found.append((header.base_offset, fetched.batch_position, fetched.next_position))
+    assert found == [(0, 6, 6 + len(first)), (2, 6 + len(first), 6 + len(first + second))]
+    short = Fetched(PartitionState(T0, position=0), memoryview(whole)[6:76])
+    short.read_in_place(whole, 6)
+    with pytest.raises(RecordListTooLarge, match="does not fit into the 70 bytes"):
+        short.next_batch(0)
+
+
 def test_a_record_compares_shows_and_hashes() -> None:
     record = ConsumerRecord("t", 1, 2, 3, TimestampType.CREATE_TIME, b"k", b"v", (("h", None),), 4)
     assert record == ConsumerRecord("t", 1, 2, 3, TimestampType.CREATE_TIME, b"k", b"v", (("h", None),), 4)

@@ -64,7 +64,7 @@ def test_leaders_move_under_load(cluster: list[KafkaProcess], group_id: str | No
                 for value in numbered(count):
                     assert may_send.acquire(timeout=WAIT_S)
                     producer.send(tp.topic, value, partition=tp.partition)
-                producer.flush(WAIT_S)
+                producer.flush(timeout_ms=WAIT_S * 1000)
         except BaseException as failure:
             failures.append(failure)
 

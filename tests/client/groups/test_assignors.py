@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyAssignorUserDataV1
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.groups.assignors import make_assignors
-from barnabas.client.groups.assignors.base import Assignments, Assignor, Member
+from barnabas.client.groups.assignors.base import Assignments, Assignor, Member, PartitionRacks
 from barnabas.client.groups.assignors.range import RangeAssignor
 from barnabas.client.groups.assignors.roundrobin import RoundRobinAssignor
 from barnabas.client.groups.assignors.sticky import (
@@ -54,6 +55,127 @@ def test_range_gives_runs_topic_by_topic() -> None:
 def test_range_leaves_who_has_not_subscribed() -> None:
     members = [member("a", "s"), member("b", "s", "t"), member("c", "u")]
     assert shown(RangeAssignor().assign({"s": 1, "t": 2}, members)) == {"a": "s-0", "b": "t-0 t-1", "c": ""}
+
+
+def racks_of(topic: str, *racks: str) -> dict[TopicPartition, frozenset[str]]:
+    """A text per partition: `ab` is a replica in rack a and one in rack b."""
+    return {TopicPartition(topic, number): frozenset(each) for number, each in enumerate(racks)}
+
+
+def test_range_prefers_the_rack_of_a_member() -> None:
+    members = [member("1", "t", rack_id="a"), member("2", "t", rack_id="b"), member("3", "t", rack_id="c")]
+    racks = racks_of("t", "c", "b", "a")
+    assert shown(RangeAssignor().assign({"t": 3}, members, racks)) == {"1": "t-2", "2": "t-1", "3": "t-0"}
+    # Nobody gets more than a share: the rest goes to the others.
+    assert shown(RangeAssignor().assign({"t": 3}, members, racks_of("t", "a", "a", "a"))) == {
+        "1": "t-0",
+        "2": "t-1",
+        "3": "t-2",
+    }
+    # A replica in every rack, or in none of the members': as without racks.
+    for same in (racks_of("t", "abc", "abc", "abc"), racks_of("t", "x", "y", "z"), {}):
+        assert shown(RangeAssignor().assign({"t": 3}, members, same)) == {"1": "t-0", "2": "t-1", "3": "t-2"}
+
+
+def test_range_keeps_topics_together_with_racks() -> None:
+    members = [member("1", "s", "t", rack_id="a"), member("2", "s", "t", rack_id="b")]
+    racks = racks_of("s", "b", "ab") | racks_of("t", "b", "a")
+    assert shown(RangeAssignor().assign({"s": 2, "t": 2}, members, racks)) == {"1": "s-1 t-1", "2": "s-0 t-0"}
+    # Number 0 is near to nobody in both topics, so both go the way of runs.
+    racks = racks_of("s", "b", "a") | racks_of("t", "a", "a")
+    assert shown(RangeAssignor().assign({"s": 2, "t": 2}, members, racks)) == {"1": "s-1 t-1", "2": "s-0 t-0"}
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_range_with_racks_has_the_same_shares_and_never_fewer_in_their_rack(seed: int) -> None:
+    chooser = random.Random(seed)
+    names = [f"m{number}" for number in range(chooser.randint(1, 6))]
+    members = [member(name, "t", rack_id=chooser.choice("abc")) for name in names]
+    counts = {"t": chooser.randint(1, 20)}
+    racks = racks_of("t", *("".join(chooser.sample("abc", 2)) for _ in range(counts["t"])))
+    plain, matched = RangeAssignor().assign(counts, members), RangeAssignor().assign(counts, members, racks)
+    check_complete(counts, members, matched)
+    assert sorted(map(len, plain.values())) == sorted(map(len, matched.values()))
+    assert near_count(members, matched, racks) >= near_count(members, plain, racks)
+
+
+def near_count(members: Sequence[Member], assignments: Assignments, racks: PartitionRacks) -> int:
+    rack = {each.member_id: each.rack_id for each in members}
+    return sum(rack[name] in racks[each] for name, partitions in assignments.items() for each in partitions)
+
+
+@pytest.mark.parametrize("kind", [StickyAssignor, CooperativeStickyAssignor])
+def test_sticky_prefers_the_rack_of_a_member(kind: type[Assignor]) -> None:
+    members = [member("1", "t", rack_id="a"), member("2", "t", rack_id="b"), member("3", "t", rack_id="c")]
+    racks = racks_of("t", "c", "b", "a")
+    assert shown(kind().assign({"t": 3}, members, racks)) == {"1": "t-2", "2": "t-1", "3": "t-0"}
+    for same in (racks_of("t", "abc", "abc", "abc"), racks_of("t", "x", "y", "z"), {}):
+        assert shown(kind().assign({"t": 3}, members, same)) == {"1": "t-0", "2": "t-1", "3": "t-2"}
+    # Nobody gets more than a share.
+    assert sorted(map(len, kind().assign({"t": 3}, members, racks_of("t", "a", "a", "a")).values())) == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_sticky_gives_up_a_partition_that_is_far() -> None:
+    """Each has what is near to the next: all of it is exchanged. What is near stays."""
+    owned = {"1": ["t-1", "t-3"], "2": ["t-2", "t-4"], "3": ["t-0", "t-5"]}
+    members = [
+        member(
+            name,
+            "t",
+            rack_id="abc"[number],
+            user_data=encode_user_data([TopicPartition("t", int(each[2:])) for each in owned[name]], 1),
+        )
+        for number, name in enumerate(owned)
+    ]
+    racks = racks_of("t", "a", "b", "c", "a", "b", "c")
+    assert shown(StickyAssignor().assign({"t": 6}, members, racks)) == {
+        "1": "t-0 t-3",
+        "2": "t-1 t-4",
+        "3": "t-2 t-5",
+    }
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_sticky_with_racks_stays_balanced_and_settles(seed: int) -> None:
+    counts, plain_members = random_group(seed)
+    chooser = random.Random(seed)
+    members = [replace(each, rack_id=chooser.choice(["a", "b", "c"])) for each in plain_members]
+    racks: dict[TopicPartition, frozenset[str]] = {}
+    for topic, count in counts.items():
+        racks |= racks_of(
+            topic, *("".join(chooser.sample("abc", chooser.randint(1, 2))) for _ in range(count))
+        )
+    plain = StickyAssignor().assign(counts, members)
+    matched = StickyAssignor().assign(counts, members, racks)
+    check_complete(counts, members, matched)
+    check_balanced(members, matched)
+    if len({each.topics for each in members}) == 1:
+        assert sorted(map(len, plain.values())) == sorted(map(len, matched.values()))
+    assert near_count(members, matched, racks) >= near_count(members, plain, racks)
+    # Nothing changes: nothing moves.
+    again = [replace(each, user_data=encode_user_data(matched[each.member_id], 1)) for each in members]
+    assert StickyAssignor().assign(counts, again, racks) == matched
+    # The same for members that give up partitions in a round before others get them.
+    owned: Assignments = {}
+    for generation in range(1, 8):
+        assignments = CooperativeStickyAssignor().assign(counts, rejoin(members, owned, generation), racks)
+        if assignments == owned:
+            break
+        owned = assignments
+    else:
+        pytest.fail("the group does not settle")
+    check_complete(counts, members, owned)
+    check_balanced(members, owned)
+
+
+def test_the_rack_of_a_member_is_on_the_wire() -> None:
+    data = encode_subscription(["t"], RangeAssignor(), [], -1, "rack-a")
+    assert decode_member("m", None, data).rack_id == "rack-a"
+    assert decode_member("m", None, encode_subscription(["t"], RangeAssignor(), [], -1, "")).rack_id is None
 
 
 def test_static_members_are_served_first_and_by_their_instance() -> None:
@@ -211,9 +333,8 @@ def test_sticky_remembers_its_last_assignment() -> None:
 
 def rejoin(members: Sequence[Member], owned: Assignments, generation: int) -> list[Member]:
     return [
-        Member(
-            member_id=each.member_id,
-            topics=each.topics,
+        replace(
+            each,
             owned=tuple(owned.get(each.member_id, ())),
             generation=generation if each.member_id in owned else -1,
         )

@@ -331,8 +331,8 @@ def test_members_come_and_go_under_load(server: Server, protocol: dict[str, obje
             for number in range(1_200):
                 producer.send(topic, b"%d" % number, partition=number % 6)
                 if number % 100 == 0:
-                    producer.flush(WAIT_S)
-            producer.flush(WAIT_S)
+                    producer.flush(timeout_ms=WAIT_S * 1000)
+            producer.flush(timeout_ms=WAIT_S * 1000)
         is_over.set()
 
     def poll_all(consumers: list[barnabas.Consumer]) -> None:

@@ -68,7 +68,7 @@ def test_connections_cut_at_any_byte(proxied: BrokerProcess, proxy: Proxy, seed:
             value = b"%d" % number + bytes(chooser.randrange(200))
             producer.send("t", value, partition=partition)
             sent[partition].append(value)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     assert proxy.cuts > 0
     assert read_values(proxied, "t", 2) == sent
 
@@ -83,7 +83,7 @@ def test_every_byte_of_an_answer(proxied: BrokerProcess, proxy: Proxy) -> None:
     with Producer(settings(proxy.address, **{"linger.ms": 0})) as producer:
         for value in sent:
             producer.send("t", value)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     assert proxy.cuts > 10
     assert read_values(proxied, "t") == [sent]
 
@@ -116,7 +116,7 @@ def test_a_broker_restarted_under_load(tmp_path: Path, how: str) -> None:
                 is_over.set()
                 loader.join()
             last = producer.send("t", b"last")
-            producer.flush(WAIT_S)
+            producer.flush(timeout_ms=WAIT_S * 1000)
             offset = last.result(WAIT_S).offset
         [values] = read_values(broker, "t")
     assert values == [*numbers(next(count)), b"last"]
@@ -141,7 +141,7 @@ def test_a_broker_that_freezes_fills_no_more_than_its_memory(
         # Without acknowledgements, what the system has taken to be sent is done: a few buffers of its own.
         assert 500 < len(taken) < (20_000 if acks == 0 else (1 << 20) // 1_000)
         proxy.release()
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         deadline = Deadline(WAIT_S)
         while len(read_values(proxied, "t")[0]) < len(taken) + 1:
             assert acks == 0
@@ -179,7 +179,7 @@ def test_a_wall_clock_that_jumps_does_not_matter(proxied: BrokerProcess, proxy: 
             futures.append(producer.send("t", value, timestamp_ms=1_700_000_000_000 + next(jumps_ms)))
             if len(value) == 2:
                 proxy.cut_all()
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert futures[3].result(WAIT_S).timestamp_ms == 0
     assert read_values(proxied, "t") == [sent]
 

@@ -11,7 +11,7 @@ import barnabas
 from barnabas.client.failures import (
     SerializationError,
 )
-from barnabas.client.producer.bytes_columns import binary_values
+from barnabas.client.producer.bytes_columns import arrow_bytes, binary_values
 from barnabas.client.producer.producer import Producer
 from barnabas.client.producer.records import RecordMetadata
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
@@ -82,7 +82,7 @@ def test_one_bad_record_of_many_stops_all(
     made(broker, topic)
     with pytest.raises(KafkaError, match=says):
         producer.send_many(topic, records)
-    producer.flush(WAIT_S)
+    producer.flush(timeout_ms=WAIT_S * 1000)
     assert read_values(broker, topic) == [[]]
 
 
@@ -102,7 +102,7 @@ def test_many_from_several_threads_take_turns_where_only_one_has_room(
         for thread in threads:
             thread.join(WAIT_S)
             assert not thread.is_alive()
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert producer._core.accumulator.pool.available_bytes == 100_000
     assert len(read_values(broker, topic)[0]) == 9
 
@@ -122,7 +122,7 @@ def test_a_partitioner_that_fails_keeps_no_memory(broker: BrokerProcess, topic: 
     ) as producer:
         with pytest.raises(ZeroDivisionError):
             producer.send_many(topic, [bytes(60_000)] * 2)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert producer._core.accumulator.pool.available_bytes == 100_000
         assert read_values(broker, topic) == [[]]
 
@@ -212,7 +212,14 @@ def test_values_of_arrow_arrays() -> None:
         assert binary_values(array) == values
         for start, count in ((0, 1), (3, 40), (9, 91), (50, 0)):
             assert binary_values(array.slice(start, count)) == values[start : start + count]
-        assert binary_values(pa.chunked_array([array.slice(5), array.slice(0, 5)])) == values[5:] + values[:5]
+        parts = pa.chunked_array([array.slice(5), array.slice(0, 5)])
+        assert binary_values(parts) == values[5:] + values[:5]
+        joined = arrow_bytes(parts)
+        assert joined is not None
+        assert [joined.at(number) for number in range(joined.count)] == values[5:] + values[:5]
+        nothing = arrow_bytes(pa.chunked_array([], array.type))
+        assert nothing is not None
+        assert nothing.count == 0
     assert binary_values(pa.array([], pa.binary())) == []
     assert binary_values(pa.array([b"", b""])) == [b"", b""]
     assert binary_values(pa.array([1, None])) == [1, None]

@@ -76,11 +76,12 @@ def test_the_order_of_sends_is_the_order_of_offsets(
     made(broker, topic)
     sent = [b"%d" % number for number in range(2_000)]
     futures = [producer.send(topic, value) for value in sent]
-    producer.flush(WAIT_S)
+    producer.flush(timeout_ms=WAIT_S * 1000)
     assert [future.result(0).offset for future in futures] == list(range(2_000))
     assert read_values(broker, topic) == [sent]
 
 
+@pytest.mark.slow
 def test_keys_go_to_the_partitions_of_java_and_others_to_all(
     broker: BrokerProcess, producer: Producer, topic: str
 ) -> None:
@@ -136,7 +137,7 @@ def test_a_callback_that_fails_is_told_and_stops_nobody(
         first = producer.send(made(broker, topic), b"1", on_delivery=fail)
         second = producer.send(topic, b"2")
         assert (first.result(WAIT_S).offset, second.result(WAIT_S).offset) == (0, 1)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     assert "a callback of a producer failed" in caplog.text
 
 
@@ -204,6 +205,7 @@ def test_too_large_for_the_topic_is_split_until_it_fits(broker: BrokerProcess, t
     assert read_values(broker, topic) == [[*sent, b"after"]]
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_waits_for_room(broker: BrokerProcess, topic: str) -> None:
     made(broker, topic)
     sent = [b"%06d" % number + bytes(1_000) for number in range(2_000)]
@@ -220,7 +222,7 @@ def test_an_interrupt_while_the_sender_is_woken_stops_nobody(broker: BrokerProce
         # Behind this one nothing wakes the sender but what is sent.
         known(producer, topic)
         before = producer.send(topic, b"v")
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert before.result(0).offset == 0
         first = producer.send(topic, bytes(2_000))
         sender = producer._core.sender
@@ -240,11 +242,12 @@ def test_an_interrupt_while_the_sender_is_woken_stops_nobody(broker: BrokerProce
         sender._post = post
         assert not first.done()
         assert not producer._core.accumulator.pool.is_exhausted, "nobody waits for memory any more"
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert first.result(0).offset == 1
         assert producer._core.accumulator.pool.available_bytes == 4_000
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_fills_memory_and_raises(broker: BrokerProcess, topic: str) -> None:
     with Producer(bootstrap_servers=broker.address, buffer_memory=100_000, max_block_ms=50) as producer:
         known(producer, made(broker, topic))
@@ -261,6 +264,7 @@ def test_a_broker_that_is_gone_fills_memory_and_raises(broker: BrokerProcess, to
         assert [future.result(WAIT_S).offset for future in futures] == list(range(len(futures)))
 
 
+@pytest.mark.slow
 def test_what_is_not_delivered_in_time_is_given_up(broker: BrokerProcess, topic: str) -> None:
     with Producer(
         bootstrap_servers=broker.address, request_timeout_ms=200, delivery_timeout_ms=400, linger_ms=0
@@ -415,18 +419,19 @@ def test_close_in_a_callback_and_without_time(broker: BrokerProcess, topic: str)
     assert broker_is_asked_for_nothing.done()
 
 
+@pytest.mark.slow
 def test_flush_does_not_wait_for_ever(broker: BrokerProcess, topic: str) -> None:
     with Producer(bootstrap_servers=broker.address, linger_ms=60_000) as producer:
         future = producer.send(made(broker, topic), b"v")
         with pytest.raises(TimeoutError):
             future.result(0.01)
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert future.done()
         broker.kill()
         try:
             producer.send(topic, b"w")
             with pytest.raises(RequestTimedOut):
-                producer.flush(0.05)
+                producer.flush(timeout_ms=50)
         finally:
             broker.start()
 
@@ -436,7 +441,7 @@ def test_acks(broker: BrokerProcess, topic: str) -> None:
     with Producer(bootstrap_servers=broker.address, acks=0) as producer:
         assert producer.send(topic, b"0").result(WAIT_S).offset == -1
         # The answer to a request behind it on the same connection: it has been handled.
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
     with Producer(
         bootstrap_servers=broker.address, acks=1, max_in_flight_requests_per_connection=1
     ) as producer:
@@ -456,7 +461,7 @@ def test_threads_share_a_producer(broker: BrokerProcess, producer: Producer, top
         thread.start()
     for thread in threads:
         thread.join()
-    producer.flush(WAIT_S)
+    producer.flush(timeout_ms=WAIT_S * 1000)
     [values] = read_values(broker, topic)
     for name in range(4):
         mine = [value for value in values if value is not None and value.startswith(b"%d " % name)]
@@ -514,7 +519,7 @@ def test_asyncio(broker: BrokerProcess, topic: str) -> None:
             with pytest.raises(UnknownTopicOrPartition):
                 await producer.send(topic, b"v", partition=1)
             await producer.send(topic, b"last")
-            await producer.flush(WAIT_S)
+            await producer.flush(timeout_ms=WAIT_S * 1000)
         with pytest.raises(ClientClosed):
             await producer.send(topic, b"v")
 

@@ -75,7 +75,7 @@ def test_acks(server: Server, acks: object) -> None:
     topic = server.topic()
     with Producer(bootstrap_servers=server.address, acks=acks) as producer:
         futures = [producer.send(topic, value) for value in numbered(100)]
-        producer.flush(WAIT_S)
+        producer.flush(timeout_ms=WAIT_S * 1000)
         assert [future.result(0).offset for future in futures] == (
             [-1] * 100 if acks == 0 else list(range(100))
         )
@@ -117,6 +117,7 @@ def test_keys_meet_the_partitions_of_others(server: Server, producer: Producer) 
     assert asyncio.run(through_aiokafka()) == ours
 
 
+@pytest.mark.slow
 def test_others_read_what_we_write(server: Server, producer: Producer) -> None:
     topic = server.topic()
     sent = numbered(100)

@@ -167,6 +167,9 @@ class ModelLinks:
         self._epochs: dict[BrokerId, int] = {}
         self._queues: dict[BrokerId, deque[ControlRequest]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+        # Requests that no broker will answer, which the controller hears at once or when the test wants it.
+        self.dropped: deque[tuple[BrokerId, ControlRequest]] = deque()
+        self.reports_late = False
 
     @property
     def is_idle(self) -> bool:
@@ -206,7 +209,15 @@ class ModelLinks:
         if task is not None:
             task.cancel()
         for request in self._queues.pop(broker_id, ()):
-            asyncio.get_running_loop().call_soon(self._on_answer, broker_id, request, None)
+            self.dropped.append((broker_id, request))
+        if not self.reports_late:
+            asyncio.get_running_loop().call_soon(self.report_dropped)
+
+    def report_dropped(self, answer: ControlResponse | None = None) -> None:
+        """Without an answer, or with one that had not arrived when the channel was dropped."""
+        while self.dropped:
+            broker_id, request = self.dropped.popleft()
+            self._on_answer(broker_id, request, answer if isinstance(request, StopReplicaRequest) else None)
 
     async def _run(self, broker_id: BrokerId, queue: deque[ControlRequest]) -> None:
         while queue:
@@ -246,9 +257,13 @@ class ModelCluster:
         for broker_id in broker_ids:
             await self.start_broker(broker_id)
 
-    async def start_broker(self, broker_id: int, logs: Collection[TopicPartition] = ()) -> ModelBroker:
+    async def start_broker(
+        self, broker_id: int, logs: Collection[TopicPartition] = (), *, answers: bool = True
+    ) -> ModelBroker:
         session = await self.store.connect()
         broker = ModelBroker(self, BrokerId(broker_id), session)
+        if not answers:
+            broker.may_answer.clear()
         broker.logs.update(logs)
         self.all_brokers.append(broker)
         endpoint = Endpoint(
@@ -303,10 +318,9 @@ class ModelCluster:
         def is_settled() -> bool:
             if self.failure is not None:
                 raise self.failure
-            return all(
-                each.controller._worker is None and not each.controller._work and each.links.is_idle
-                for each in self.all_brokers
-            ) and (not self.brokers or any(each.controller.is_active for each in self.brokers.values()))
+            return all(each.controller.work.is_idle and each.links.is_idle for each in self.all_brokers) and (
+                not self.brokers or any(each.controller.is_active for each in self.brokers.values())
+            )
 
         for _ in range(3):
             await asyncio.sleep(0)
@@ -315,7 +329,7 @@ class ModelCluster:
     def _unsettled(self) -> str:
         return "settled: " + ", ".join(
             f"broker {each.id}{'' if each.id in self.brokers else ' (gone)'}:"
-            f" active {each.controller.is_active}, work {len(each.controller._work)}, {each.links}"
+            f" active {each.controller.is_active}, work {len(each.controller.work)}, {each.links}"
             for each in self.all_brokers
             if each.id in self.brokers or not each.links.is_idle
         )

@@ -245,9 +245,9 @@ def test_taking_over_makes_a_half_written_topic_whole() -> None:
     half = StoredTopic(None, [(A,), (A,)], False, set(), {})
     (write,) = machine.take_over(half=half)
     assert write == (
-        "write create /brokers/topics/half/partitions, create /brokers/topics/half/partitions/0, "
-        "create /brokers/topics/half/partitions/0/state, create /brokers/topics/half/partitions/1, "
-        "create /brokers/topics/half/partitions/1/state, set /brokers/topics/half"
+        "write set /brokers/topics/half, create /brokers/topics/half/partitions, "
+        "create /brokers/topics/half/partitions/0, create /brokers/topics/half/partitions/0/state, "
+        "create /brokers/topics/half/partitions/1, create /brokers/topics/half/partitions/1/state"
     )
     assert machine.feed(Stored())[-2:] == ["send 1 metadata brokers [1] half-0:1 half-1:1", "reply 1 ok"]
 
@@ -284,6 +284,7 @@ def test_taking_over_goes_on_with_deletions_and_drops_old_marks() -> None:
     assert effects == [
         "send 1 metadata brokers [1]",
         "send 1 metadata brokers [1] gone-0:-2",
+        "send 1 stop gone-0 epoch -2",
         "send 1 delete gone-0 epoch -2",
     ]
     assert machine.state.image.topics == {}
@@ -437,6 +438,8 @@ def test_a_topic_is_deleted_from_metadata_then_disks_then_the_store() -> None:
     assert machine.feed(Stored()) == [
         "send 1 metadata brokers [1, 2] t-0:-2 t-1:-2",
         "send 2 metadata brokers [1, 2] t-0:-2 t-1:-2",
+        "send 1 stop t-0 epoch -2",
+        "send 2 stop t-0 epoch -2, stop t-1 epoch -2",
         "send 1 delete t-0 epoch -2",
         "send 2 delete t-0 epoch -2, delete t-1 epoch -2",
     ]
@@ -547,13 +550,14 @@ def test_an_election_is_stored_with_the_version_that_was_known() -> None:
 
 def test_a_broker_that_goes_loses_its_leaderships() -> None:
     machine = controlled(A, B, t=stored_topic(([2, 1], 2, [2, 1], 0), ([2], 2, [2], 0), ([1], 1, [1], 0)))
-    assert machine.feed(BrokersChanged(brokers(A))) == [
-        "states set /brokers/topics/t/partitions/0/state@20, set /brokers/topics/t/partitions/1/state@20"
-    ]
+    assert machine.feed(BrokersChanged(brokers(A))) == ["states set /brokers/topics/t/partitions/0/state@20"]
+    roles = "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [1]"
     assert machine.feed(StoredAll([None])) == [
-        "send 1 roles of epoch 101: t-0 leader 1 epoch 1 isr [1]",
-        "send 1 metadata brokers [1] t-0:1 t-1:-1",
+        roles,
+        "send 1 metadata brokers [1] t-0:1",
+        "states set /brokers/topics/t/partitions/1/state@20",
     ]
+    assert machine.feed(StoredAll([None])) == [roles, "send 1 metadata brokers [1] t-0:1 t-1:-1"]
 
 
 def test_a_broker_that_comes_is_told_of_everything_and_the_others_of_it() -> None:

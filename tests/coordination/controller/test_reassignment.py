@@ -92,6 +92,18 @@ def test_another_order_needs_no_move(tmp_path: Path) -> None:
     run(scenario, tmp_path, 1, 2)
 
 
+def test_another_order_while_a_replica_is_away(tmp_path: Path) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [2, 1, 3])
+        await cluster.kill(3)
+        await cluster.settle()
+        await reassign(cluster, [1, 2, 3])
+        assert await assignment(cluster) == ([1, 2, 3], None, None)
+        assert cluster.brokers[BrokerId(1)].roles[T0].replicas == [1, 2, 3]
+
+    run(scenario, tmp_path, 1, 2, 3)
+
+
 def test_a_reassignment_is_cancelled(tmp_path: Path) -> None:
     async def scenario(cluster: ModelCluster) -> None:
         await cluster.create("t", [1, 2])

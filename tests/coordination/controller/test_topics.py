@@ -353,7 +353,8 @@ def test_nobody_sees_a_topic_while_its_logs_are_deleted(tmp_path: Path) -> None:
 
         cluster.node.stop_replicas = stop_replicas
         assert await cluster.controller.delete_topics(["orders"]) == {"orders": None}
-        assert seen == [([], {"/admin/delete_topics/orders": b""})]
+        # The replica is stopped, then deleted.
+        assert seen == [([], {"/admin/delete_topics/orders": b""})] * 2
 
     run(scenario, tmp_path)
 

@@ -63,11 +63,17 @@ def test_a_store_of_version_0_1_knows_its_broker_by_its_topics(tmp_path: Path) -
         )
         await session.create(tree.topic_path("orders"), tree.encode_topic(assignment))
         settled = await settle_broker_id(
-            session, configured=-1, in_directories=None, reserved_broker_max_id=1000
+            session, configured=-1, in_directories=None, reserved_broker_max_id=1000, address="localhost:9092"
         )
         assert settled == 1003
         with pytest.raises(InvalidConfig, match=r"says that this is broker 1.*belong to broker 1003"):
-            await settle_broker_id(session, configured=1, in_directories=None, reserved_broker_max_id=1000)
+            await settle_broker_id(
+                session,
+                configured=1,
+                in_directories=None,
+                reserved_broker_max_id=1000,
+                address="localhost:9092",
+            )
 
     with_store(tmp_path, scenario)
 

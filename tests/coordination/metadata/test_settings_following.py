@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.coordination.metadata import following
+from barnabas.coordination.metadata.notices import NOTICE_EXPIRATION_MS
 from barnabas.coordination.metadata.scram_credentials import new_credential
-from barnabas.coordination.metadata.settings_following import NOTICE_EXPIRATION_MS
-from barnabas.coordination.store.contract import CreateMode
+from barnabas.coordination.store.contract import CreateMode, StoreUnavailable
+from barnabas.coordination.store.embedded import EmbeddedSession
 from barnabas.model import BrokerId
 from tests.coordination.controllers import BrokerNode, Cluster, run
 from tests.waiting import wait_until_async
@@ -25,7 +27,14 @@ def to(values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Mapping[str, 
 async def same_settings(first: BrokerNode, second: BrokerNode) -> None:
     def settings(node: BrokerNode) -> tuple[object, ...]:
         image = node.image
-        return image.topic_configs, image.broker_configs, image.client_quotas, image.scram_credentials
+        return (
+            image.topic_configs,
+            image.broker_configs,
+            image.group_configs,
+            image.client_metrics,
+            image.client_quotas,
+            image.scram_credentials,
+        )
 
     await wait_until_async(lambda: settings(first) == settings(second))
 
@@ -37,6 +46,8 @@ def test_each_broker_follows_what_another_changes(tmp_path: Path) -> None:
         for value in ("1", "2"):
             await second.writer.alter_topic_configs({"orders": to({"retention.ms": value})})
             await second.writer.alter_broker_configs({"": to({"x": value}), "0": to({"y": value})})
+            await second.writer.alter_group_configs({"g/1": to({"consumer.session.timeout.ms": value})})
+            await second.writer.alter_client_metrics({"m": to({"interval.ms": value})})
             await second.writer.alter_quotas(
                 {
                     ("ann", None, None): to({"consumer_byte_rate": float(value)}),
@@ -47,6 +58,8 @@ def test_each_broker_follows_what_another_changes(tmp_path: Path) -> None:
             await second.writer.alter_scram_credentials({"ann": to({"SCRAM-SHA-256": CREDENTIAL})})
             await same_settings(cluster.node, second)
             assert second.image.topic_config("orders") == {"retention.ms": value}
+            assert cluster.image.group_configs == {"g/1": {"consumer.session.timeout.ms": value}}
+            assert cluster.image.client_metrics == {"m": {"interval.ms": value}}
         await second.writer.alter_quotas({("ann", None, None): to({})})
         await second.writer.alter_scram_credentials({"ann": to({})})
         await second.writer.alter_topic_configs({"orders": to({})})
@@ -56,6 +69,33 @@ def test_each_broker_follows_what_another_changes(tmp_path: Path) -> None:
         await second.controller.close()
 
     run(scenario, tmp_path)
+
+
+def test_a_notice_is_handled_when_the_store_works_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.01)
+    failures: list[Sequence[str]] = []
+
+    async def scenario(cluster: Cluster) -> None:
+        second = await cluster.start_broker(await cluster.store.connect(), broker_id=BrokerId(1))
+        get_all = EmbeddedSession.get_all
+
+        async def fail_twice(session: EmbeddedSession, paths: Sequence[str], *watcher: Any) -> Any:
+            if session is cluster.session and len(failures) < 2 and "/config/brokers/0" in paths:
+                failures.append(paths)
+                raise StoreUnavailable("gone for a moment")
+            return await get_all(session, paths, *watcher)
+
+        monkeypatch.setattr(EmbeddedSession, "get_all", fail_twice)
+        await second.writer.alter_broker_configs({"0": to({"x": "1"})})
+        await same_settings(cluster.node, second)
+        assert cluster.image.broker_config("0") == {"x": "1"}
+        await second.controller.close()
+
+    run(scenario, tmp_path)
+    assert len(failures) == 2
+    assert "Changes below /config/changes cannot be followed, which is tried again" in caplog.text
 
 
 def test_own_changes_are_published_once(tmp_path: Path) -> None:

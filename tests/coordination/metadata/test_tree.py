@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol
 from barnabas.coordination.metadata import tree
+from barnabas.coordination.metadata.features import LevelRange
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
     BrokerRegistration,
@@ -131,6 +132,12 @@ GOLDEN: list[tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any, str]] = 
         '{"features":{"metadata.version":{"max_version_level":4}},"version":2,"status":1}',
     ),
     (
+        tree.encode_features,
+        tree.decode_features,
+        FeatureNode(enabled=False, features={"f": 1}, version=1),
+        '{"features":{"f":{"max_version_level":1,"min_version_level":1}},"version":1,"status":0}',
+    ),
+    (
         tree.encode_broker,
         decode_broker,
         BrokerRegistration(broker_id=BrokerId(1), endpoints=(PLAIN, INSIDE), timestamp_ms=1794762527792),
@@ -148,7 +155,7 @@ GOLDEN: list[tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any, str]] = 
             endpoints=(INSIDE,),
             timestamp_ms=1794762527848,
             rack="r1",
-            features={"f": {"min_version": 1, "max_version": 3}},
+            features={"f": LevelRange(1, 3)},
         ),
         (
             '{"features":{"f":{"min_version":1,"max_version":3}},"listener_security_protocol_map":{"IN":"SASL_SSL"},'
@@ -232,6 +239,11 @@ def test_old_registrations_are_read(data: bytes, endpoints: tuple[Endpoint, ...]
             b'{"status":1,"version":2,"features":{"a":{}}}',
             "feature a has no max_version_level",
         ),
+        (
+            decode_broker,
+            b'{"version":5,"jmx_port":1,"timestamp":"1","endpoints":[],"features":{"f":{"min_version":1}}}',
+            "/brokers/ids/1: feature f has no min_version and max_version",
+        ),
         (decode_broker, b'{"version":0,"jmx_port":1}', "/brokers/ids/1: version 0 is not known"),
         (decode_broker, b'{"version":5,"jmx_port":1,"timestamp":"1"}', "endpoints is missing"),
         (decode_broker, b'{"version":5,"jmx_port":1,"timestamp":"1","endpoints":["nowhere"]}', "endpoints: "),
@@ -257,8 +269,8 @@ def test_paths_are_kafkas() -> None:
     assert tree.broker_path(3) == "/brokers/ids/3"
     assert tree.config_path("brokers", tree.DEFAULT_ENTITY) == "/config/brokers/<default>"
     assert tree.delete_topic_path("t") == "/admin/delete_topics/t"
-    # Kafka's, and those for settings of groups and of client metrics, which came after ZooKeeper.
-    assert len(set(tree.PERSISTENT_PATHS)) == 16
+    # Kafka's, and those for settings of groups and of client metrics, which came after ZooKeeper, and their notices.
+    assert len(set(tree.PERSISTENT_PATHS)) == 17
 
 
 @pytest.mark.parametrize(

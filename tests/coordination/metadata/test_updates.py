@@ -15,6 +15,7 @@ from barnabas.coordination.metadata.updates import MetadataUpdates, updated
 from barnabas.coordination.store.contract import ensure_path
 from barnabas.coordination.store.embedded import EmbeddedStore
 from barnabas.model import BrokerId, LeaderEpoch
+from barnabas.value import replace
 
 A, B = BrokerId(1), BrokerId(2)
 
@@ -78,6 +79,35 @@ def test_partitions_are_merged_and_live_brokers_replaced() -> None:
     assert list(found.brokers) == [B]
 
 
+def test_a_late_request_changes_nothing_that_is_newer() -> None:
+    """It was sent before the present image, and arrives after it over an older connection."""
+    now = cluster(topic("a", A, A), topic("b", A))
+    [first, second] = topic("a", B, B).partitions
+    for older in (
+        replace(first, partition_epoch=6),
+        replace(first, leader_epoch=LeaderEpoch(2), partition_epoch=9),
+    ):
+        sent = replace(topic("a", B, B), partitions=(older, replace(second, partition_epoch=8)))
+        late = cluster(sent, brokers=[B])
+        found = updated(now, update_metadata(late, broker(B), whole(late.topics.values())), B)
+        # The second partition of the request is newer than the known one.
+        assert [each.leader for each in found.topics["a"].partitions] == [A, B]
+        assert found.brokers is now.brokers
+        # The states of a new controller come from the store, and its brokers are those of now.
+        late = replace(late, controller_epoch=6)
+        found = updated(now, update_metadata(late, broker(B), whole(late.topics.values())), B)
+        assert list(found.brokers) == [B]
+
+
+def test_a_topic_without_an_id_may_begin_again() -> None:
+    """Below protocol level 2.8 a topic that is created again cannot be told from the one before."""
+    now = cluster(topic("a", A, topic_id=bytes(16)))
+    again = topic("a", B, topic_id=bytes(16))
+    again = replace(again, partitions=(replace(again.partitions[0], partition_epoch=0),))
+    request = update_metadata(cluster(again), broker(B), whole([again]))
+    assert updated(now, request, B).topics["a"].partitions[0].leader == B
+
+
 def test_brokers_that_are_the_same_stay_the_same() -> None:
     image = updated(cluster(), update_metadata(cluster(), broker(A)), A)
     assert updated(image, update_metadata(cluster(), broker(A)), A).brokers is image.brokers
@@ -121,6 +151,66 @@ def test_settings_of_a_topic_are_read_once_before_its_first_role(tmp_path: Path)
         updates.update(update_metadata(image, broker(B), deleted=[image.topics["a"]]))
         assert not updates.knows("a")
         await updates.learn_topics(request)
+        assert cache.image.topic_config("a") == {}
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_was_created_again_during_the_start_has_its_own_settings(tmp_path: Path) -> None:
+    """Its name is known, and settings of the one before were read. Nobody has said that this one is gone."""
+
+    async def main() -> None:
+        store = await EmbeddedStore.open([str(tmp_path)], clock=ManualClock())
+        session = await store.connect()
+        await ensure_path(session, "/config/topics")
+        await session.create("/config/topics/a", b'{"version":1,"config":{"x":"2"}}')
+        image = cluster(topic("a", A))
+        request = leader_and_isr(image, broker(B), whole(image.topics.values()))
+        assert request is not None
+        for is_shared, expected in ((True, "2"), (False, "1")):
+            cache = MetadataCache(EMPTY)
+            updates = MetadataUpdates(session, cache, B, ["a"], is_shared=is_shared)
+            await updates.learn_topics(request)
+            assert cache.image.topic_config("a") == {"x": expected}
+            assert cache.published == (1 if is_shared else 0)
+        # Later roles in another one come before its metadata, and before the news that the first one is gone.
+        cache = MetadataCache(EMPTY)
+        updates = MetadataUpdates(session, cache, B, ["a"])
+        updates.update(update_metadata(image, broker(B), whole(image.topics.values())))
+        again = cluster(topic("a", A, topic_id=bytes(15) + b"1"))
+        request = leader_and_isr(again, broker(B), whole(again.topics.values()))
+        assert request is not None
+        await updates.learn_topics(request)
+        updates.update(update_metadata(again, broker(B), whole(again.topics.values())))
+        assert cache.image.topic_config("a") == {"x": "2"}
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_settings_of_topics_of_other_brokers_are_read_when_they_are_needed(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await EmbeddedStore.open([str(tmp_path)], clock=ManualClock())
+        session = await store.connect()
+        await ensure_path(session, "/config/topics")
+        await session.create("/config/topics/a", b'{"version":1,"config":{"x":"2"}}')
+        cache = MetadataCache(replace(EMPTY, topic_configs={}))
+        updates = MetadataUpdates(session, cache, B)
+        image = cluster(topic("a", A))
+        updates.update(update_metadata(image, broker(B), whole(image.topics.values())))
+        assert cache.image.topic_config("a") == {}
+        await updates.learn_settings(["a", "missing"])
+        assert cache.image.topic_config("a") == {"x": "2"}
+        assert [updates.knows(name) for name in ("a", "missing")] == [True, False]
+        updates.update(update_metadata(image, broker(B), deleted=[image.topics["a"]]))
+        # A topic that is deleted while its settings are read is not known.
+        updates.update(update_metadata(image, broker(B), whole(image.topics.values())))
+        learning = asyncio.create_task(updates.learn_settings(["a"]))
+        await asyncio.sleep(0)
+        updates.update(update_metadata(image, broker(B), deleted=[image.topics["a"]]))
+        await learning
+        assert not updates.knows("a")
         assert cache.image.topic_config("a") == {}
         await store.close()
 

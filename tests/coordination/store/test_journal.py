@@ -350,3 +350,21 @@ def test_an_orphan_is_damage(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(StoreDamaged, match="'/a/b' has no parent"):
         on_disk(tmp_path)
+
+
+def test_only_the_user_of_the_broker_may_read_the_store(tmp_path: Path) -> None:
+    """It holds keys of users and passwords. An older version has left the files open to all."""
+    writer = on_disk(tmp_path)
+    writer.write(Create("/a", b"secret"))
+    writer.close()
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in FILES] == [0o600, 0o600]
+    for name in FILES:
+        (tmp_path / name).chmod(0o644)
+        (tmp_path / f"{name}.tmp").touch(0o644)
+    writer = on_disk(tmp_path)
+    assert data_of(writer.nodes)["/a"] == b"secret"
+    writer.close()
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in FILES] == [0o600, 0o600]
+    (tmp_path / COPY_FILE).unlink()
+    on_disk(tmp_path).close()
+    assert (tmp_path / COPY_FILE).stat().st_mode & 0o777 == 0o600

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.metrics.controller_metrics import register_session
 from barnabas.clock import SystemClock
 from barnabas.coordination.store import renewed
 from barnabas.coordination.store.contract import (
@@ -21,6 +22,7 @@ from barnabas.coordination.store.contract import (
 )
 from barnabas.coordination.store.embedded import EmbeddedSession, EmbeddedStore
 from barnabas.coordination.store.renewed import RenewedStore
+from barnabas.metrics.registry import Registry
 from tests.coordination.engines import Recorder, run
 
 
@@ -128,6 +130,24 @@ def test_hooks_run_in_their_order_in_each_new_session(tmp_path: Path) -> None:
         assert (await scene.wait_for(6))[3:] == ["settings in 2", "registration in 2", "election in 2"]
         assert states == [SessionState.EXPIRED] * 2
         assert scene.failures == []
+
+    play(tmp_path, scenario)
+
+
+def test_metrics_of_the_session(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        registry = Registry()
+        register_session(registry, scene.store)
+        scene.store.on_renewed(scene.hook("registration"))
+        name = "kafka_server_sessionexpirelistener_"
+        for expired in range(3):
+            lines = registry.render().splitlines()
+            assert f'{name}sessionstate{{state="CONNECTED"}} 1' in lines
+            assert f"{name}zookeeperexpires_total {expired}" in lines
+            assert f"{name}zookeepersyncconnects_total {expired + 1}" in lines
+            assert f"{name}zookeeperdisconnects_total 0" in lines
+            await scene.engine.expire()
+            await scene.wait_for(expired + 1)
 
     play(tmp_path, scenario)
 

@@ -29,7 +29,7 @@ from barnabas.coordination.store.contract import (
     Stat,
     ensure_path,
 )
-from tests.coordination.engines import Engine, Recorder, embedded_engine, run, zookeeper_engine
+from tests.coordination.engines import Engine, Recorder, embedded_engine, run, socket_engine, zookeeper_engine
 from tests.peers import zookeeper_peer
 from tests.peers.kafka_peer import PeerUnavailable
 
@@ -38,12 +38,14 @@ Holds: TypeAlias = Callable[[Scenario], None]
 
 
 Open: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Engine]]
+IN_PROCESS: dict[str, Open] = {"embedded": embedded_engine, "socket": socket_engine}
 
 
 @pytest.fixture(
     scope="session",
     params=[
         "embedded",
+        "socket",
         *(
             pytest.param(name, marks=[pytest.mark.slow, pytest.mark.peer])
             for name in ("zookeeper-3.8", "zookeeper-3.9", "ensemble-3.8", "ensemble-3.9")
@@ -53,8 +55,8 @@ Open: TypeAlias = Callable[[Path], AbstractAsyncContextManager[Engine]]
 def open_engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     """An engine on a server that the tests share."""
     name: str = request.param
-    if name == "embedded":
-        yield embedded_engine
+    if name in IN_PROCESS:
+        yield IN_PROCESS[name]
         return
     kind, _, version = name.partition("-")
     release = {"3.8": zookeeper_peer.V3_8, "3.9": zookeeper_peer.V3_9}[version]
@@ -118,6 +120,15 @@ def test_many_nodes_are_read_at_once(holds: Holds) -> None:
         assert await store.get_all([]) == []
         with pytest.raises(BadArguments):
             await store.get_all([f"{root}/a", "no path"])
+        recorder = Recorder()
+        await store.get_all(paths, recorder)
+        other = await engine.connect()
+        # A node that is not there is not watched.
+        await other.create(paths[1])
+        await other.set(paths[2], b"changed")
+        assert await recorder.next() == ("NODE_DATA_CHANGED", paths[2])
+        await other.delete(paths[0])
+        assert await recorder.next() == ("NODE_DELETED", paths[0])
 
     holds(scenario)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,17 +11,24 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordination.controller.reading import read_cluster
+from barnabas.coordination.metadata.image import PartitionImage, TopicImage
+from barnabas.coordination.metadata.nodes import create_topic
+from barnabas.coordination.metadata.tree import DELETE_TOPICS, TOPICS
 from barnabas.coordination.store.contract import (
     AccessDenied,
     BadVersion,
+    Create,
     CreateMode,
     SessionExpired,
     SessionState,
     StoreUnavailable,
     ensure_path,
 )
-from barnabas.coordination.store.zookeeper import ZooKeeperSession, ZooKeeperStore
+from barnabas.coordination.store.zookeeper import NODES_A_REQUEST, ZooKeeperSession, ZooKeeperStore
 from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
+from barnabas.coordination.store.zookeeper_multi_read import MultiRead
+from barnabas.model import BrokerId, LeaderEpoch
 from barnabas.testing import free_port
 from tests.client.proxy import Proxy, seeded
 from tests.coordination.engines import Recorder, run
@@ -116,6 +124,40 @@ def test_changes_behind_a_lost_connection_reach_their_watches(server: ZooKeeperS
             own = await mine.exists("/own")
             assert own is not None
             assert own.ephemeral_owner == mine.session_id
+
+    run(scenario())
+
+
+def test_a_change_while_watches_are_left_again_reaches_its_watch(
+    server: ZooKeeperServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server reports a change once, perhaps before the other watches are on the new connection."""
+
+    async def scenario() -> None:
+        async with session(proxy.address) as mine, session(server.address) as other:
+            await mine.create("/early")
+            await mine.create("/late")
+            early, late = Recorder(), Recorder()
+            await mine.get("/early", early)
+            await mine.get("/late", late)
+            leave = mine._rewatch_one
+
+            async def leave_and_change(kind: Any, path: str, seen_zxid: int) -> Any:
+                event = await leave(kind, path, seen_zxid)
+                if path == "/early":
+                    await other.set("/early", b"1")
+                    # What the server has sent before this answer has been received.
+                    await mine._completion(mine._client.exists_async("/late"))
+                return event
+
+            monkeypatch.setattr(mine, "_rewatch_one", leave_and_change)
+            proxy.cut_all()
+            assert await early.next() == ("NODE_DATA_CHANGED", "/early")
+            assert (await mine.get("/early", early))[0] == b"1"
+            assert not late.is_called
+            for path, recorder in (("/early", early), ("/late", late)):
+                await other.set(path, b"2")
+                assert await recorder.next() == ("NODE_DATA_CHANGED", path)
 
     run(scenario())
 
@@ -229,11 +271,17 @@ def test_nodes_with_acls_are_the_brokers_own(server: ZooKeeperServer) -> None:
             await broker.create("/topic", b"1")
             await ensure_path(broker, "/config/users")
             await broker.create("/config/users/alice", b"scram")
+            await ensure_path(broker, "/config/brokers")
+            await broker.create("/config/brokers/1", b"passwords")
+            # As in Kafka, this one alone is open.
+            await broker.create("/consumers")
+            await stranger.create("/consumers/old")
             assert (await stranger.get("/topic"))[0] == b"1"
             for refused in (
                 stranger.set("/topic", b"2"),
                 stranger.create("/topic/child"),
                 stranger.get("/config/users/alice"),
+                stranger.get("/config/brokers/1"),
             ):
                 with pytest.raises(AccessDenied, match="credentials"):
                     await refused
@@ -265,6 +313,66 @@ def test_a_watch_that_is_not_allowed_any_more_does_not_hold_up_the_session(
             with pytest.raises(AccessDenied):
                 await mine.children(path)
             await mine.delete(path)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_many_nodes_in_one_request(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    """A server before 3.6 does not know the request: then each node has its own."""
+    if is_old:
+        monkeypatch.setattr(MultiRead, "type", 9_999)
+    count = 2 * NODES_A_REQUEST + 1
+
+    async def scenario() -> None:
+        chroot = f"{server.address}/requests-{is_old}"
+        async with session(chroot, set_acl=True, digest="broker:secret") as mine:
+            await mine.create("/config")
+            await mine.create("/config/users", b"none of yours")
+            paths = [f"/{index}" for index in range(count)]
+            await mine.multi([Create(path, path.encode() * 3) for path in paths])
+            await mine.create("/empty")
+            await mine.set("/7", b"changed")
+            found = await mine.get_all([*paths, "/none", "/empty", "/config/users"])
+            assert found[count] is None
+            assert [each[0] for each in found[count + 1 :] if each is not None] == [b"", b"none of yours"]
+            assert found[7] == await mine.get("/7")
+            for path, each in zip(paths, found, strict=False):
+                assert each is not None
+                assert each[0] == (b"changed" if path == "/7" else path.encode() * 3)
+            async with session(chroot) as stranger:
+                assert await stranger.get_all(["/7", "/8"]) == found[7:9]
+                with pytest.raises(AccessDenied, match="/config/users"):
+                    await stranger.get_all(["/7", "/config/users"])
+
+    run(scenario())
+
+
+def test_a_controller_reads_a_large_cluster_with_little_work(server: ZooKeeperServer) -> None:
+    """10,000 partitions are to be there within 3 s, and processor time does not depend on how busy the machine is."""
+    topics, partitions = 1_000, 10
+
+    async def scenario() -> None:
+        async with session(f"{server.address}/large") as mine:
+            for path in ("/brokers/ids", TOPICS, DELETE_TOPICS, "/config/topics"):
+                await ensure_path(mine, path)
+            replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
+            parts = tuple(
+                PartitionImage(
+                    leader=replicas[0], leader_epoch=LeaderEpoch(0), replicas=replicas, isr=replicas
+                )
+                for _ in range(partitions)
+            )
+            for number in range(topics):
+                topic = TopicImage(name=f"topic-{number}", id=bytes(15) + b"1", partitions=parts)
+                await mine.multi(list(create_topic(topic, 1)))
+            began_s = time.process_time()
+            snapshot = await read_cluster(mine, lambda event: None, watches_topics=True)
+            took_s = time.process_time() - began_s
+            assert sum(len(each.states) for each in snapshot.topics.values()) == topics * partitions
+            assert took_s < 1.5
 
     run(scenario())
 

@@ -12,8 +12,9 @@ import pytest
 from barnabas.coordination.metadata.image import QuotaEntity
 from barnabas.coordination.store.contract import Operation, OperationResult
 from barnabas.coordination.store.embedded import EmbeddedSession
+from barnabas.coordination.writing import cluster_writer
 from barnabas.coordination.writing.cluster_writer import Edit
-from barnabas.errors import InvalidConfig, UnknownServerError, UnknownTopicOrPartition
+from barnabas.errors import InvalidConfig, LeaderNotAvailable, UnknownServerError, UnknownTopicOrPartition
 from barnabas.model import ProducerId
 from tests.coordination.controllers import Cluster, run
 
@@ -113,7 +114,7 @@ def test_a_write_that_comes_second_edits_what_the_first_has_written(
     run(scenario, tmp_path)
 
 
-def test_a_write_leaves_a_notice_where_kafka_has_one(tmp_path: Path) -> None:
+def test_a_write_leaves_a_notice_where_brokers_look_that_know_the_kind(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("orders")
         writer = cluster.writer
@@ -128,6 +129,25 @@ def test_a_write_leaves_a_notice_where_kafka_has_one(tmp_path: Path) -> None:
             {"version": 2, "entity_path": path}
             for path in ("topics/orders", "brokers/<default>", "users/ann/clients/app%2F1")
         ]
+        # A broker of Kafka 3.9 would fail at these, and would follow no notice after them.
+        own = [json.loads(node) for node in (await cluster.tree("/barnabas/config_changes")).values()]
+        assert [each["entity_path"] for each in own] == ["groups/g", "client-metrics/m"]
+
+    run(scenario, tmp_path)
+
+
+def test_nothing_is_kept_of_topics_that_the_controller_does_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_writer, "CREATION_WAIT_S", 0.05)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.controller.close()
+        failed = await cluster.writer.create_topics(["a", "b"])
+        assert {name: type(error) for name, error in failed.items()} == dict.fromkeys(
+            "ab", LeaderNotAvailable
+        )
+        assert not cluster.writer._waiting
 
     run(scenario, tmp_path)
 

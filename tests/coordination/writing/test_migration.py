@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.clock import SystemClock
 from barnabas.coordination.metadata import tree
+from barnabas.coordination.metadata.acl_nodes import CHANGE_PREFIXES
 from barnabas.coordination.metadata.identity import generate_broker_id
 from barnabas.coordination.metadata.membership import join_cluster
 from barnabas.coordination.store.contract import (
@@ -24,6 +25,7 @@ from barnabas.coordination.store.contract import (
     Store,
     StoreUnavailable,
     ensure_path,
+    parent_of,
 )
 from barnabas.coordination.store.embedded import EmbeddedStore
 from barnabas.coordination.store.moved import (
@@ -66,6 +68,11 @@ async def fill(store: Store) -> None:
     await store.create("/brokers/ids/1001", b"{}", mode=CreateMode.EPHEMERAL)
     await store.create(tree.CONFIG_CHANGE_PREFIX, b"{}", mode=CreateMode.PERSISTENT_SEQUENTIAL)
     await store.create("/config/users/alice", b'{"version":1,"config":{}}')
+    await ensure_path(store, "/kafka-acl/Topic")
+    await store.create("/kafka-acl/Topic/orders", b'{"version":1,"acls":[]}')
+    for prefix in CHANGE_PREFIXES.values():
+        await ensure_path(store, parent_of(prefix))
+        await store.create(prefix, b"{}", mode=CreateMode.PERSISTENT_SEQUENTIAL)
     await store.create("/admin/delete_topics/going")
     for _ in range(GENERATED):
         await generate_broker_id(store, reserved_broker_max_id=1000)
@@ -173,7 +180,9 @@ def test_what_tells_of_a_running_broker_stays_behind(tmp_path: Path) -> None:
     nodes = asyncio.run(contents_of(tmp_path)).nodes
     for path in (tree.CONTROLLER, "/brokers/ids/1001", tree.KNOWN_BROKERS, tree.CLUSTER_ID, tree.MIGRATION):
         assert path not in nodes
-    assert not [path for path in nodes if path.startswith(tree.CONFIG_CHANGE_PREFIX)]
+    notices = (tree.CONFIG_CHANGE_PREFIX, *CHANGE_PREFIXES.values())
+    assert not [path for path in nodes if path.startswith(notices)]
+    assert "/kafka-acl/Topic/orders" in nodes
     assert nodes[tree.CONTROLLER_EPOCH] == b"7"
     assert nodes["/config/users/alice"] == b'{"version":1,"config":{}}'
     assert "/admin/delete_topics/going" in nodes

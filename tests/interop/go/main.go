@@ -30,7 +30,11 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+// The options of every client.
+var common []kgo.Opt
+
 func client(address string, options ...kgo.Opt) *kgo.Client {
+	options = append(options, common...)
 	return must(kgo.NewClient(append(options, kgo.SeedBrokers(address))...))
 }
 
@@ -127,6 +131,11 @@ func main() {
 	address, prefix := os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
+	if len(os.Args) > 3 {
+		secured(ctx, address, prefix, os.Args[3:])
+		fmt.Println("all steps hold")
+		return
+	}
 	administrate(ctx, address, prefix)
 	compressions := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),

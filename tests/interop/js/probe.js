@@ -1,11 +1,30 @@
 // KafkaJS, one step after the other; a step that does not hold ends the program with its reason. It consumes in
 // groups alone, so what it produces is read by the test.
 const assert = require("node:assert");
+const { readFileSync } = require("node:fs");
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 
 const COUNT = 500;
-const [address, prefix] = process.argv.slice(2);
-const kafka = new Kafka({ clientId: "probe", brokers: [address], logLevel: logLevel.ERROR });
+const [address, prefix, mechanism, username, password, authority] = process.argv.slice(2);
+// For the mechanism SSL, the user is the file of a key and its certificate. The password of OAUTHBEARER is a token.
+const isMutual = mechanism === "SSL";
+const kafka = client(password);
+
+function client(password) {
+  const settings = { clientId: "probe", brokers: [address], logLevel: logLevel.ERROR };
+  // Of KafkaJS, mechanisms are in lower case.
+  const value = password;
+  if (mechanism === "OAUTHBEARER") {
+    settings.sasl = { mechanism: "oauthbearer", oauthBearerProvider: async () => ({ value }) };
+  } else if (mechanism && !isMutual) {
+    settings.sasl = { mechanism: mechanism.toLowerCase(), username, password };
+  }
+  if (authority) settings.ssl = { ca: [readFileSync(authority, "utf-8")] };
+  if (isMutual && password === "right") {
+    settings.ssl.key = settings.ssl.cert = readFileSync(username, "utf-8");
+  }
+  return new Kafka(settings);
+}
 
 async function produce(topic, compression, acks, idempotent) {
   const producer = kafka.producer({ idempotent, allowAutoTopicCreation: true });
@@ -62,7 +81,31 @@ async function offsets(admin, topic) {
   assert.strictEqual(found.low, "100");
 }
 
+async function secured(topic) {
+  await produce(topic, CompressionTypes.GZIP, -1, true);
+  const consumer = kafka.consumer({ groupId: `${topic}-group` });
+  await consumer.connect();
+  await consumer.subscribe({ topics: [topic], fromBeginning: true });
+  let count = 0;
+  await new Promise((resolve, reject) => {
+    const eachMessage = async ({ message }) => {
+      if (String(message.key) !== `key-${count}`) reject(new Error(`key ${message.key} for ${count}`));
+      if (++count === COUNT) resolve();
+    };
+    consumer.run({ eachMessage }).catch(reject);
+  });
+  await consumer.disconnect();
+  const refused = client(`not ${password}`).admin({ retry: { retries: 0 } });
+  const reason = isMutual ? undefined : { name: "KafkaJSSASLAuthenticationError" };
+  await assert.rejects(isMutual ? refused.connect().then(() => refused.listTopics()) : refused.connect(), reason);
+}
+
 async function main() {
+  if (mechanism) {
+    await secured(prefix);
+    console.log("all steps hold");
+    return;
+  }
   const admin = kafka.admin();
   await admin.connect();
   await administrate(admin, prefix);

@@ -117,6 +117,7 @@ def run_history(seed: int) -> None:
         raise
 
 
+@pytest.mark.slow
 def test_histories_sample() -> None:
     for seed in range(SEED, SEED + FAST_HISTORIES):
         run_history(seed)

@@ -34,6 +34,8 @@ def _image_names() -> list[str]:
 ALL: Final = _image_names()
 UNCLEAN: Final = [name for name in ALL if name.endswith("-unclean")]
 CLEAN: Final = [name for name in ALL if name not in UNCLEAN]
+# For samples: with these two there are both ways of keeping metadata, and both ways to end.
+VARIED: Final = sorted(ALL, key=lambda name: name not in ("k391-zk", "k431-kraft-unclean"))
 
 
 class Image:

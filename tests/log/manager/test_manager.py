@@ -19,7 +19,8 @@ from barnabas.log.manager.open_logs import DuplicateLog
 from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.partition.environment import LogEnvironment
 from barnabas.log.tools.verify import verify_directory
-from barnabas.model import TopicPartition
+from barnabas.model import TimestampMs, TopicPartition
+from barnabas.records.builder import BatchBuilder
 from tests.log.managed import ManagedLogs, values
 
 A0 = TopicPartition("a", 0)
@@ -130,6 +131,42 @@ def test_topic_id() -> None:
     assert logs.manager.get_or_create(A0, topic_id).topic_id == topic_id
     with pytest.raises(InconsistentTopicId):
         logs.manager.get_or_create(A0, other_id)
+    # A controller below protocol level 2.8 knows no ids.
+    assert logs.manager.get_or_create(A0, bytes(16)).topic_id == topic_id
+    logs.create("a-1")
+    assert logs.manager.get_or_create(TopicPartition("a", 1), bytes(16)).topic_id is None
+
+
+def test_a_high_watermark_does_not_outlive_its_log() -> None:
+    logs = ManagedLogs()
+    logs.create("a-0", "one", "two")
+    logs.manager.checkpoint_high_watermarks()
+    logs.manager.delete(A0)
+    log = logs.create("a-0")
+    builder = BatchBuilder()
+    builder.append(TimestampMs(logs.clock.now_ms()), None, b"not committed")
+    log.append_as_leader(bytearray(builder.build()), leader_epoch=0)
+    logs.kill()
+    assert (logs.log("a-0").high_watermark, logs.log("a-0").log_end_offset) == (0, 1)
+
+
+def test_a_log_of_an_earlier_topic_is_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    logs = ManagedLogs()
+    topic_id, other_id = bytes(15) + b"\1", bytes(15) + b"\2"
+    logs.create("a-0", "old").assign_topic_id(topic_id)
+    logs.manager.checkpoint_all()
+    assert logs.manager.get_or_create(A0, topic_id, sets_aside=True).log_end_offset == 1
+    new = logs.manager.get_or_create(A0, other_id, sets_aside=True)
+    assert (new.topic_id, new.log_end_offset) == (other_id, 0)
+    [stray] = [name for name in names(logs) if name.endswith("-stray")]
+    assert stray.startswith("a-0.")
+    assert b"old" in logs.fs.read_file(f"/disk/{stray}/00000000000000000000.log")
+    assert f"/disk/{stray} now" in caplog.text
+    logs.append(new, "new")
+    logs.kill()
+    # Nothing that is written down about the old log counts for the new one, and the stray is left alone.
+    assert values(logs.log("a-0")) == ["new"]
+    assert stray in names(logs)
 
 
 def test_new_logs_go_where_there_are_fewest() -> None:

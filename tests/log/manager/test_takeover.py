@@ -26,6 +26,7 @@ def copied() -> ManagedLogs:
     return logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(5, fast=1))
 def test_a_crash_leaves_one_log_with_everything(seed: int) -> None:
     places = set()

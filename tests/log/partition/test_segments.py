@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.clock import Clock
 from barnabas.errors import InconsistentTopicId, OffsetOutOfRange
 from barnabas.log.names import segment_file
 from barnabas.log.partition.partition_log import PartitionLog
@@ -303,7 +304,7 @@ def test_deleting_records_of_an_open_transaction_moves_the_last_stable_offset() 
     assert log.last_stable_offset == 2
 
 
-class CountingClock:
+class CountingClock(Clock):
     """Retention asks for the time whenever it looks through all segments."""
 
     def __init__(self) -> None:

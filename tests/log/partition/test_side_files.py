@@ -225,6 +225,38 @@ def test_a_stop_of_another_broker_makes_the_lists_void() -> None:
     assert not logs.fs.exists("/disk/log-start-offset-checkpoint.copy")
 
 
+def test_a_crash_of_another_broker_makes_the_lists_void() -> None:
+    """Nothing but its checkpoints tells that it was not ours that crashed."""
+    logs = ManagedLogs()
+    logs.create("a-0", "one", "two")
+    logs.create("moved-0", "away")
+    logs.manager.checkpoint_all()
+    logs.manager.close()
+    logs.fs.remove("/disk/.kafka_cleanshutdown")
+    logs.fs.remove_tree("/disk/moved-0")
+    for name, offset in (("log-start-offset", 1), ("recovery-point-offset", 2), ("replication-offset", 2)):
+        logs.fs.write_atomically(f"/disk/{name}-checkpoint", b"0\n1\na 0 %d\n" % offset)
+    logs.start()
+    assert logs.manager.directories[0].is_foreign
+    assert logs.log("a-0").log_start_offset == 1
+    assert values(logs.log("a-0")) == ["two"]
+    # The other broker has removed this one: it is not missed, and may be made here again.
+    logs.create("moved-0", "back")
+    assert values(logs.log("moved-0")) == ["back"]
+
+
+def test_a_checkpoint_whose_checksum_has_a_damaged_name_is_ours() -> None:
+    logs = ManagedLogs()
+    logs.create("a-0", "one", "two")
+    logs.log("a-0").delete_records(1)
+    logs.manager.checkpoint_all()
+    path = "/disk/recovery-point-offset-checkpoint"
+    logs.fs.write_atomically(path, logs.fs.read_file(path).replace(b"crc32c", b"crc32d"))
+    logs.kill()
+    assert not logs.manager.directories[0].is_foreign
+    assert values(logs.log("a-0")) == ["two"]
+
+
 def test_a_log_start_that_is_beyond_the_log_by_damage_deletes_nothing() -> None:
     logs = ManagedLogs()
     logs.create("a-0", "one", "two", "three")

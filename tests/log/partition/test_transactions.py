@@ -153,6 +153,21 @@ def test_an_answer_about_one_transaction_does_not_admit_a_batch_of_the_next() ->
     write(log, 0, guard=later)
 
 
+def test_a_marker_that_comes_late_does_not_end_the_question_about_the_next_transaction() -> None:
+    """As when the coordinator is on another broker: the client may be faster than the marker."""
+    log = verifying()
+    write(log, 0, guard=log.start_verification(PRODUCER, 0, 0, bumps_epochs=True))
+    guard = log.start_verification(PRODUCER, 0, 1, bumps_epochs=True)
+    end(log, epoch=1, version=2)
+    write(log, 0, epoch=1, guard=guard)
+    # The end of that transaction has the next epoch, and ends the question.
+    end(log, epoch=2, version=2)
+    late = log.start_verification(PRODUCER, 0, 2, bumps_epochs=True)
+    end(log, epoch=3, version=2)
+    with pytest.raises(InvalidProducerEpoch):
+        write(log, 0, epoch=2, guard=late)
+
+
 def test_a_fenced_producer_is_not_asked_about() -> None:
     log = verifying()
     end(log, epoch=5)

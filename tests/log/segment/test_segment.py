@@ -73,6 +73,7 @@ def test_what_is_appended_is_read_back(fs: SimulatedFileSystem) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index_interval_bytes", [0, 250, 1_000_000])
 def test_every_offset_is_located(fs: SimulatedFileSystem, index_interval_bytes: int) -> None:
     segment = filled(fs, 200, index_interval_bytes=index_interval_bytes)

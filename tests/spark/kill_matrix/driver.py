@@ -1,4 +1,5 @@
-"""A driver that is killed: a query from a topic to a topic, a table or a mirror, exactly once, in a process of its own.
+"""A driver that is killed: a query from a topic to a topic, a table, a mirror or several sinks of a pipeline, exactly
+once, in a process of its own.
 
     python -m tests.spark.kill_matrix.driver '[{"bootstrap": …}]'
 
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -32,6 +33,10 @@ from barnabas.spark.databases.sink import BatchWriter, DatabaseSink
 from barnabas.spark.exactly_once.sink import TransactionalTopicSink
 from barnabas.spark.exactly_once.tasks import TransactionWriter
 from barnabas.spark.mirror.sink import BatchSink, MirrorSink
+from barnabas.spark.pipeline.fan_out import FanOut
+from barnabas.spark.pipeline.flows import Output
+from barnabas.spark.pipeline.load import load_pipeline
+from barnabas.spark.pipeline.run import PipelineRun
 from barnabas.spark.session import start_session
 from barnabas.spark.topics.sink import worker_producer
 from barnabas.spark.topics.sink_columns import SinkColumns
@@ -47,6 +52,8 @@ BEFORE_END = "between the offsets and the end of the transaction"
 AFTER_COMMIT = "after the commit and before Spark's commit log"
 NEXT_PLANNED = "while the next batch is planned"
 DRIVER_POINTS = (BEFORE_TASKS, IN_A_TASK, AFTER_TASKS, BEFORE_END, AFTER_COMMIT, NEXT_PLANNED)
+# Of a pipeline with several sinks: when the sink with this key has the batch.
+AFTER_SINK = "after {}"
 DATABASE_POINTS = tuple(point for point in DRIVER_POINTS if point != BEFORE_END)
 
 KILL = "kill"
@@ -78,6 +85,8 @@ class Job:
     url: str = ""
     # Another cluster, to which the topic is mirrored, instead of the topic: "out" is the name that it has there.
     target: str = ""
+    # The file of a pipeline with several sinks, instead of the topic.
+    file: str = ""
     starting: str = "earliest"
     take_over: bool = False
     transaction_timeout_ms: int = 600_000
@@ -267,6 +276,37 @@ class StruckMirrorSink(MirrorSink):
         return StruckBatchSink(self._fault, self, self._target, **settings)
 
 
+class StruckFanOut(FanOut):
+    """Has a point after each sink of a batch."""
+
+    fault: ClassVar[Fault]
+
+    def _write(self, output: Output, sink: Any, rows: Any, batch_id: int, query_id: str) -> None:
+        super()._write(output, sink, rows, batch_id, query_id)
+        self.fault.at(AFTER_SINK.format(output.key), batch_id)
+
+
+class StruckRun(PipelineRun):
+    fan_out_class = StruckFanOut
+
+
+def run_file(spark: SparkSession, job: Job, fault: Fault) -> None:
+    """Runs the pipeline until it has read everything."""
+    StruckFanOut.fault = fault
+    file = Path(job.file)
+    running = StruckRun(spark, load_pipeline(file), file.parent, available_now=True)
+    try:
+        running.start()
+        wait_until(
+            lambda: not running.is_active, "the pipeline ends", timeout_s=HOLD_TIMEOUT_S, poll_s=10 * POLL_S
+        )
+        failure = running.error()
+    finally:
+        running.stop()
+    if failure is not None:
+        raise failure
+
+
 def open_sink(job: Job, fault: Fault) -> Struck | StruckMirrorSink:
     if job.target:
         return StruckMirrorSink(job, fault)
@@ -303,6 +343,9 @@ def main(jobs: list[Job]) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     fault = Fault(job)
+    if job.file:
+        run_file(spark, job, fault)
+        return
     if job.point == NEXT_PLANNED:
         ended = Path(job.checkpoint) / "commits" / str(job.batch)
         threading.Thread(target=fault.watch, args=(ended,), daemon=True).start()

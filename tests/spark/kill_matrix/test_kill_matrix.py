@@ -50,6 +50,7 @@ from tests.spark.kill_matrix.running import (
     running_server,
     started,
 )
+from tests.spark.kill_matrix.sinks import POINTS, check_sinks, with_sinks
 
 IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
 SEED: Final = int(os.environ.get("KILL_MATRIX_SEED", "8"))
@@ -136,8 +137,8 @@ def kill_one_after_the_other(server: Server, job: Job, points: list[str]) -> Non
     check_equal(server, job.out, wanted)
 
 
-def test_a_sample_of_kills(here: Server, server: Server, job: Job, mirror: Job) -> None:
-    """After the commit, which is the worst, and a mirror at a point of the seed's choice."""
+def test_a_sample_of_kills(here: Server, server: Server, job: Job, mirror: Job, tmp_path: Path) -> None:
+    """After the commit, which is the worst, a mirror at a point of the seed's choice, and between two sinks."""
     wanted, mirrored = feed(server, job.source, range(800)), range(800)
     feed_records(here, mirror.source, mirrored)
     commit_readers(here, mirror, 150)
@@ -145,8 +146,23 @@ def test_a_sample_of_kills(here: Server, server: Server, job: Job, mirror: Job) 
     # The second driver finishes what the first has left, and is killed in the mirror.
     killed(job, replace(mirror, point=random.Random(SEED).choice(DRIVER_POINTS), batch=1))
     check_equal(server, job.out, wanted)
-    finished(mirror)
+    several = with_sinks(new_job(server, tmp_path))
+    fed = feed(server, several.source, range(800))
+    killed(mirror, replace(several, point=POINTS[0], batch=1))
     check_mirrored(here, server, mirror, mirrored, readers=150)
+    finished(several)
+    check_sinks(server, several, fed)
+
+
+@whole_matrix
+def test_the_driver_is_killed_between_sinks(server: Server, job: Job) -> None:
+    several = with_sinks(job)
+    points = random.Random(SEED).sample([*POINTS, *POINTS], 2 * len(POINTS))
+    wanted = feed(server, job.source, range(400 * (len(points) + 1)))
+    for batch, point in enumerate(points):
+        killed(replace(several, point=point, batch=batch))
+    finished(several)
+    check_sinks(server, several, wanted)
 
 
 @whole_matrix

@@ -117,6 +117,7 @@ def test_a_wrong_length_in_the_last_segment_is_no_torn_tail(tmp_path: Path) -> N
         read_rows(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_index_that_is_wrong_does_not_lead_astray(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     path = writer.segment(400)

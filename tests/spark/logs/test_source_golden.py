@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.model import TopicPartition
 from barnabas.records.layout import TimestampType
-from tests.log.golden.images import ALL, UNCLEAN, Image
+from tests.log.golden.images import UNCLEAN, VARIED, Image
 from tests.sampling import sample
 from tests.spark.log_reading import Row, read_rows
 
@@ -47,7 +47,8 @@ def as_told(rows: list[Row]) -> dict[TopicPartition, list[list[Any]]]:
     return found
 
 
-@pytest.mark.parametrize("name", sample(ALL, fast=2))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sample(VARIED, fast=1))
 def test_rows_are_what_kafka_serves_in_both_isolation_levels(images: dict[str, Image], name: str) -> None:
     image = images[name]
     options = {

@@ -107,6 +107,7 @@ def test_a_mirror_that_is_begun_again_at_the_latest_keeps_what_it_had() -> None:
     assert [translated(offset_map, offset) for offset in (50, 100, 200, 250)] == [50, 100, 101, 151]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(15, fast=3))
 def test_no_record_is_skipped_whatever_is_made_anew(seed: int) -> None:
     rng = Random(seed)

@@ -60,6 +60,7 @@ def test_a_topic_that_is_there_gets_the_partitions_that_it_lacks(
     assert count_of(admin, f"copy.{topic}") == after
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_deleted_at_the_source_has_the_partitions_of_the_batch(
     admin: Admin, topic: str
 ) -> None:

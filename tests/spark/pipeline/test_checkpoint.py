@@ -81,7 +81,7 @@ def progress(**changes: Any) -> dict[str, Any]:
         "batchDuration": 2000,
         "numInputRows": 500,
         "eventTime": {"watermark": "2026-11-15T22:00:00.000Z"},
-        "stateOperators": [{"numRowsTotal": 7}, {"numRowsTotal": 5}],
+        "stateOperators": [{"numRowsTotal": 7, "memoryUsedBytes": 3_000}, {"numRowsTotal": 5}],
         "sources": [
             {"endOffset": json.dumps({"orders": {"0": 10, "1": 20}})},
             {"endOffset": json.dumps({"logOffset": 2})},
@@ -99,6 +99,7 @@ def test_reports() -> None:
     assert lag == 5
     report = report_of(progress(), pipeline="p", query="q", scans=2, lag=lag)
     assert (report.rows, report.rows_per_second, report.state_rows) == (250, 125.0, 12)
+    assert report.state_bytes == 3_000
     assert report.watermark == "2026-11-15T22:00:00.000Z"
     bare = report_of(
         {"batchId": 0, "timestamp": "x", "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}},

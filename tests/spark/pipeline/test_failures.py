@@ -92,6 +92,16 @@ supported for streaming aggregations without watermark on streaming DataFrames/D
             SparkFailed,
             "Java has ended before Spark was ready; --debug shows its output",
         ),
+        (
+            # Two parts of a plan that read the same source fail at the same time.
+            (
+                "org.apache.spark.SparkException: Multiple failures (2) in stage materialization:\n"
+                "  1. SparkRuntimeException: [USER_RAISED_EXCEPTION] the record is bad SQLSTATE: P0001\n"
+                "  2. SparkRuntimeException: [USER_RAISED_EXCEPTION] the record is bad SQLSTATE: P0001"
+            ),
+            SparkFailed,
+            "the record is bad",
+        ),
         ("", SparkFailed, "Nameless"),
     ],
 )

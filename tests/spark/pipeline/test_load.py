@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import InvalidConfig
-from barnabas.spark.pipeline.load import load_pipeline
+from barnabas.spark.pipeline.flows import flows_of
+from barnabas.spark.pipeline.load import SINKS_MAX, load_pipeline
 from barnabas.spark.pipeline.model import FileSink, FileSource, Pipeline, TopicSink, TopicSource
 from barnabas.spark.pipeline.options import reader_options
 from barnabas.spark.pipeline.tables import FAULTS_MAX, InvalidPipeline, duration_ms
@@ -167,8 +168,8 @@ def test_all_faults_are_told_with_what_is_allowed_and_the_nearest_key(pipeline_f
     )
     assert faults_of(path) == (
         (
-            "guarntee: there is no such key; did you mean guarantee?; there are name, sources, sink, transforms,"
-            " guarantee, output_mode, trigger, checkpoint, dead_letters, kafka, spark"
+            "guarntee: there is no such key; did you mean guarantee?; there are name, sources, sink, sinks,"
+            " transforms, guarantee, output_mode, trigger, checkpoint, dead_letters, kafka, spark"
         ),
         "name: 'orders by minute' is not allowed; it takes letters, digits, dots, dashes and underscores",
         (
@@ -281,6 +282,83 @@ def test_sinks(pipeline_file: Write, sink: str, fault: str) -> None:
     assert told.startswith(fault)
 
 
+@pytest.mark.parametrize(
+    ("sinks", "fault"),
+    [
+        ("", "sink: say where the rows go with one [sink], or with a table [sinks.NAME] for each of several"),
+        (
+            'sink = {type = "delta", path = "a"}\nsinks.b = {type = "delta", path = "b"}',
+            "sink: say where the rows go with one [sink]",
+        ),
+        ('sinks.b-c = {type = "delta", path = "a"}', "sinks.b-c: 'b-c' is not allowed; a name takes letters"),
+        (
+            'sinks.b = {type = "delta", path = "a", from = "order"}',
+            "sinks.b.from: 'order' is no source and no step; did you mean orders?; there are orders",
+        ),
+        (
+            'sinks.b = {type = "topic", topic = "orders"}',
+            "sinks.b.topic: 'orders' is what the pipeline reads",
+        ),
+        ('sinks.b = {type = "delta", path = "a", keys = ["k"]}', "sinks.b.keys: are what mode"),
+        (
+            'sinks.b = {type = "mirror", kafka = {bootstrap.servers = "there:1"}}',
+            "sinks.b: a mirror is a pipeline of its own, with [sink]",
+        ),
+        (
+            (
+                'sinks.a = {type = "files", path = "a", file_format = "json"}\n'
+                'sinks.b = {type = "files", path = "a", file_format = "json"}'
+            ),
+            "sinks.b.path: sinks.a writes there",
+        ),
+        (
+            "\n".join(f'sinks.s{number} = {{type = "delta", path = "a"}}' for number in range(SINKS_MAX + 1)),
+            f"sinks: there are {SINKS_MAX + 1}; the limit is {SINKS_MAX}",
+        ),
+    ],
+)
+def test_several_sinks(pipeline_file: Write, sinks: str, fault: str) -> None:
+    path = pipeline_file(f'name = "x"\n{sinks}\nsources.orders = {{type = "topic", topics = "orders"}}')
+    (told,) = faults_of(path)
+    assert told.startswith(fault)
+
+
+def test_sinks_with_the_same_rows_share_a_query(pipeline_file: Write) -> None:
+    path = pipeline_file(
+        """
+        name = "x"
+        checkpoint = "/c"
+        sources.a = { type = "topic", topics = "a" }
+        sources.b = { type = "topic", topics = "b" }
+        [sinks.one]
+        type = "topic"
+        from = "a"
+        topic = "one"
+        kafka = { acks = "all" }
+        [sinks.two]
+        type = "files"
+        from = "b"
+        path = "two"
+        file_format = "json"
+        [sinks.three]
+        type = "delta"
+        from = "a"
+        path = "three"
+        """
+    )
+    pipeline = load_pipeline(path, {"BARNABAS_BOOTSTRAP": "here:1"})
+    one = pipeline.sinks["one"]
+    assert isinstance(one, TopicSink)
+    assert one.kafka == {"bootstrap.servers": "here:1", "acks": "all"}
+    assert [
+        (flow.name, flow.checkpoint, [(each.key, each.group) for each in flow.outputs])
+        for flow in flows_of(pipeline)
+    ] == [
+        ("x.a", "/c/rows/a", [("sinks.one", "x.one"), ("sinks.three", "x.three")]),
+        ("x.b.two", "/c/files/two", [("sinks.two", "x.two")]),
+    ]
+
+
 def test_a_mirror_takes_topics_as_they_are(pipeline_file: Write) -> None:
     text = """
         name = "x"
@@ -323,7 +401,7 @@ def test_faults_have_a_bound(pipeline_file: Write) -> None:
     with pytest.raises(InvalidConfig) as caught:
         load_pipeline(path, {})
     assert str(caught.value).count("\n") == FAULTS_MAX
-    assert str(caught.value).endswith("and 10 more")
+    assert str(caught.value).endswith("and 9 more")
 
 
 @pytest.mark.parametrize(

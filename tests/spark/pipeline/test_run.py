@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import sqlite3
+import urllib.request
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -20,8 +23,11 @@ from barnabas.spark.pipeline.checkpoint import read_checkpoint, remove_checkpoin
 from barnabas.spark.pipeline.group import lags
 from barnabas.spark.pipeline.plan import plan_of, plan_text
 from barnabas.spark.pipeline.reset import execute_reset, plan_reset
+from barnabas.spark.pipeline.run import PipelineRun
+from barnabas.spark.pipeline.status import status_of
 from barnabas.testing import Broker
-from tests.spark.pipeline.running import Load, records_of, run_to_end, send, values_of
+from tests.spark.pipeline.running import TIMEOUT_S, Load, records_of, run_to_end, send, values_of
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,12 +85,12 @@ def test_exactly_once_with_dead_letters(
         ("__barnabas.errors.pipeline", topic.encode()),
     )
     assert letter.headers[5][1].startswith(b"not JSON")
-    assert {each.lag for each in lags(pipeline)} == {0}
+    assert {each.lag for each in lags(pipeline, topic)} == {0}
 
     send(broker, topic, [{"customer": "bob", "amount": 50}])
     plan = plan_of(spark, pipeline, tmp_path)
     assert sum(each["end_offset"] - each["from_offset"] for each in plan["sources"][0]["offsets"]) == 1
-    assert plan["progress"] == "batch 0 is done"
+    assert plan["queries"][0]["progress"] == "batch 0 is done"
     assert "to read: 1 of 2 partitions" in plan_text(plan)
     (second,) = run_to_end(spark, pipeline, tmp_path)
     assert second.batch_id == 1
@@ -103,6 +109,64 @@ def test_exactly_once_with_dead_letters(
     (third,) = run_to_end(spark, pipeline, tmp_path)
     assert (third.batch_id, third.rows) == (0, 1)
     assert len(records_of(broker, f"{topic}-out")) == 11
+
+
+def test_status_agrees_with_structured_streaming(
+    spark: SparkSession, broker: Broker, topic: str, load: Load, tmp_path: Path
+) -> None:
+    """Query, batch and offsets of `pipeline status` are those of Spark's own progress and of its page."""
+    broker.create_topics({topic: 2, f"{topic}-out": 2, f"{topic}-bad": 1})
+    text = COPY.format(topic=topic).replace("headers = true", "max_records = 6")
+    pipeline = load(text)
+    assert status_of(pipeline)["queries"] == [
+        {"query": topic, "query_id": None, "told": "has not run yet"},
+    ]
+    with broker.producer() as producer:
+        for number in range(20):
+            producer.send(topic, b'{"customer": "ann", "amount": 1}', partition=number % 2)
+    running = PipelineRun(spark, pipeline, tmp_path, available_now=True)
+    try:
+        running.start()
+        (each,) = running._running
+        assert each.query.awaitTermination(TIMEOUT_S)
+        progress = json.loads(each.query.lastProgress.json)  # type: ignore[union-attr]
+        wait_until(lambda: _shown(spark, topic).get("Status") == "FINISHED", "the page shows the end")
+        shown = _shown(spark, topic)
+    finally:
+        running.stop()
+    status = status_of(pipeline)
+    (query,) = status["queries"]
+    assert (query["query_id"], query["committed_batch_id"]) == (progress["id"], progress["batchId"])
+    assert query["planned_batch_id"] == progress["batchId"] == 3
+    assert (shown["ID"], shown["Latest Batch"]) == (query["query_id"], "3")
+    ends = [source["endOffset"] for source in progress["sources"]]
+    # The log of the checkpoint has a line for each scan, of which there are two with dead letters.
+    assert [each for each in query["offsets"] if each not in ends] == []
+    assert [each for each in ends if each not in query["offsets"]] == []
+    assert {row["partition"]: row["committed_offset"] for row in status["partitions"]} == {
+        int(partition): offset for partition, offset in ends[0][topic].items()
+    }
+    assert status["lag"] == 0
+
+
+def _shown(spark: SparkSession, name: str) -> dict[str, str]:
+    """The row of a query on the page of Structured Streaming, by the headings of its table."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"{spark.sparkContext.uiWebUrl}/StreamingQuery/", timeout=TIMEOUT_S) as answer:
+        page = answer.read().decode()
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
+        headings, *rows = [
+            [
+                html.unescape(re.sub(r"<[^>]*>", " ", cell)).strip()
+                for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            ]
+            for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        ]
+        for row in rows:
+            found = dict(zip((re.sub(r"\W+$", "", each).strip() for each in headings), row, strict=False))
+            if found.get("Name") == name:
+                return found
+    return {}
 
 
 def test_topic_to_parquet(
@@ -165,9 +229,9 @@ def test_topic_to_parquet(
         run_to_end(spark, pipeline, tmp_path)
     planned = plan_reset(pipeline, None, None)
     assert planned.groups == (topic, f"{topic}.dead-letters")
-    assert planned.sink_log == tmp_path / "out" / "_spark_metadata"
+    assert planned.sink_logs == (tmp_path / "out" / "_spark_metadata",)
     execute_reset(pipeline, planned)
-    assert not planned.sink_log.exists()
+    assert not planned.sink_logs[0].exists()
 
 
 def test_stream_table_join(
@@ -336,7 +400,7 @@ def test_files_to_a_topic(
     )
     plan = plan_of(spark, pipeline, tmp_path)
     assert plan["sources"][0]["columns"] == {"id": "bigint", "name": "string"}
-    assert plan["sink"]["columns"] == {"key": "string", "value": "string"}
+    assert plan["sinks"][0]["columns"] == {"key": "string", "value": "string"}
     assert "StreamingRelation" in plan["queries"][0]["explain"]
     assert "exactly once" in plan_text(plan)
 
@@ -409,7 +473,7 @@ def test_a_mirror_and_its_log(
         (("h", b"x"),),
     )
     assert record.timestamp_ms == 1_700_000_000_000
-    assert {each.lag for each in lags(mirror)} == {0}
+    assert {each.lag for each in lags(mirror, mirror.name)} == {0}
 
     count = load(
         f"""

@@ -95,3 +95,24 @@ def test_what_is_wrong_is_told_before_any_task(spark: SparkSession, broker: Brok
             "kafka.bootstrap.servers", broker.bootstrap
         ).option("topic", out).save()
     assert committed_values(broker.bootstrap, out) == []
+
+
+def test_a_broker_with_tls_and_a_password(spark: SparkSession) -> None:
+    register(spark)
+    with Broker(security="sasl_ssl", users={"ann": "secret"}, topics={"t": 2}) as secured:
+        security = {f"kafka.{name}": value for name, value in secured.security_settings.items()}
+        write(
+            spark.range(10).selectExpr("cast(cast(id AS string) AS binary) AS value"),
+            secured,
+            topic="t",
+            **security,
+        )
+        found = (
+            spark.read.format("barnabas")
+            .option("kafka.bootstrap.servers", secured.bootstrap)
+            .options(subscribe="t", **security)
+            .load()
+        )
+        assert sorted(bytes(row["value"]) for row in found.collect()) == [
+            b"%d" % number for number in range(10)
+        ]

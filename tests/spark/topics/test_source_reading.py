@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,15 +14,17 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 import barnabas.client.reader.ranges
 import barnabas.spark.topics.fetch
-import barnabas.spark.topics.source
+import barnabas.spark.topics.reading
+from barnabas.client.consumer.fetched import Fetched
 from barnabas.errors import InvalidConfig
 from barnabas.model import TopicPartition
-from barnabas.spark.topics.arrow import spark_schema
 from barnabas.spark.topics.directory import BrokerUnreachable, DataLost
 from barnabas.spark.topics.fetch import reader_of
 from barnabas.spark.topics.options import parse_options
 from barnabas.spark.topics.plan import OffsetRange
-from barnabas.spark.topics.source import TopicReader, read_range
+from barnabas.spark.topics.reading import read_range
+from barnabas.spark.topics.schema import spark_schema
+from barnabas.spark.topics.source import TopicReader
 from barnabas.testing import Broker, free_port
 from tests.spark.topic_reading import BASE_MS, bounds, expire, fill, given, places, reader, rows
 from tests.waiting import Deadline
@@ -35,6 +39,24 @@ def test_a_batch_reads_all_there_is(broker: Broker, topic: str) -> None:
     assert found[1]["timestamp"] == datetime.fromtimestamp(BASE_MS / 1_000 + 1, UTC)
     assert {row["topic"] for row in found} == {topic}
     assert "headers" not in found[0]
+
+
+def test_fetched_bytes_are_not_copied_before_they_are_columns(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topics({topic: 1})
+    fill(broker, topic, [5])
+    seen: list[tuple[Fetched, memoryview]] = []
+
+    def fetch(*arguments: Any, **settings: Any) -> Iterator[Fetched]:
+        for fetched in barnabas.spark.topics.fetch.fetch_range(*arguments, **settings):
+            assert isinstance(fetched.data, memoryview)
+            seen.append((fetched, fetched.data))
+            yield fetched
+
+    monkeypatch.setattr(barnabas.spark.topics.reading, "fetch_range", fetch)
+    assert [row["value"] for row in rows(reader(broker, topic))] == [b"0-%d" % number for number in range(5)]
+    assert [fetched.as_bytes() is data.obj for fetched, data in seen] == [True]
 
 
 def test_an_empty_topic_has_no_tasks(broker: Broker, topic: str) -> None:
@@ -167,7 +189,7 @@ def test_a_range_spans_fetches_and_ends_within_a_batch(
             )
             producer.flush()
     # Small columns, small fetches: many of each.
-    monkeypatch.setattr(barnabas.spark.topics.source, "COLUMNS_BYTES", 10_000)
+    monkeypatch.setattr(barnabas.spark.topics.reading, "COLUMNS_BYTES", 10_000)
     made = reader(
         broker,
         topic,
@@ -268,6 +290,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barnabas.client.reader.ranges, "SETTLING_S", 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_log_that_is_shorter_than_planned(broker: Broker, topic: str) -> None:
     broker.create_topics({topic: 1})
@@ -283,6 +306,7 @@ def test_a_log_that_is_shorter_than_planned(broker: Broker, topic: str) -> None:
         assert [row["offset"] for row in found] == list(range(start, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_topic_that_is_deleted_or_created_again_after_the_plan(broker: Broker, topic: str) -> None:
     broker.create_topics({topic: 1})

@@ -12,7 +12,8 @@ from barnabas.errors import InvalidConfig
 from barnabas.model import Offset, TimestampMs, TopicPartition
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.columns import RecordColumns
-from barnabas.spark.topics.arrow import RowMaker, check_schema, spark_schema
+from barnabas.spark.topics.arrow import RowMaker
+from barnabas.spark.topics.schema import check_schema, spark_schema
 from tests.records.columns import decode_columns
 
 PARTITION = TopicPartition("clicks", 3)

@@ -11,7 +11,7 @@ import pytest
 from barnabas.model import TopicPartition
 from barnabas.spark import register
 from barnabas.spark.failures import told
-from barnabas.spark.topics.arrow import spark_schema
+from barnabas.spark.topics.schema import spark_schema
 from barnabas.testing import Broker
 
 if TYPE_CHECKING:

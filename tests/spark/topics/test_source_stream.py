@@ -10,9 +10,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from barnabas.clock import ManualClock
 from barnabas.model import TopicPartition
-from barnabas.spark.topics.arrow import spark_schema
 from barnabas.spark.topics.directory import DataLost
 from barnabas.spark.topics.options import parse_options
+from barnabas.spark.topics.schema import spark_schema
 from barnabas.spark.topics.stream import TopicStreamReader
 from barnabas.testing import Broker
 from tests.spark.topic_reading import BASE_MS, bounds, expire, fill, given, places

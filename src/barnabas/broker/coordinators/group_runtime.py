@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
@@ -13,10 +14,16 @@ from barnabas.broker.settings.group_configs import group_overrides
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.definition import InvalidSetting
 from barnabas.coordination.metadata.changes import changed_topics
+from barnabas.coordination.metadata.features import GROUP_VERSION, NO_FEATURES_EPOCH
 from barnabas.coordination.metadata.image import MetadataImage
-from barnabas.errors import InvalidConfig, InvalidGroupId
+from barnabas.errors import (
+    CoordinatorLoadInProgress,
+    InvalidConfig,
+    InvalidGroupId,
+    UnsupportedVersion,
+)
 from barnabas.groups.counts import GroupCounts
-from barnabas.groups.settings import ASSIGNOR_NAMES, GroupOverrides, GroupSettings
+from barnabas.groups.settings import ASSIGNOR_NAMES, CONSUMER, GroupOverrides, GroupSettings
 from barnabas.model import TopicPartition
 from barnabas.records.layout import CompressionType
 
@@ -27,6 +34,8 @@ log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _MINUTE_MS: Final = 60_000
+
+_GroupConfigs: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class GroupRuntime(CoordinatorRuntime["GroupShell"]):
@@ -52,16 +61,35 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
             raise InvalidGroupId("a group with members has a name")
         return self.shell_of(group_id)
 
-    def speaks(self, protocol: str) -> bool:
-        return protocol in self._settings.rebalance_protocols
+    def check_consumer_protocol(self) -> None:
+        """Raises UnsupportedVersion if there are no groups of the consumer protocol, and CoordinatorLoadInProgress if
+        that is not settled yet.
+        """
+        if CONSUMER not in self._settings.rebalance_protocols:
+            raise UnsupportedVersion("group.coordinator.rebalance.protocols does not have it")
+        features = self._cache.image.features
+        if features.level(GROUP_VERSION) < 1:
+            if features.epoch == NO_FEATURES_EPOCH and self._has_features():
+                # A new cluster settles its features with its first topic, and this broker has not read them yet.
+                raise CoordinatorLoadInProgress("the features of the new cluster are not settled yet")
+            raise UnsupportedVersion("group.version is 0 in this cluster: use group.protocol=classic")
+
+    def _has_features(self) -> bool:
+        """Whether the protocol level of the cluster has features."""
+        from barnabas.peers.versions import FEATURES, ProtocolLevel
+
+        return ProtocolLevel.parse(self._live_settings.current.inter_broker_protocol_version) >= FEATURES
 
     def begin(self) -> None:
-        self._read_group_configs(self._cache.image)
+        self._read_group_configs({}, self._cache.image.group_configs)
         super().begin()
 
-    def _read_group_configs(self, image: MetadataImage) -> None:
-        self._overrides = {}
-        for group_id, properties in image.group_configs.items():
+    def _read_group_configs(self, before: _GroupConfigs, after: _GroupConfigs) -> None:
+        known, self._overrides = self._overrides, {}
+        for group_id, properties in after.items():
+            if group_id in known and before.get(group_id) is properties:
+                self._overrides[group_id] = known[group_id]
+                continue
             try:
                 self._overrides[group_id] = group_overrides(self._live_settings.current, properties)
             except InvalidConfig as error:
@@ -72,7 +100,7 @@ class GroupRuntime(CoordinatorRuntime["GroupShell"]):
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         if before.group_configs is not after.group_configs:
-            self._read_group_configs(after)
+            self._read_group_configs(before.group_configs, after.group_configs)
         if before.topics is after.topics:
             return
         super()._on_image(before, after)

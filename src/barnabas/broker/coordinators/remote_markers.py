@@ -58,11 +58,21 @@ class _Marker(NamedTuple):
 
 
 class RemoteMarkers:
-    def __init__(self, peers: Peers, tasks: Tasks, topic_exists: TopicExists, *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        tasks: Tasks,
+        topic_exists: TopicExists,
+        *,
+        timeout_ms: int,
+        version: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`version` is the one of WriteTxnMarkers; None means that of the protocol level."""
         self._peers = peers
         self._tasks = tasks
         self._topic_exists = topic_exists
         self._timeout_ms = timeout_ms
+        self._version = version
         self._is_coordinator: IsCoordinator = _always
         self._destinations: Destinations[_Marker] = Destinations(tasks, self._write)
 
@@ -113,7 +123,7 @@ class RemoteMarkers:
         try:
             link = self._peers.link(broker_id, MARKERS)
             answer: WriteTxnMarkersResponse = await link.ask(
-                "WriteTxnMarkers", request, timeout_ms=self._timeout_ms
+                "WriteTxnMarkers", request, version=self._version(), timeout_ms=self._timeout_ms
             )
         except KafkaError as error:
             for each in wanted:

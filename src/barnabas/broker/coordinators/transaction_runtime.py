@@ -14,6 +14,7 @@ from barnabas.broker.coordinators.producer_ids import ProducerIds
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Surroundings
 from barnabas.broker.replication.partition import Partition
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.coordination.metadata.features import TRANSACTION_VERSION
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import (
     CoordinatorLoadInProgress,
@@ -101,11 +102,14 @@ class TransactionRuntime(CoordinatorRuntime["TransactionShell"]):
 
         return TransactionShell(
             partition,
-            TransactionCoordinator(self._settings, self._new_producer_id),
+            TransactionCoordinator(self._settings, self._new_producer_id, self._level),
             self._send_markers,
             timer=self._timer,
             clock=self._clock,
         )
+
+    def _level(self) -> int:
+        return self._cache.image.features.level(TRANSACTION_VERSION)
 
     def _new_producer_id(self) -> ProducerId:
         if not self._knows_producer_ids.is_set():

@@ -18,7 +18,8 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.requests.exchange import Exchange, Parked
+from barnabas.broker.handlers.permissions import Permission
+from barnabas.broker.requests.exchange import AnyExchange, Exchange, Parked
 from barnabas.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -46,6 +47,7 @@ from barnabas.records.layout import (
     PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
 )
+from barnabas.security.acls import WRITE
 
 FIRST_PRODUCE_WITH_IDS: Final = 13
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
@@ -177,7 +179,7 @@ def verify_produce(
 
     A coordinator that is completing the previous transaction is asked again for a while.
     """
-    batches = _transactional_batches(broker, exchange.version, request)
+    batches = _transactional_batches(broker, exchange, request)
     producers = {(each.producer_id, each.producer_epoch) for each in batches.values()}
     if not producers:
         then(NOTHING_TO_VERIFY)
@@ -206,16 +208,18 @@ class _TransactionalBatch(NamedTuple):
 
 
 def _transactional_batches(
-    broker: Broker, version: int, request: ProduceRequest
+    broker: Broker, exchange: AnyExchange, request: ProduceRequest
 ) -> dict[TopicPartition, _TransactionalBatch]:
-    """Skips invalid records, which the log refuses."""
+    """Skips invalid records, which the log refuses, and topics that the client may not write to."""
+    version = exchange.version
+    permission = Permission(broker, exchange, WRITE, is_logged=False)
     topic_names = broker.image.topic_names
     found: dict[TopicPartition, _TransactionalBatch] = {}
     for topic in request.topic_data:
         name = topic_names.get(topic.topic_id) if version >= FIRST_PRODUCE_WITH_IDS else topic.name
         for data in topic.partition_data:
             records = data.records
-            if name is None or records is None or len(records) < BATCH_HEADER_BYTES:
+            if name is None or name not in permission or records is None or len(records) < BATCH_HEADER_BYTES:
                 continue
             assert not isinstance(records, FileSlice)
             is_transactional = records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT

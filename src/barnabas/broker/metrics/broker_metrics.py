@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from barnabas.broker.broker import Broker
+from barnabas.broker.metrics.controller_metrics import register_controller
 from barnabas.broker.metrics.coordinator_metrics import register_coordinators
 from barnabas.broker.metrics.group_metrics import register_group_metrics
 from barnabas.broker.metrics.lag_metrics import register_lag
@@ -41,7 +42,8 @@ def register_metrics(broker: Broker, connections: Connections, loop: asyncio.Abs
     metrics = broker.metrics
     _register_connections(metrics, connections)
     _register_waiting(metrics, broker)
-    register_replicas(metrics, broker)
+    register_replicas(metrics, broker.replicas, is_in_cluster=broker.config.is_in_cluster)
+    register_controller(metrics, broker.controller)
     _register_topics(metrics, broker)
     register_coordinators(broker)
     _register_logs(metrics, broker)

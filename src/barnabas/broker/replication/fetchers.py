@@ -15,14 +15,17 @@ from typing import Any, Final
 from barnabas.broker.replication.follower_writes import latest_epoch
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_fetcher import FetcherContext, ReplicaFetcher
-from barnabas.broker.replication.replica_manager import Lag
+from barnabas.broker.replication.replica_manager import FetcherTraffic, Lag
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.primitives.freed_memory import keep_freed_memory
 from barnabas.primitives.java_hash import java_hash
 from barnabas.replication.fetcher import FetcherSettings
 
 log = logging.getLogger(__name__)
 
 _INT32: Final = 1 << 32
+# Some answers of a leader.
+_KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class ReplicaFetchers:
@@ -113,6 +116,10 @@ class ReplicaFetchers:
     def failed_count(self) -> int:
         return sum(len(fetcher.failed) for fetcher in self._fetchers.values())
 
+    def traffic(self) -> Iterator[FetcherTraffic]:
+        for each in list(self._fetchers.values()):
+            yield FetcherTraffic(each.leader, each.number, each.requests_sent, each.bytes_received)
+
     async def close(self) -> None:
         """Returns when nothing writes to logs any more."""
         self._is_closed = True
@@ -125,6 +132,8 @@ class ReplicaFetchers:
     def _fetcher(self, leader: BrokerId, number: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
+            # Each answer of a leader is a large block.
+            keep_freed_memory(_KEPT_BYTES_MAX)
             fetcher = ReplicaFetcher(leader, number, self._context, self._settings())
             self._fetchers[leader, number] = fetcher
             task = self._context.loop.create_task(fetcher.run())
@@ -135,12 +144,15 @@ class ReplicaFetchers:
     def _ended(self, fetcher: ReplicaFetcher, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         del self._fetchers[fetcher.leader, fetcher.number]
-        if task.cancelled() or (error := task.exception()) is None:
+        if task.cancelled():
             return
-        log.error("A fetcher of broker %d has failed", fetcher.leader, exc_info=error)
+        error = task.exception()
+        if error is not None:
+            log.error("A fetcher of broker %d has failed", fetcher.leader, exc_info=error)
         for partition, owner in list(self._followed.values()):
             if owner is fetcher:
-                # Another fetcher goes on where the logs end.
+                # The fetcher has failed, or had decided to end before the partition came. Another one goes on where the
+                # log ends.
                 self.follow(partition)
 
 

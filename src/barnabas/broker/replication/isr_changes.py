@@ -30,6 +30,8 @@ from barnabas.replication.isr_change import IsrChange
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.05
+# After an error that is not the controller's.
+FAILURE_RETRY_S: Final = 1.0
 REQUEST_TIMEOUT_MS: Final = 30_000
 # Of one request. The rest goes with the next one.
 CHANGES_MAX: Final = 10_000
@@ -82,7 +84,6 @@ class IsrChanges:
         self._waiting[self._key(partition)] = (partition, change)
         if self._sending is None:
             self._sending = self._loop.create_task(self._send())
-            self._sending.add_done_callback(self._sent)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -97,28 +98,35 @@ class IsrChanges:
             ("", partition.topic_id, at.partition) if self._has_topic_ids else (at.topic, b"", at.partition)
         )
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
-        self._sending = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Changes of in-sync replicas cannot be sent", exc_info=error)
-
     async def _send(self) -> None:
-        # Changes of the same moment go together.
-        await asyncio.sleep(0)
-        while self._waiting:
-            keys = list(self._waiting)[:CHANGES_MAX]
-            changes = {key: self._waiting.pop(key) for key in keys}
-            changes = {
-                key: (each, change) for key, (each, change) in changes.items() if each.proposes(change)
-            }
-            if not changes:
-                continue
-            has_answer = await self._ask(changes)
-            for key, waiting in changes.items():
-                # What has no answer goes again, unless something newer has come.
-                self._waiting.setdefault(key, waiting)
-            if self._waiting and (changes or not has_answer):
-                await asyncio.sleep(RETRY_S)
+        try:
+            # Changes of the same moment go together.
+            await asyncio.sleep(0)
+            while self._waiting:
+                await self._send_waiting()
+        finally:
+            # At once: a change that is proposed before the task has quite ended needs the next one.
+            self._sending = None
+
+    async def _send_waiting(self) -> None:
+        keys = list(self._waiting)[:CHANGES_MAX]
+        changes = {key: self._waiting.pop(key) for key in keys}
+        changes = {key: (each, change) for key, (each, change) in changes.items() if each.proposes(change)}
+        if not changes:
+            return
+        wait_s = 0.0
+        try:
+            if not await self._ask(changes):
+                wait_s = RETRY_S
+        except Exception:
+            # A change that is not sent again would be pending for ever.
+            log.exception("Changes of in-sync replicas cannot be sent")
+            wait_s = FAILURE_RETRY_S
+        for key, waiting in changes.items():
+            # What has no answer goes again, unless something newer has come.
+            self._waiting.setdefault(key, waiting)
+        if self._waiting and (changes or wait_s):
+            await asyncio.sleep(wait_s or RETRY_S)
 
     async def _ask(self, changes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> bool:
         """Removes the changes that have got their answer."""

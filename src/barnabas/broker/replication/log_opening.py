@@ -30,7 +30,7 @@ LOGS_OPENED_AT_ONCE: Final = 32
 class LogOpening:
     """`is_current` says whether a partition is still one of the broker's when its log has been opened.
 
-    `opened` is called for each partition that can be used from then on.
+    `opened` is called for each partition that can be used from then on, and `failed` when some cannot be opened.
     """
 
     def __init__(
@@ -39,11 +39,13 @@ class LogOpening:
         executor: Executor,
         is_current: Callable[[Partition], bool],
         opened: Callable[[Partition], None],
+        failed: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._executor = executor
         self._is_current = is_current
         self._opened = opened
+        self._failed = failed
         self._running: dict[TopicPartition, asyncio.Future[None]] = {}
 
     def __contains__(self, key: TopicPartition) -> bool:
@@ -85,14 +87,18 @@ class LogOpening:
 
         def done(finished: asyncio.Future[list[PartitionLog | None]]) -> None:
             logs = [None] * len(partitions) if finished.cancelled() else finished.result()
+            has_failed = False
             for partition, opened in zip(partitions, logs, strict=True):
                 del self._running[partition.topic_partition]
                 if not self._is_current(partition):
                     continue
                 if opened is None or not _begin_use(partition, opened):
                     partition.take_offline()
+                    has_failed = not finished.cancelled()
                 else:
                     self._opened(partition)
+            if has_failed:
+                self._failed()
             waiter.set_result(None)
 
         waiter: asyncio.Future[None] = self._loop.create_future()

@@ -438,6 +438,15 @@ class Partition:
         change = leadership.propose_shrink(log_end_offset=log.log_end_offset, now_ms=self._context.now_ms())
         if change is not None:
             isr_changes.propose(self, change)
+        # A replica that is not in sync holds the high watermark up only while it is caught up by time.
+        self._advance_high_watermark(log, leadership)
+
+    def recheck(self) -> None:
+        """To be called when a replica may no longer count that was not in sync: nothing else would move on."""
+        log, leadership = self.log, self.leadership
+        if log is not None and leadership is not None and not leadership.is_alone:
+            self._advance_high_watermark(log, leadership)
+            self.delayed.note_change(self.topic_partition)
 
     def proposes(self, change: IsrChange) -> bool:
         """Whether a change still waits for the controller."""
@@ -464,7 +473,10 @@ class Partition:
     def isr_refused(self, change: IsrChange, code: int) -> bool:
         """The controller has refused a change. True if it is to be sent again."""
         leadership = self.leadership
-        return leadership is not None and leadership.isr_refused(change, code)
+        if leadership is None or leadership.isr_refused(change, code):
+            return leadership is not None
+        self.recheck()
+        return False
 
     def delete_records(self, before_offset: int) -> int:
         """The new start of the log."""

@@ -99,6 +99,7 @@ class ReplicaFetcher:
         self.writing: frozenset[TopicPartition] = _NOTHING
         self.written: asyncio.Future[None] | None = None
         self.bytes_received = 0
+        self.requests_sent = 0
         self._context = context
         self._purpose = f"fetcher-{number}"
         self._steps: list[Step] = []
@@ -149,6 +150,7 @@ class ReplicaFetcher:
         context = self._context
         if isinstance(request, FetchRequest):
             api_name = "Fetch"
+            self.requests_sent += 1
         else:
             api_name = "ListOffsets" if isinstance(request, ListOffsetsRequest) else "OffsetForLeaderEpoch"
         try:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from barnabas.broker.replication.log_opening import LogOpening, OpenLog
 from barnabas.broker.replication.partition import Partition, PartitionContext, Proposals
 from barnabas.broker.replication.topic_metrics import BrokerTopicMetrics
+from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -71,6 +72,15 @@ class Lag(NamedTuple):
     lag: int
 
 
+class FetcherTraffic(NamedTuple):
+    """What a fetcher has asked its leader for, and got, since it has begun."""
+
+    leader: BrokerId
+    fetcher: int
+    requests: int
+    received_bytes: int
+
+
 class LeaderThrottle(Protocol):
     """The bound of `leader.replication.throttled.rate`."""
 
@@ -98,6 +108,8 @@ class Followers(Protocol):
     def failed_count(self) -> int:
         """How many partitions cannot be copied."""
 
+    def traffic(self) -> Iterable[FetcherTraffic]: ...
+
 
 class ReplicaManager:
     """`make_log` creates the log of a new partition: it has no log anywhere, not even in an offline directory."""
@@ -119,13 +131,46 @@ class ReplicaManager:
         self._context = context
         self._open_log = open_log
         self._make_log = make_log
-        self._opening = LogOpening(loop, executor, self._has, self._begin_following)
+        self._opening = LogOpening(loop, executor, self._has, self._begin_following, self._note_offline)
         # None on a broker that is alone.
         self._followers: Followers | None = None
         self.leader_throttle: LeaderThrottle | None = None
+        # Called when partitions have gone offline by themselves. None on a broker that is alone.
+        self.on_offline: Callable[[], None] | None = None
         # By topic and index: a plain tuple is made faster than a TopicPartition, and finds the same.
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._roles_listeners: list[RolesListener] = []
+        # Partitions whose roles are from before this broker was away, or whose topic was deleted.
+        self._unconfirmed: set[TopicPartition] = set()
+
+    async def note_absence(self) -> None:
+        """The broker's registration was gone for a while: topics may have been deleted and made again meanwhile."""
+        self._unconfirmed = {partition.topic_partition for partition in self}
+
+    def follow_brokers(self, before: MetadataImage, after: MetadataImage) -> None:
+        """A broker that is gone holds up no high watermark and no low watermark."""
+        if before.brokers is after.brokers:
+            return
+        gone = before.brokers.keys() - after.brokers.keys()
+        if gone:
+            for partition in self:
+                if not gone.isdisjoint(partition.replicas):
+                    partition.recheck()
+
+    def follow_topics(self, before: MetadataImage, after: MetadataImage) -> None:
+        """A topic of the same name is another one from now on.
+
+        A controller that fails may leave a replica behind that it has removed from a partition: nobody deletes it.
+        """
+        # A deletion comes alone. Other changes, which are frequent, do not look at all topics.
+        if len(after.topics) < len(before.topics):
+            deleted = before.topics.keys() - after.topics.keys()
+            self._unconfirmed.update(
+                partition.topic_partition
+                for partition in self
+                if partition.topic_partition.topic in deleted
+                and before.topics[partition.topic_partition.topic].id == partition.topic_id
+            )
 
     def on_roles(self, listener: RolesListener) -> None:
         """Calls the listener after each change of roles, on the event loop. A new leader's log may still be opened."""
@@ -152,6 +197,9 @@ class ReplicaManager:
 
     def failed_count(self) -> int:
         return 0 if self._followers is None else self._followers.failed_count()
+
+    def fetcher_traffic(self) -> Iterable[FetcherTraffic]:
+        return () if self._followers is None else self._followers.traffic()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -234,12 +282,20 @@ class ReplicaManager:
         key = TopicPartition(topic.topic_name, state.partition_index)
         partition = self._partitions.get(key)
         is_known = partition is not None
+        if partition is not None and self._is_replaced(partition, topic.topic_id):
+            log.warning(
+                "%s is one of a new topic of this name: this broker has a replica of an earlier one", key
+            )
+            self._end_following(key)
+            partition.stop()
+            partition = None
         code = self._refusal(key, partition, topic.topic_id, state)
         if code != _NONE:
             return code
         if partition is None:
             partition = Partition(key, topic.topic_id, self._context, self.topic_metrics.of(key.topic))
             self._partitions[key] = partition
+        self._unconfirmed.discard(key)
         self._end_following(key)
         try:
             self._give_role(partition, state)
@@ -256,6 +312,16 @@ class ReplicaManager:
         else:
             self._begin_following(partition)
         return _NONE
+
+    def _is_replaced(self, partition: Partition, topic_id: bytes) -> bool:
+        key = partition.topic_partition
+        return (
+            key in self._unconfirmed
+            and key not in self._opening
+            and partition.topic_id != topic_id
+            and any(topic_id)
+            and any(partition.topic_id)
+        )
 
     def _refusal(
         self,
@@ -327,6 +393,7 @@ class ReplicaManager:
         self._end_following(key)
         if state.delete_partition:
             del self._partitions[key]
+            self._unconfirmed.discard(key)
         partition.stop()
         return KafkaStorageError.code if partition.is_offline else _NONE
 
@@ -359,4 +426,9 @@ class ReplicaManager:
                 partition.take_offline()
                 topics.add(key.topic)
         self._note_roles(topics)
-        log.error("Log directory %s has failed. Its partitions are offline; the others continue", directory)
+        self._note_offline()
+        log.error("Partitions in %s have failed and are offline; the others continue", directory)
+
+    def _note_offline(self) -> None:
+        if self.on_offline is not None:
+            self.on_offline()

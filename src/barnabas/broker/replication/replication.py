@@ -114,7 +114,7 @@ class Replication:
         fetch_version = self._level.version_of("Fetch")
         return FetcherSettings(
             replica_id=self._replicas.broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._broker_epoch,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,

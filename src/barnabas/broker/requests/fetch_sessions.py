@@ -284,7 +284,7 @@ class FetchSessions:
 
 
 def replica_id(request: FetchRequest, version: int) -> int:
-    """The broker that fetches as a follower; negative for consumers."""
+    """The broker that fetches as a follower; -1 for consumers, and smaller for tools."""
     return (
         request.replica_id
         if version < _FIRST_VERSION_WITH_REPLICA_STATE

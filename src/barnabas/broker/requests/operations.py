@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.security.acls import SUPPORTED_OPERATIONS
+
 NOT_ASKED: Final = -(2**31)
 
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = range(3, 9)
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(9, 13)
-
-TOPIC_OPERATIONS: Final = _bits(
-    _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
-)
-CLUSTER_OPERATIONS: Final = _bits(
-    _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE
-)
-GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+# By type of resource.
+EVERY_OPERATION: Final = {
+    resource_type: sum(1 << operation for operation in operations)
+    for resource_type, operations in SUPPORTED_OPERATIONS.items()
+}

@@ -5,34 +5,44 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from barnabas.security.principal import ANONYMOUS, Principal
+
 # The time that the worker process has spent on a client counts half as much after this long.
 WORKER_HALF_LIFE_NS: Final = 10_000_000_000
 
 
 class ClientSession:
-    """One connection's client. Security fills in the user."""
+    """One connection's client. The listener's security protocol decides who it is, before its first request."""
 
     __slots__ = (
         "_worker_ns",
         "_worker_used_ns",
+        "authentication",
         "client_software_name",
         "client_software_version",
         "host",
         "last_job_ns",
         "listener",
-        "user",
+        "principal",
     )
 
-    def __init__(self, *, listener: str, host: str) -> None:
+    def __init__(self, *, listener: str, host: str, principal: Principal = ANONYMOUS) -> None:
         self.listener = listener
         self.host = host
-        self.user = "ANONYMOUS"
+        self.principal = principal
+        # The state of the authentication on a listener with SASL (`broker/authentication`).
+        self.authentication: object = None
         self.client_software_name = ""
         self.client_software_version = ""
         # The time that the worker process has spent on this connection, and when that was counted.
         self.last_job_ns = 0
         self._worker_used_ns = 0.0
         self._worker_ns = 0
+
+    @property
+    def user(self) -> str:
+        """The name that quotas go by."""
+        return self.principal.name
 
     def worker_used_ns(self, now_ns: int) -> float:
         """How long the worker process has worked for this connection lately."""

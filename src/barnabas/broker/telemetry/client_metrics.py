@@ -124,17 +124,22 @@ class ClientMetrics:
 
     def begin(self) -> None:
         """Starts to follow the metadata."""
-        self._subscribe(self._cache.image)
+        self._subscribe({}, self._cache.image.client_metrics)
         self._cache.subscribe(Stage.CLIENTS, self._on_image)
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
         if before.client_metrics is not after.client_metrics:
-            self._subscribe(after)
+            self._subscribe(before.client_metrics, after.client_metrics)
 
-    def _subscribe(self, image: MetadataImage) -> None:
+    def _subscribe(
+        self, before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self._version += 1
-        self._subscriptions = {}
-        for name, properties in image.client_metrics.items():
+        known, self._subscriptions = self._subscriptions, {}
+        for name, properties in after.items():
+            if name in known and before.get(name) is properties:
+                self._subscriptions[name] = known[name]
+                continue
             try:
                 self._subscriptions[name] = parse_subscription(properties)
             except (InvalidConfig, InvalidRequest) as error:

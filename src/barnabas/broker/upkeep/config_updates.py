@@ -30,8 +30,8 @@ _AT_START_ONLY: Final = frozenset({"background.threads"})
 
 def effective_config(config: BrokerConfig, image: MetadataImage, broker_id: BrokerId) -> BrokerConfig:
     """The configuration including the settings at run time. Invalid settings are logged and ignored."""
-    default = _usable(image.broker_config(""), per_broker=False)
-    broker = _usable(image.broker_config(str(broker_id)), per_broker=True)
+    default = _usable(config, image.broker_config(""), per_broker=False)
+    broker = _usable(config, image.broker_config(str(broker_id)), per_broker=True)
     if default == config.dynamic_default and broker == config.dynamic_broker:
         return config
     try:
@@ -41,9 +41,13 @@ def effective_config(config: BrokerConfig, image: MetadataImage, broker_id: Brok
         return config
 
 
-def _usable(properties: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+def _usable(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    if not stored:
+        return {}
+    from barnabas.broker.settings.stored_passwords import decoded
+
     usable = {}
-    for name, text in properties.items():
+    for name, text in decoded(config, stored).items():
         try:
             validate_dynamic({name: text}, per_broker=per_broker)
             usable[name] = text

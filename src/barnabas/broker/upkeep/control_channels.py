@@ -3,6 +3,9 @@
 Each broker has a queue, first in first out, with one request in flight. A request that fails is repeated for ever,
 with a short back-off, until the registration of its broker ends or changes; then the queue is dropped. The controller
 does not wait for any of this. Requests to the broker in this process take the same path without the network.
+
+A broker may be registered and yet take no requests, as when its process hangs. What waits for it is merged when it
+has become much (`control_merging.py`), so that the queue has a bound.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.broker.upkeep.control_merging import merged, partition_count
 from barnabas.broker.upkeep.control_requests import LocalLinks
 from barnabas.broker.upkeep.control_versions import as_answered, as_sent
 from barnabas.coordination.controller.events import ControlRequest
@@ -27,6 +31,9 @@ from barnabas.peers.peers import CONTROL, Peers
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100
+# More than this many requests for a broker, or more partitions in them, are merged.
+WAITING_MAX: Final = 100
+PARTITIONS_MAX: Final = 10_000
 
 
 class ControlChannels:
@@ -106,7 +113,7 @@ class ControlChannels:
 
 
 class _Channel:
-    """The queue of one registration of a broker. It has no bound: the controller decides, and cannot wait."""
+    """The queue of one registration of a broker. The controller decides and cannot wait, so what is much is merged."""
 
     def __init__(self, broker: BrokerImage, link: PeerLink, on_answer: OnAnswer, timeout_ms: int) -> None:
         self.broker = broker
@@ -118,11 +125,25 @@ class _Channel:
         # Runs while there are requests.
         self._worker: asyncio.Task[None] | None = None
         self._is_failing = False
+        # How many partitions wait, the one in flight not counted, and how many were left when they were merged.
+        self._partitions = 0
+        self._merged_partitions = 0
 
     def send(self, request: ControlRequest) -> None:
+        if self.waiting:
+            self._partitions += partition_count(request)
         self.waiting.append(request)
+        if len(self.waiting) > WAITING_MAX or self._partitions > PARTITIONS_MAX + 2 * self._merged_partitions:
+            self._merge()
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._run())
+
+    def _merge(self) -> None:
+        """The first one may be in flight, and stays as it is."""
+        in_flight = self.waiting.popleft()
+        left = merged(self.waiting)
+        self._partitions = self._merged_partitions = sum(map(partition_count, left))
+        self.waiting = deque([in_flight, *left])
 
     def drop(self) -> list[ControlRequest]:
         """Gives up. Returns the requests that have no answer."""
@@ -142,6 +163,10 @@ class _Channel:
             while self.waiting:
                 response = await self._deliver(self.waiting[0])
                 request = self.waiting.popleft()
+                if self.waiting:
+                    self._partitions -= partition_count(self.waiting[0])
+                else:
+                    self._partitions = self._merged_partitions = 0
                 self._on_answer(self.broker.id, request, response)
         finally:
             self._worker = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from barnabas.broker.replication.log_dir_mover import LogDirMover
@@ -61,6 +61,10 @@ class ControlRequests:
         if isinstance(request, UpdateMetadataRequest):
             return self.update_metadata(request)
         return await self.stop_replica(request)
+
+    async def learn_settings(self, topics: Iterable[str]) -> None:
+        """Has the settings of these topics in the metadata. Raises StoreError."""
+        await self._updates.learn_settings(topics)
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Answers when the logs of the partitions are open. Raises StoreError if settings of a new topic are missing.

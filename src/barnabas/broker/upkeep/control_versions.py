@@ -8,6 +8,7 @@ topic ids, and one mark for the deletion of all partitions. `as_sent` gives a re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Final, TypeVar
 
 from barnabas.coordination.controller.events import ControlRequest
@@ -41,6 +42,8 @@ from barnabas.protocol.messages.update_metadata_request import (
 # Since this version of LeaderAndIsr, and of UpdateMetadata, topics have ids.
 LEADER_AND_ISR_IDS: Final = 5
 UPDATE_METADATA_IDS: Final = 7
+# Since this version of LeaderAndIsr, leaders recover after an unclean election.
+LEADER_AND_ISR_RECOVERY: Final = 6
 # Since this version of StopReplica, each partition has its own epoch and mark for deletion.
 STOP_REPLICA_STATES: Final = 3
 
@@ -54,6 +57,8 @@ TopicIds = Callable[[str], Uuid]
 
 def as_sent(request: ControlRequest, version: int) -> list[ControlRequest]:
     """The requests to send for this one, in their order. Only StopReplica below version 3 may be several."""
+    if isinstance(request, LeaderAndIsrRequest) and version < LEADER_AND_ISR_RECOVERY:
+        return [_without_recovery(request)]
     if not isinstance(request, StopReplicaRequest) or version >= STOP_REPLICA_STATES:
         return [request]
     requests: list[ControlRequest] = []
@@ -80,6 +85,17 @@ def as_sent(request: ControlRequest, version: int) -> list[ControlRequest]:
                 )
             )
     return requests
+
+
+def _without_recovery(request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+    """A state of a later level may still be in the store: such a leader counts as recovered, as in Apache Kafka."""
+    states = [state for topic in request.topic_states for state in topic.partition_states]
+    if any(state.leader_recovery_state for state in states):
+        request = deepcopy(request)
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                state.leader_recovery_state = 0
+    return request
 
 
 def as_answered(request: ControlRequest, responses: list[ControlResponse]) -> ControlResponse:

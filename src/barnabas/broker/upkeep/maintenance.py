@@ -23,10 +23,13 @@ PACE_INTERVAL_S: Final = 0.3
 class Pace:
     """Holds the cleaner to a number of bytes a second, and lets the event loop run between any two batches."""
 
-    def __init__(self, bytes_per_second: Callable[[], float], stopping: threading.Event) -> None:
+    def __init__(
+        self, bytes_per_second: Callable[[], float], stopping: threading.Event, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._bytes_per_second = bytes_per_second
         self._stopping = stopping
-        self._since_s = time.monotonic()
+        self._since_s = self._now_s()
         self._bytes = 0
 
     def on_bytes(self, size_bytes: int) -> None:
@@ -35,17 +38,20 @@ class Pace:
         # Compiled code holds the interpreter's lock: waiting threads get it here.
         time.sleep(0)
         self._bytes += size_bytes
-        if time.monotonic() - self._since_s < PACE_INTERVAL_S:
+        if self._now_s() - self._since_s < PACE_INTERVAL_S:
             return
         while (behind_s := self._behind_s()) > 0:
             if self._stopping.wait(min(behind_s, PACE_INTERVAL_S)):
                 raise CleaningAborted
-        self._since_s = time.monotonic()
+        self._since_s = self._now_s()
         self._bytes = 0
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
 
     def _behind_s(self) -> float:
         """The bound may change while there is something to wait for; a bound of nothing is nearly that."""
-        return self._bytes / max(self._bytes_per_second(), 1.0) - (time.monotonic() - self._since_s)
+        return self._bytes / max(self._bytes_per_second(), 1.0) - (self._now_s() - self._since_s)
 
 
 class Compaction:
@@ -56,7 +62,7 @@ class Compaction:
         self._clock = clock
         self._background = background
         self._stopping = threading.Event()
-        self._pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping)
+        self._pace = Pace(lambda: manager.settings.log_cleaner_io_max_bytes_per_second, self._stopping, clock)
         self._cleaner: Cleaner | None = None
         self._size: tuple[int, float] | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -79,6 +79,13 @@ class Turns:
                 end_ns = self.end_ns()
         await self.next()
         return finish(results)
+
+    async def parts(self, items: Sequence[T], size: int = AT_ONCE) -> AsyncIterator[Sequence[T]]:
+        """The items, some at a time, each part after the first in a turn of its own."""
+        for start in range(0, len(items), size):
+            if start > 0:
+                await self.next()
+            yield items[start : start + size]
 
     def _schedule(self) -> None:
         if not self._is_scheduled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from barnabas.cli.shared.progress import progress_bar
 
 if TYPE_CHECKING:
     from barnabas.log.tools.inspection import Inspection
+    from barnabas.model import TopicPartition
 
 DIRECTORY = click.Path(exists=True, file_okay=False)
 at_ms_option = click.option(
@@ -26,7 +28,10 @@ at_ms_option = click.option(
 
 @click.group(cls=CommandGroup)
 def log() -> None:
-    """Inspect, verify and recover log directories."""
+    """Inspect, verify and recover log directories.
+
+    If several brokers of one host have their directories in one, it stands for all of them.
+    """
 
 
 @log.command()
@@ -78,10 +83,12 @@ def verify(directory: str) -> None:
 
     fs = DiskFileSystem()
     count = 0
-    with progress_bar("verifying", log_bytes(fs, directory)) as advance:
-        for fault in verify_directory(fs, directory, advance):
-            count += 1
-            click.echo(str(fault))
+    directories = _of_host(directory)
+    with progress_bar("verifying", sum(log_bytes(fs, each) for each in directories)) as advance:
+        for each in directories:
+            for fault in verify_directory(fs, each, advance):
+                count += 1
+                click.echo(str(fault))
     click.echo(f"{count} fault{'' if count == 1 else 's'}", err=True)
     click.get_current_context().exit(1 if count else 0)
 
@@ -106,8 +113,7 @@ def records(directory: str, topic: str | None, partition: int | None, isolation:
     from barnabas.log.partition.read import Isolation
 
     level = Isolation.TXN_COMMITTED if isolation == "read_committed" else Isolation.HIGH_WATERMARK
-    inspection = _inspect(directory, None)
-    for chosen in inspection.partitions(topic, partition):
+    for inspection, chosen in _inspected(directory, None, topic, partition):
         for header, record in inspection.records(chosen, level):
             row = {
                 "topic": chosen.topic,
@@ -143,9 +149,8 @@ def describe(
     from barnabas.log.tools.inspection import topic_id_text
 
     chosen_times = _parse_times(times)
-    inspection = _inspect(directory, at_ms)
     topics: dict[str, Any] = {}
-    for chosen in inspection.partitions(topic, partition):
+    for inspection, chosen in _inspected(directory, at_ms, topic, partition):
         opened = inspection.open(chosen)
         inspection.resume_leadership(opened)
         described = describe_log(opened, chosen_times)
@@ -175,17 +180,19 @@ def recover(directory: str, at_ms: int | None) -> None:
 
     clock = SystemClock() if at_ms is None else ManualClock(at_ms)
     fs = DiskFileSystem()
-    total_bytes = log_bytes(fs, directory)
-    shown_bytes = 0
-    with progress_bar("recovering", total_bytes) as advance:
+    sizes_bytes = {each: log_bytes(fs, each) for each in _of_host(directory)}
+    count = 0
+    with progress_bar("recovering", sum(sizes_bytes.values())) as advance:
+        for each, total_bytes in sizes_bytes.items():
+            shown_bytes = 0
 
-        def show(progress: LoadProgress) -> None:
-            nonlocal shown_bytes
-            done_bytes = total_bytes * progress.loaded_logs // progress.total_logs
-            advance(done_bytes - shown_bytes)
-            shown_bytes = done_bytes
+            def show(progress: LoadProgress, total_bytes: int = total_bytes) -> None:
+                nonlocal shown_bytes
+                done_bytes = total_bytes * progress.loaded_logs // progress.total_logs
+                advance(done_bytes - shown_bytes)
+                shown_bytes = done_bytes
 
-        count = recover_directory(fs, os.path.abspath(directory), clock, show)
+            count += recover_directory(fs, os.path.abspath(each), clock, show)
     click.echo(f"{count} logs recovered and cleanly shut down", err=True)
 
 
@@ -194,6 +201,32 @@ def _parse_times(text: str) -> list[int]:
         return [int(time) for time in text.split(",") if time.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a list of numbers", param_hint="--times") from None
+
+
+def _of_host(directory: str) -> list[str]:
+    """The directory, and those of other brokers of the same host below it."""
+    from barnabas.log.file_system import DiskFileSystem
+    from barnabas.log.names import host_directories
+    from barnabas.log.tools.verify import partition_directories
+
+    directories = host_directories(directory)
+    if len(directories) == 1:
+        return directories
+    # A broker may have no partition.
+    return [each for each in directories if partition_directories(DiskFileSystem(), each)] or [directory]
+
+
+def _inspected(
+    directory: str, at_ms: int | None, topic: str | None, partition: int | None
+) -> Iterator[tuple[Inspection, TopicPartition]]:
+    """The chosen partitions of all brokers that have their directories here, in order."""
+    found = [
+        (chosen, inspection)
+        for inspection in (_inspect(each, at_ms) for each in _of_host(directory))
+        for chosen in inspection.partitions(topic, partition)
+    ]
+    for chosen, inspection in sorted(found, key=lambda each: each[0]):
+        yield inspection, chosen
 
 
 def _inspect(directory: str, at_ms: int | None) -> Inspection:

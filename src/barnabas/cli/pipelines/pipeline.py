@@ -28,6 +28,13 @@ CHECKS: Final = (
     Column("state", "state"),
     Column("told", ""),
 )
+LISTED: Final = (
+    Column("name", "pipeline"),
+    Column("reads", "reads"),
+    Column("writes", "writes"),
+    Column("state", "state"),
+    Column("file", "file"),
+)
 LAGS: Final = (
     Column("source", "source"),
     Column("topic", "topic"),
@@ -124,7 +131,9 @@ def _tell_faults(file: Path, faults: list[str], not_checked: list[str], *, as_js
 @file_argument
 @session_options
 @json_option
-def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_json: bool) -> None:
+def plan(
+    file: Path, master: str, workers: Path | None, settings: tuple[str, ...], debug: bool, as_json: bool
+) -> None:
     """Show what would run: sources and their lag, steps and their columns, the sink, and Spark's plan."""
     from barnabas.spark.pipeline.connect import require_connected
     from barnabas.spark.pipeline.load import load_pipeline
@@ -136,12 +145,57 @@ def plan(file: Path, master: str, settings: tuple[str, ...], debug: bool, as_jso
         require_spark()
         from barnabas.spark.pipeline.plan import plan_of, plan_text
 
-        with session(declared, master, settings, debug=debug) as spark:
+        with session(declared, master, settings, workers=workers, debug=debug) as spark:
             found = plan_of(spark, declared, file.parent)
     if as_json:
         show_json(found)
     else:
         click.echo(plan_text(found))
+
+
+@pipeline.command("list")
+@click.argument("paths", type=click.Path(exists=True, path_type=Path), nargs=-1, metavar="[FOLDER|FILE]...")
+@json_option
+def list_(paths: tuple[Path, ...], as_json: bool) -> None:
+    """List the pipelines in folders, by default the current one, with their progress. Connects to nothing.
+
+    Files that declare no pipeline are left out; a pipeline with errors is listed with the first of them.
+    """
+    from barnabas.spark.pipeline.listing import listed
+
+    found = [each.as_dict() for each in listed(paths or (Path(),))]
+    show(found, LISTED, as_json=as_json, nothing="no file here declares a pipeline")
+
+
+@pipeline.command(
+    epilog="""\b
+Examples:
+  barnabas pipeline pack workers.tar.gz
+  barnabas pipeline run orders.toml --master spark://host:7077 --workers workers.tar.gz"""
+)
+@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path), metavar="ARCHIVE")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="PACKAGE",
+    help="Leave out a package that no step of the pipeline uses, such as deltalake. May be repeated.",
+)
+@json_option
+def pack(archive: Path, without: tuple[str, ...], as_json: bool) -> None:
+    """Write an archive of barnabas and its packages, for Spark's workers on machines without them.
+
+    The name ends in .tar.gz, or in .tar, which is faster to write and larger.
+    """
+    from barnabas.spark.packing import pack as write_archive
+
+    with told_in_a_line(debug=False):
+        packages = write_archive(archive, without=without)
+    size = archive.stat().st_size
+    if as_json:
+        show_json({"archive": str(archive), "bytes": size, "packages": packages})
+        return
+    click.echo(f"{archive}: {size / 1e6:,.0f} MB")
+    click.echo(", ".join(f"{name} {version}" for name, version in packages.items()))
 
 
 @pipeline.command()
@@ -174,7 +228,8 @@ def status(file: Path, checkpoint: str | None, as_json: bool) -> None:
             + (f", watermark {time_text(query['watermark_ms'])}" if query["watermark_ms"] else "")
             + f" (query {query['query_id']})"
         )
-    show(found["partitions"], LAGS, as_json=False, nothing="no topics are read as streams")
+    columns = LAGS if len(found["groups"]) == 1 else (Column("group", "group"), *LAGS)
+    show(found["partitions"], columns, as_json=False, nothing="no topics are read as streams")
 
 
 @pipeline.command(
@@ -242,7 +297,7 @@ def reset(
                 "name": declared.name,
                 "checkpoint": planned.checkpoint,
                 "checkpoint_exists": planned.checkpoint_exists,
-                "sink_log": planned.sink_log,
+                "sink_logs": planned.sink_logs,
                 "groups": planned.groups,
                 "offsets": rows,
                 "executed": execute,
@@ -251,10 +306,8 @@ def reset(
         return
     gone = "removed" if execute else "to be removed"
     click.echo(f"checkpoint {planned.checkpoint}: {gone if planned.checkpoint_exists else 'there is none'}")
-    if planned.sink_log is not None:
-        click.echo(
-            f"log of the sink {planned.sink_log}: {gone}; existing files stay, and new files are added"
-        )
+    for log in planned.sink_logs:
+        click.echo(f"log of the sink {log}: {gone}; existing files stay, and new files are added")
     show(rows, RESETS, as_json=False, nothing="the group has no offsets")
     note("done" if execute else "Nothing was changed. Use --execute to make the changes.")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from barnabas.cli.shared.arguments import parse_pairs
-from barnabas.cli.shared.exit_codes import FAILED, NOT_FOUND, UNREACHABLE
+from barnabas.cli.shared.exit_codes import FAILED, NOT_FOUND, TRY_AGAIN, UNREACHABLE
 from barnabas.cli.shared.output import fail
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ def session_options(command: F) -> F:
             help="A Spark setting; overrides the file. May be repeated.",
         ),
         click.option(
+            "--workers",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            metavar="ARCHIVE",
+            help="An archive of `pipeline pack`, for workers on machines without barnabas.",
+        ),
+        click.option(
             "--master",
             default="local[*]",
             show_default=True,
@@ -56,6 +62,7 @@ def session(
     master: str,
     settings: tuple[str, ...],
     *,
+    workers: Path | None = None,
     debug: bool,
     log: Path | None = None,
 ) -> Iterator[SparkSession]:
@@ -65,7 +72,7 @@ def session(
     chosen = {**declared.spark, **dict(parse_pairs(settings))}
     with open(log or os.devnull, "ab") as output:
         with kept_quiet(None if debug else output):
-            started = start_session(declared.name, master=master, settings=chosen)
+            started = start_session(declared.name, master=master, settings=chosen, workers=workers)
         started.sparkContext.setLogLevel("INFO" if debug else "ERROR")
         try:
             yield started
@@ -93,8 +100,18 @@ def fail_with(error: Exception) -> NoReturn:
 
 
 def exit_code_of(error: Exception) -> int:
-    from barnabas.errors import GroupIdNotFound, NetworkException, RequestTimedOut, UnknownTopicOrPartition
+    from barnabas.errors import (
+        GroupIdNotFound,
+        KafkaError,
+        NetworkException,
+        RequestTimedOut,
+        UnknownTopicOrPartition,
+    )
 
     if isinstance(error, NetworkException | RequestTimedOut):
         return UNREACHABLE
-    return NOT_FOUND if isinstance(error, UnknownTopicOrPartition | GroupIdNotFound) else FAILED
+    if isinstance(error, UnknownTopicOrPartition | GroupIdNotFound):
+        return NOT_FOUND
+    from barnabas.spark.pipeline.restarts import is_transient
+
+    return TRY_AGAIN if isinstance(error, KafkaError) and is_transient(error) else FAILED

@@ -10,7 +10,9 @@ from barnabas.cli.shared.output import fail, nearest, note
 
 KINDS: Final = ("producer", "consumer", "admin")
 # Settings of Apache Kafka's clients that our clients do not have. Files that were written for Kafka's tools set them.
-_PREFIXES: Final = ("sasl.", "ssl.", "security.", "metric", "config.", "internal.", "share.")
+_PREFIXES: Final = ("metric", "config.", "internal.", "share.")
+# A setting of these that clients do not have is an error: the connection would be less secure than it says.
+_SECURITY: Final = ("sasl.", "ssl.", "security.")
 _KAFKA_ONLY: Final = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -20,6 +22,11 @@ _KAFKA_ONLY: Final = frozenset(
         "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
         "socket.connection.setup.timeout.max.ms",
+        # These choose among implementations in Java; OpenSSL does the same work.
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
         "transaction.two.phase.commit.enable",
     }
 )
@@ -48,7 +55,7 @@ def check_client_settings(names: Iterable[str], where: str) -> None:
         if name in known or name in _KAFKA_ONLY or name.startswith(_PREFIXES):
             continue
         hint = nearest(name, known)
-        if hint:
+        if hint or name.startswith(_SECURITY):
             fail(f"{where}: clients have no setting {name}{hint}")
         note(f"{where}: clients have no setting {name}; it has no effect")
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from barnabas.client.admin.acls import AclsAdmin
 from barnabas.client.admin.cluster import ClusterAdmin
 from barnabas.client.admin.configs import ConfigsAdmin
 from barnabas.client.admin.groups import GroupsAdmin
@@ -25,13 +26,17 @@ from barnabas.client.admin.users import UsersAdmin
 from barnabas.client.failures import ClientClosed
 from barnabas.client.loop_thread import LoopThread
 from barnabas.client.settings import AdminSettings
+from barnabas.client.timeouts import timeouts_in_ms
 from barnabas.errors import InvalidRequest
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin, UsersAdmin):
+@timeouts_in_ms
+class AsyncAdmin(
+    TopicsAdmin, ConfigsAdmin, GroupsAdmin, TransactionsAdmin, ClusterAdmin, UsersAdmin, AclsAdmin
+):
     """The admin client for asyncio; use it on the loop on which it was created."""
 
     def __init__(
@@ -81,11 +86,16 @@ class Admin:
         self.close()
 
     def close(self) -> None:
+        """Closes the connections and ends the thread."""
         if not self._thread.is_closed:
             # Another thread may be faster.
             with contextlib.suppress(ClientClosed):
                 self._thread.call(self._client.close())
             self._thread.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the connections, by the names of Kafka's own metrics."""
+        return self._client.metrics()
 
     def _call(self, work: Coroutine[Any, Any, R]) -> R:
         if self._thread.is_closed:
@@ -130,8 +140,13 @@ class Admin:
     alter_reassignments = _blocking(AsyncAdmin.alter_reassignments)
     list_reassignments = _blocking(AsyncAdmin.list_reassignments)
     describe_features = _blocking(AsyncAdmin.describe_features)
+    describe_broker_features = _blocking(AsyncAdmin.describe_broker_features)
     update_features = _blocking(AsyncAdmin.update_features)
 
     describe_scram_users = _blocking(AsyncAdmin.describe_scram_users)
     set_scram_password = _blocking(AsyncAdmin.set_scram_password)
     delete_scram_password = _blocking(AsyncAdmin.delete_scram_password)
+
+    create_acls = _blocking(AsyncAdmin.create_acls)
+    describe_acls = _blocking(AsyncAdmin.describe_acls)
+    delete_acls = _blocking(AsyncAdmin.delete_acls)

@@ -62,6 +62,8 @@ class ClusterAdmin(AdminCore):
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout_ms: float | None = None
     ) -> ClusterDescription:
+        """The id of the cluster, its brokers and its controller."""
+
         async def ask() -> ClusterDescription:
             request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
             try:
@@ -274,23 +276,33 @@ class ClusterAdmin(AdminCore):
         """The features that a broker knows, and the levels that the cluster has agreed on."""
 
         async def ask() -> dict[str, Feature]:
-            answer = await self._request(
-                None, ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
-            )
-            raise_for(answer.error_code, None, "features")
-            levels = {each.name: each.max_version_level for each in answer.finalized_features}
-            known = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
-            return {
-                name: Feature(
-                    name=name,
-                    level=levels.get(name),
-                    min_version=known.get(name, (0, 0))[0],
-                    max_version=known.get(name, (0, 0))[1],
-                )
-                for name in sorted(levels.keys() | known.keys())
-            }
+            return await self._features_of(None)
 
         return await self._once("describing features", ask, timeout_ms)
+
+    async def describe_broker_features(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[int, dict[str, Feature]]:
+        """The features that each broker knows, of all brokers if none is named."""
+        return await self._every_broker("describing features", self._features_of, timeout_ms, brokers)
+
+    async def _features_of(self, node: int | None) -> dict[str, Feature]:
+        answer = await self._request(
+            node, ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+        )
+        raise_for(answer.error_code, None, "features")
+        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        known = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+        return {
+            name: Feature(
+                name=name,
+                level=levels.get(name),
+                min_version=known.get(name, (0, 0))[0],
+                max_version=known.get(name, (0, 0))[1],
+                epoch=none_if_negative(answer.finalized_features_epoch),
+            )
+            for name in sorted(levels.keys() | known.keys())
+        }
 
     async def update_features(
         self,

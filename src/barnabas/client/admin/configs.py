@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from barnabas.client.admin.core import AdminCore, no_such_broker, outcome_of, raise_for
+from barnabas.client.admin.core import AdminCore, config_text, no_such_broker, outcome_of, raise_for
 from barnabas.client.admin.results import (
     ConfigChange,
     ConfigEntry,
@@ -14,6 +14,7 @@ from barnabas.client.admin.results import (
     ConfigSource,
     ConfigSynonym,
     ConfigType,
+    ConfigValue,
     QuotaEntity,
     ResourceType,
 )
@@ -88,7 +89,7 @@ class ConfigsAdmin(AdminCore):
 
     async def alter_configs(
         self,
-        changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]],
+        changes: Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigChange | None]],
         *,
         validate_only: bool = False,
         timeout_ms: float | None = None,
@@ -269,8 +270,8 @@ def _source(number: int) -> ConfigSource:
     return ConfigSource(number) if number in _SOURCES else ConfigSource.UNKNOWN
 
 
-def _alterable(name: str, change: str | ConfigChange | None) -> AlterableConfig:
+def _alterable(name: str, change: ConfigValue | ConfigChange | None) -> AlterableConfig:
     if not isinstance(change, ConfigChange):
         operation = ConfigOperation.DELETE if change is None else ConfigOperation.SET
-        change = ConfigChange(operation=operation, value=change)
+        change = ConfigChange(operation=operation, value=config_text(name, change))
     return AlterableConfig(name=name, config_operation=int(change.operation), value=change.value)

@@ -26,6 +26,7 @@ from barnabas.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InvalidConfig,
     InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
@@ -83,7 +84,12 @@ class AdminCore:
         self._controller: int | None = None
         self._coordinators: dict[tuple[CoordinatorType, str], Coordinator] = {}
 
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the connections, by the names of Kafka's own metrics."""
+        return self._brokers.metrics()
+
     async def close(self) -> None:
+        """Closes the connections."""
         await self._brokers.close()
 
     def _timeout_ms(self, timeout_ms: float | None) -> float:
@@ -362,9 +368,13 @@ class AdminCore:
 
 
 def error_of(code: int, message: str | None, item: object) -> KafkaError:
-    """The error for a code in a response, with the name of the item if the broker sends no message."""
-    words = f"{item} {WORDS[code]}" if code in WORDS else f"{item}: {error_name(code)}"
-    return error_for_code(code, message or words)
+    """The error for a code in a response; it names the item, also where the broker's message does not."""
+    # An item such as "topic orders": a message may have only the name.
+    if message and str(item).rpartition(" ")[2] in message:
+        return error_for_code(code, message)
+    if code in WORDS:
+        return error_for_code(code, f"{item} {WORDS[code]}")
+    return error_for_code(code, f"{item}: {message or error_name(code)}")
 
 
 def no_such_broker(broker_id: object) -> KafkaError:
@@ -400,3 +410,18 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def _told(error: KafkaError) -> str:
     return str(error) if str(error) == error.name else f"{error.name}: {error}"
+
+
+def config_text(name: str, value: object) -> str | None:
+    """The value of a setting as brokers take it; numbers and booleans are as good as texts."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    raise InvalidConfig(
+        f"{name}={value!r}: the value of a setting is a text, number, boolean or list of texts"
+    )

@@ -110,7 +110,7 @@ class GroupsAdmin(AdminCore):
 
         return await self._each(
             "describing groups",
-            names_of(groups),
+            names_of(groups, "group"),
             self._at_group_coordinators,
             ask,
             timeout_ms,
@@ -158,7 +158,7 @@ class GroupsAdmin(AdminCore):
 
         await self._each(
             "deleting groups",
-            names_of(groups),
+            names_of(groups, "group"),
             self._at_group_coordinators,
             ask,
             timeout_ms,

@@ -14,6 +14,9 @@ from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
 from barnabas.peers.node import Node
 
+ConfigValue: TypeAlias = str | int | float | bool | Sequence[str]
+"""The value of a setting as people give it; brokers get it as text."""
+
 BROKER_DEFAULT: Final = -1
 """A number of partitions or replicas that the broker chooses."""
 
@@ -53,6 +56,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
+    """The type of a setting."""
+
     UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
@@ -66,6 +71,8 @@ class ConfigType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
+    """What a change does with the value of a setting."""
+
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -73,6 +80,8 @@ class ConfigOperation(IntEnum):
 
 
 class ElectionType(IntEnum):
+    """Which replica an election chooses."""
+
     PREFERRED = 0
     UNCLEAN = 1
 
@@ -89,11 +98,15 @@ class OffsetSpec(IntEnum):
 
 
 class IsolationLevel(IntEnum):
+    """Whether records of open transactions count."""
+
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class GroupType(StrEnum):
+    """The protocol of a group."""
+
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
@@ -119,7 +132,7 @@ class NewTopic:
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
     assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,9 +353,13 @@ class Feature:
     level: int | None
     min_version: int
     max_version: int
+    # Counts changes of the finalized features; None if the cluster has none.
+    epoch: int | None = None
 
 
 class UpgradeType(IntEnum):
+    """Whether the level of a feature may be lowered."""
+
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
@@ -353,3 +370,76 @@ class ScramMechanism(IntEnum):
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
+
+
+class AclResourceType(IntEnum):
+    """Resources that ACLs are for; codes of the protocol."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(IntEnum):
+    """Codes of the protocol. MATCH is for filters: all patterns that apply to a name."""
+
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """Codes of the protocol."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(IntEnum):
+    """Codes of the protocol."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class Acl(NamedTuple):
+    """What a principal, such as `User:ann`, may do on a resource, or may not do, from a host or from all (`*`).
+
+    The cluster is the resource of type CLUSTER and name `kafka-cluster`. The literal name `*` means all resources of a
+    type.
+    """
+
+    principal: str
+    operation: AclOperation
+    resource_type: AclResourceType
+    resource: str
+    pattern_type: AclPatternType = AclPatternType.LITERAL
+    host: str = "*"
+    permission: AclPermission = AclPermission.ALLOW
+
+
+class AclFilter(NamedTuple):
+    """Selects ACLs; None means any."""
+
+    principal: str | None = None
+    operation: AclOperation | None = None
+    resource_type: AclResourceType | None = None
+    resource: str | None = None
+    pattern_type: AclPatternType | None = None
+    host: str | None = None
+    permission: AclPermission | None = None

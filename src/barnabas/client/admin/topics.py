@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from barnabas.client.admin.core import (
     FROM_CONTROLLER,
     ONLY_NETWORK,
     AdminCore,
     by_topic,
+    config_text,
     error_of,
     no_such_broker,
     none_if_negative,
@@ -20,6 +21,7 @@ from barnabas.client.admin.results import (
     BROKER_DEFAULT,
     ConfigEntry,
     ConfigSource,
+    ConfigValue,
     CreatedTopic,
     IsolationLevel,
     ListedOffset,
@@ -30,7 +32,7 @@ from barnabas.client.admin.results import (
     TopicListing,
     TopicPartitionReplica,
 )
-from barnabas.errors import NONE, KafkaError, ThrottlingQuotaExceeded, error_for_code
+from barnabas.errors import NONE, InvalidRequest, KafkaError, ThrottlingQuotaExceeded, error_for_code
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -75,7 +77,7 @@ class TopicsAdmin(AdminCore):
         *,
         partitions: int = BROKER_DEFAULT,
         replication_factor: int = BROKER_DEFAULT,
-        configs: Mapping[str, str | None] | None = None,
+        configs: Mapping[str, ConfigValue | None] | None = None,
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, CreatedTopic]:
@@ -104,6 +106,8 @@ class TopicsAdmin(AdminCore):
         )
 
     async def delete_topics(self, topics: str | Iterable[str], *, timeout_ms: float | None = None) -> None:
+        """Deletes topics with all their records."""
+
         async def ask(node: int | None, names: list[str]) -> dict[str, KafkaError | None]:
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicState(name=name) for name in names],
@@ -336,9 +340,23 @@ class TopicsAdmin(AdminCore):
         )
 
 
-def names_of(names: str | Iterable[str]) -> list[str]:
+def names_of(names: str | Iterable[str], what: str = "topic") -> list[str]:
     """One name or several: a text is an iterable of texts too, but no caller means its letters."""
-    return [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return [names]
+    # A caller without type checks may have passed anything.
+    given: Any = names
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise InvalidRequest(f"{given!r} is no name of a {what}: give a text, or a list of texts")
+    listed = list(names)
+    for each in listed:
+        if not isinstance(each, str):
+            raise InvalidRequest(f"{each!r} is no name of a {what}: give a text, such as {what}s=['name']")
+    return listed
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def _typed(values: Mapping[Any, int]) -> dict[TopicPartition, int]:
@@ -347,14 +365,26 @@ def _typed(values: Mapping[Any, int]) -> dict[TopicPartition, int]:
 
 
 def _new_topics(
-    topics: Topics, partitions: int, replication_factor: int, configs: Mapping[str, str | None]
+    topics: Topics, partitions: int, replication_factor: int, configs: Mapping[str, ConfigValue | None]
 ) -> Iterable[NewTopic]:
     if isinstance(topics, str | NewTopic):
         topics = [topics]
+    # A caller without type checks may have passed anything.
+    if isinstance(cast(object, topics), bytes) or not isinstance(cast(object, topics), Iterable):
+        raise InvalidRequest(
+            f"create_topics() takes names, and not {topics!r}: such as ['orders'] or {{'orders': 3}}"
+        )
     counts = dict(topics) if isinstance(topics, Mapping) else {}
     for topic in topics:
         if isinstance(topic, NewTopic):
             yield topic
+        elif not isinstance(cast(object, topic), str):
+            raise InvalidRequest(f"{topic!r} is no name of a topic: give a text or a NewTopic")
+        elif not _is_count(counts.get(topic, partitions)) or not _is_count(replication_factor):
+            raise InvalidRequest(
+                f"topic {topic!r}: partitions={counts.get(topic, partitions)!r} and"
+                f" replication_factor={replication_factor!r} must be whole numbers; settings go into configs="
+            )
         else:
             yield NewTopic(
                 name=topic,
@@ -373,7 +403,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in topic.assignment.items()
         ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(name=name, value=config_text(name, value))
+            for name, value in topic.configs.items()
+        ],
     )
 
 

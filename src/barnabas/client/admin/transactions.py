@@ -76,6 +76,8 @@ class TransactionsAdmin(AdminCore):
     async def describe_transactions(
         self, transactional_ids: str | Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, TransactionDescription]:
+        """The transactions of these transactional ids: state, start, and the partitions that they write to."""
+
         async def ask(node: int | None, ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
             assert node is not None
             answer = await self._request(node, DescribeTransactionsRequest(transactional_ids=ids))
@@ -88,7 +90,7 @@ class TransactionsAdmin(AdminCore):
 
         return await self._each(
             "describing transactions",
-            names_of(transactional_ids),
+            names_of(transactional_ids, "transactional id"),
             self._at_transaction_coordinators,
             ask,
             timeout_ms,
@@ -219,7 +221,7 @@ class TransactionsAdmin(AdminCore):
 
         return await self._each(
             "fencing producers",
-            names_of(transactional_ids),
+            names_of(transactional_ids, "transactional id"),
             self._at_transaction_coordinators,
             ask,
             timeout_ms,

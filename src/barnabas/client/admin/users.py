@@ -70,6 +70,7 @@ class UsersAdmin(AdminCore):
     async def delete_scram_password(
         self, user: str, mechanism: ScramMechanism, *, timeout_ms: float | None = None
     ) -> None:
+        """Deletes the password of a user for one mechanism."""
         deletion = ScramCredentialDeletion(name=user, mechanism=int(mechanism))
         request = AlterUserScramCredentialsRequest(deletions=[deletion])
         await self._alter_scram_user(f"deleting the password of {user}", request, timeout_ms)

@@ -61,8 +61,20 @@ class Brokers:
         self._known: dict[int, Node] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
         self.is_closed = False
+        self._connections_created = 0
+        self._connections_failed = 0
         # Called with a node id when its connection is open, and when it has ended or could not be opened.
         self.on_change: list[Callable[[int], None]] = []
+
+    def metrics(self) -> dict[str, float]:
+        """Connections, with the names of Kafka's own metrics."""
+        links = [peer.link for peer in self._peers.values() if peer.link is not None]
+        return {
+            "connection-count": len(links),
+            "connection-creation-total": self._connections_created,
+            "failed-connection-total": self._connections_failed,
+            "requests-in-flight": sum(link.requester.in_flight for link in links),
+        }
 
     @property
     def nodes(self) -> list[Node]:
@@ -253,6 +265,9 @@ class Brokers:
             send_buffer_bytes=self._settings.send_buffer_bytes,
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
         )
+        security = self._settings.security
+        if security is not None:
+            channel = await security.secure(channel, node.host, peer=str(node), timeout_s=timeout_s)
         requester = Requester(
             channel,
             loop=self._loop,
@@ -262,16 +277,24 @@ class Brokers:
             on_close=lambda closed: self._closed(node.id, closed),
         )
         requester.open()
-        return await shake_hands(node, requester, timeout_s=self._settings.request_timeout_ms / 1000)
+        answer_s = self._settings.request_timeout_ms / 1000
+        link = await shake_hands(node, requester, timeout_s=answer_s)
+        if security is not None:
+            await security.authenticate(requester, node.host, timeout_s=answer_s)
+        return link
 
     def _connected(self, peer: _Peer, task: asyncio.Task[Link]) -> None:
         peer.connecting = None
         failure = None if task.cancelled() else task.exception()
         if task.cancelled() or failure is not None:
-            if failure is not None and not isinstance(failure, KafkaError):
+            self._connections_failed += 1
+            if isinstance(failure, KafkaError):
+                self._settings.report(failure)
+            elif failure is not None:
                 log.error("connecting to %s failed in an unforeseen way", peer.node, exc_info=failure)
             self._back_off(peer)
         else:
+            self._connections_created += 1
             link = task.result()
             if self._peers.get(peer.node.id) is not peer or self.is_closed:
                 link.requester.close()
@@ -289,6 +312,8 @@ class Brokers:
         if peer is not None and peer.link is not None and peer.link.requester is requester:
             peer.link = None
             log.debug("connection to %s ended: %s", peer.node, requester.closed_by)
+            if requester.closed_by is not None and not self.is_closed:
+                self._settings.report(requester.closed_by)
             self._back_off(peer)
             self._tell(node_id)
 

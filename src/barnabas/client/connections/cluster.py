@@ -188,6 +188,11 @@ class Cluster:
         info = self.partition(tp)
         return None if info is None or info.leader == NO_LEADER else info.leader
 
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack of a broker; None if it is not known or has none."""
+        node = self._brokers.node(node_id)
+        return None if node is None else node.rack
+
     def leader_epoch_of(self, tp: TopicPartition) -> int:
         info = self.partition(tp)
         return -1 if info is None else info.leader_epoch

@@ -27,6 +27,7 @@ from barnabas.client.groups.handover import Change, Rebalance
 from barnabas.client.reset_policy import EARLIEST, LATEST
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import OffsetAndMetadata, OffsetAndTimestamp, as_partition
+from barnabas.client.timeouts import timeouts_in_ms
 from barnabas.errors import KafkaError, RequestTimedOut
 from barnabas.model import TopicPartition
 
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+@timeouts_in_ms
 class AsyncConsumer(ConsumerFront):
     """The consumer for asyncio; use it on the loop on which it was created."""
 
@@ -77,10 +79,11 @@ class AsyncConsumer(ConsumerFront):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record, waited for as long as it takes."""
+        """The next record, waited for as long as it takes, or for consumer.timeout.ms: then the iteration ends."""
         if (
             0 < self._iterated < self._settings.max_poll_records
             and not self._interceptors
+            and not self._is_woken
             and not self._core.handover.rebalances
             and not self._is_closed
         ):
@@ -88,11 +91,20 @@ class AsyncConsumer(ConsumerFront):
             if record is not None:
                 self._iterated += 1
                 return record
+        timeout_ms = self._settings.consumer_timeout_ms
         while True:
-            records = await self.poll(WAIT_S_MAX * 1000, max_records=1)
+            records = await self.poll(WAIT_S_MAX * 1000 if timeout_ms is None else timeout_ms, max_records=1)
             if records:
                 self._iterated = 1
                 return records[0]
+            if timeout_ms is not None:
+                raise StopAsyncIteration
+
+    def wakeup(self) -> None:
+        """From any thread: the poll under way, or else the next one, raises ConsumerWakeup and takes no records."""
+        self._check_open()
+        self._is_woken = True
+        self._loop.call_soon_threadsafe(self._signal.set)
 
     async def commit(self, offsets: Offsets | None = None, *, timeout_ms: float | None = None) -> None:
         """Commits how far was read, or these offsets; returns when they are committed, or raises why not."""
@@ -234,6 +246,8 @@ class AsyncConsumer(ConsumerFront):
                         return None
                 if handover.failures:
                     self._raise_failure()
+                if self._is_woken:
+                    self._raise_wakeup()
                 taken = take()
                 if taken:
                     return taken

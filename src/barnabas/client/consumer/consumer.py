@@ -40,6 +40,7 @@ from barnabas.client.subscription import (
     OffsetAndTimestamp,
     as_partition,
 )
+from barnabas.client.timeouts import timeouts_in_ms
 from barnabas.errors import KafkaError, RequestTimedOut
 from barnabas.model import TopicPartition
 
@@ -55,7 +56,13 @@ WAIT_S_MAX: Final = 60.0
 CLOSE_TIMEOUT_MS: Final = 30_000.0
 
 
+@timeouts_in_ms
 class Consumer(ConsumerFront):
+    """Reads records of topics, in a group (`subscribe`) or by itself (`assign`); for one thread.
+
+    Settings have Kafka's names, as keywords with underscores or a mapping with dots.
+    """
+
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         # Wrong settings raise before a thread starts.
         super().__init__(ConsumerSettings(settings, **keywords))
@@ -100,10 +107,11 @@ class Consumer(ConsumerFront):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record, waited for as long as it takes."""
+        """The next record, waited for as long as it takes, or for consumer.timeout.ms: then the iteration ends."""
         if (
             0 < self._iterated < self._settings.max_poll_records
             and not self._interceptors
+            and not self._is_woken
             and not self._core.handover.rebalances
             and not self._is_closed
         ):
@@ -111,11 +119,20 @@ class Consumer(ConsumerFront):
             if record is not None:
                 self._iterated += 1
                 return record
+        timeout_ms = self._settings.consumer_timeout_ms
         while True:
-            records = self.poll(WAIT_S_MAX * 1000, max_records=1)
+            records = self.poll(WAIT_S_MAX * 1000 if timeout_ms is None else timeout_ms, max_records=1)
             if records:
                 self._iterated = 1
                 return records[0]
+            if timeout_ms is not None:
+                raise StopIteration
+
+    def wakeup(self) -> None:
+        """From any thread: the poll under way, or else the next one, raises ConsumerWakeup and takes no records."""
+        self._check_open()
+        self._is_woken = True
+        self._post(self._notify)
 
     def commit(self, offsets: Offsets | None = None, *, timeout_ms: float | None = None) -> None:
         """Commits how far was read, or these offsets; returns when they are committed, or raises why not."""
@@ -250,6 +267,8 @@ class Consumer(ConsumerFront):
                         return None
                 if handover.failures:
                     self._raise_failure()
+                if self._is_woken:
+                    self._raise_wakeup()
                 taken = take()
                 if taken:
                     return taken

@@ -30,7 +30,7 @@ from barnabas.client.subscription import (
     Subscription,
 )
 from barnabas.clock import Clock, SystemClock
-from barnabas.errors import KafkaError, RequestTimedOut
+from barnabas.errors import KafkaError, RequestTimedOut, UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,9 @@ class ConsumerCore:
             needed=self._needed_topics,
             max_idle_ms=0,
         )
+        self._cluster.on_update.append(self._report_unknown_topics)
+        # Subscribed topics that do not exist, each reported once.
+        self._unknown_topics: set[str] = set()
         self.handover = Handover(notify)
         self._lookup = Lookup(settings, self._brokers, self._cluster)
         self._member: GroupMember | None = None
@@ -102,6 +105,7 @@ class ConsumerCore:
         # Commits take turns: an older one that is tried again must not undo a newer one.
         self._commits = asyncio.Lock()
         self._auto_commit: asyncio.Task[None] | None = None
+        self._committed = 0
 
     @property
     def reset_timestamp(self) -> int | None:
@@ -120,6 +124,44 @@ class ConsumerCore:
         self._cluster.start()
         self._positions.wake()
         self._fetcher.wake()
+
+    def _report_unknown_topics(self) -> None:
+        """A topic may come later, so this is no error of a call. But a wrong name must not pass in silence."""
+        subscription = self._subscription
+        topics = subscription.topics | {partition.topic for partition in subscription.partitions}
+        gone = {
+            name for name in topics if isinstance(self._cluster.topic_error(name), UnknownTopicOrPartition)
+        }
+        for name in sorted(gone - self._unknown_topics):
+            error = UnknownTopicOrPartition(
+                f"topic {name!r} does not exist: check the name, or create it; this consumer waits for it"
+            )
+            log.warning("%s", error)
+            self._settings.report(error)
+        self._unknown_topics = gone
+
+    def metrics(self) -> dict[str, float]:
+        """With the names of Kafka's own metrics, where it has them."""
+        found = self._brokers.metrics()
+        if self._group_brokers is not None:
+            for name, value in self._group_brokers.metrics().items():
+                found[name] += value
+        partitions = list(self._subscription.partitions.values())
+        lags = [
+            state.high_watermark - state.position
+            for state in partitions
+            if state.position is not None and state.high_watermark >= 0
+        ]
+        return found | {
+            "assigned-partitions": len(partitions),
+            "bytes-fetched-total": self._fetcher.fetched_bytes,
+            "bytes-waiting": sum(state.waiting_bytes for state in partitions),
+            "commit-total": self._committed,
+            "fetch-total": self._fetcher.fetches,
+            "last-poll-seconds-ago": self.handover.poll_delay_s(),
+            "rebalance-total": self.handover.rebalanced,
+            "records-lag-max": max(lags, default=0),
+        }
 
     def _needed_topics(self) -> set[str]:
         topics = {partition.topic for partition in self._subscription.partitions}
@@ -171,6 +213,7 @@ class ConsumerCore:
             ) from None
         try:
             await store.commit(offsets, max(0, round((deadline_s - loop.time()) * 1000)))
+            self._committed += 1
         finally:
             self._commits.release()
 

@@ -38,6 +38,8 @@ class Fetched:
         "_aborted_count",
         "_aborting",
         "_check_crcs",
+        "_end",
+        "_start",
         "batch_position",
         "data",
         "end_epoch",
@@ -70,6 +72,9 @@ class Fetched:
         self.end_offset = end_offset
         self.end_epoch = end_epoch
         self.data: bytes | memoryview = data
+        # Where the batches begin and end in the data.
+        self._start = 0
+        self._end = self.size_bytes
         # Where the batch that `next_batch` has returned begins, and where it ends.
         self.batch_position = 0
         self.next_position = 0
@@ -84,8 +89,17 @@ class Fetched:
         self._aborted_count = 0
         self._aborting: set[int] = set()
 
+    def read_in_place(self, whole: bytes, start: int) -> None:
+        """Before anything is read: the data is a part of these bytes, which begins there, and need not be copied."""
+        self.data = whole
+        self._start = self.next_position = start
+        self._end = start + self.size_bytes
+
     def as_bytes(self) -> bytes:
-        """The data as bytes, which compiled code reads fastest; copied at the first call, by the polling caller."""
+        """The data as bytes, which compiled code reads fastest; copied at the first call, by the polling caller.
+
+        After `read_in_place` they are the bytes around the data, and all positions are positions in them.
+        """
         data = self.data
         if not isinstance(data, bytes):
             data = self.data = bytes(data)
@@ -97,7 +111,7 @@ class Fetched:
         Raises CorruptMessage if a batch's bytes are not what its writer wrote.
         """
         data = self.as_bytes()
-        end = len(data)
+        end = self._end
         while end - self.next_position >= HEADER_UP_TO_MAGIC_BYTES:
             start = self.next_position
             size_bytes = entry_size(data, start)
@@ -112,10 +126,10 @@ class Fetched:
                 continue
             if header.next_offset > position:
                 return header
-        if self.next_position == 0 and end > 0:
+        if self.next_position == self._start and self.size_bytes > 0:
             raise RecordListTooLarge(
-                f"the batch at offset {position} of {self.state.partition} does not fit into the {end} bytes that"
-                " were fetched: raise max.partition.fetch.bytes and fetch.max.bytes"
+                f"the batch at offset {position} of {self.state.partition} does not fit into the"
+                f" {self.size_bytes} bytes that were fetched: raise max.partition.fetch.bytes and fetch.max.bytes"
             )
         return None
 

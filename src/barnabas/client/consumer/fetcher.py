@@ -106,6 +106,9 @@ class Fetcher:
         """`on_fetched` is called after something was queued; `needs_validation` starts one if it is due."""
         # Filled here, emptied by the polling caller.
         self.queue: deque[Fetched] = deque()
+        # Since the start: requests that were answered, and bytes of records in the answers.
+        self.fetches = 0
+        self.fetched_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._brokers = brokers
@@ -207,6 +210,7 @@ class Fetcher:
         link = self._brokers.link_of(node)
         if link is None:
             self._brokers.connect_soon(node)
+            self._cluster.want_refresh_if_unreachable(node)
             backoff_s = self._brokers.backoff_left_s(node)
             if backoff_s > 0:
                 self._wake_at(now_s + backoff_s)
@@ -292,6 +296,7 @@ class Fetcher:
 
     def _take(self, node: int, under_way: _UnderWay, answer: FetchResponse) -> None:
         is_queued = False
+        self.fetches += 1
         for topic in answer.responses:
             name = topic.topic or under_way.names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -338,6 +343,7 @@ class Fetcher:
             check_crcs=self._settings.check_crcs,
         )
         state.fetched_bytes += fetched.size_bytes
+        self.fetched_bytes += fetched.size_bytes
         state.fetch_offset = end_offset
         if end_epoch >= 0:
             state.fetch_epoch = end_epoch

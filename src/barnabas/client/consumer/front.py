@@ -29,8 +29,10 @@ from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import (
     ConsumerError,
     ConsumerGroupMetadata,
+    ConsumerWakeup,
     OffsetAndMetadata,
     Subscription,
+    as_list,
     as_offsets,
     as_partition,
 )
@@ -91,6 +93,7 @@ class ConsumerFront(ABC):
         self._commit_due_s = time.monotonic() + settings.auto_commit_interval_ms / 1000
         self._committed_last: dict[TopicPartition, OffsetAndMetadata] = {}
         self._iterated = 0
+        self._is_woken = False
 
     @abstractmethod
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
@@ -132,7 +135,9 @@ class ConsumerFront(ABC):
                 raise ConsumerError("subscribe() takes topics or a pattern, and not both")
             self._subscription.subscribe_pattern(self._pattern(pattern))
         else:
-            names = [topics] if isinstance(topics, str) else list(topics)
+            names = as_list(
+                [topics] if isinstance(topics, str) else topics, "names of topics, such as ['orders']"
+            )
             if not names:
                 raise ConsumerError("subscribe() without topics: name at least one, or call unsubscribe()")
             self._subscription.subscribe(names)
@@ -143,7 +148,7 @@ class ConsumerFront(ABC):
         """Reads exactly these partitions, without a group's help. Those assigned before keep their position."""
         self._check_open()
         self._auto_commit_soon()
-        self._subscription.assign(as_partition(each) for each in partitions)
+        self._subscription.assign(cast(Iterable[TopicPartition], partitions))
         self._post(self._core.changed)
 
     def assignment(self) -> set[TopicPartition]:
@@ -174,6 +179,17 @@ class ConsumerFront(ABC):
         """Continues after the last record of these partitions, or of all assigned ones."""
         self._seek_to(partitions, LATEST)
 
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition | tuple[str, int]) -> None:
+        """Continues at the first record at this time (in ms since 1970) or later, in these or all partitions.
+
+        A partition without such a record continues after its last record.
+        """
+        if type(timestamp_ms) is not int or timestamp_ms < 0:
+            raise ConsumerError(
+                f"seek_to_time() to {timestamp_ms!r}: a time is in ms since 1970, such as 1_700_000_000_000"
+            )
+        self._seek_to(partitions, timestamp_ms)
+
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Returns no records of these partitions, or of all assigned ones, until they are resumed."""
         for state in self._states(partitions):
@@ -187,7 +203,13 @@ class ConsumerFront(ABC):
         self._post(self._core.changed)
 
     def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
         return {partition for partition, state in self._subscription.partitions.items() if state.is_paused}
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of this consumer, by the names of Kafka's own metrics; `lag` has the lag of a partition."""
+        self._check_open()
+        return self._core.metrics()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Which member of the group this is: for a producer's send_offsets()."""
@@ -195,6 +217,9 @@ class ConsumerFront(ABC):
         return self._core.group_metadata()
 
     def _pattern(self, pattern: str | re.Pattern[str]) -> str | re.Pattern[str]:
+        # A caller without type checks may have passed anything.
+        if not isinstance(pattern, str | re.Pattern):
+            raise ConsumerError(f"{pattern!r} is no pattern: give text, or what re.compile() returns")
         if isinstance(pattern, re.Pattern) or self._settings.group_protocol == "consumer":
             return pattern
         try:
@@ -260,6 +285,10 @@ class ConsumerFront(ABC):
         handover.begin_poll()
         if self._settings.enable_auto_commit and time.monotonic() >= self._commit_due_s:
             self._auto_commit_soon()
+
+    def _raise_wakeup(self) -> None:
+        self._is_woken = False
+        raise ConsumerWakeup("wakeup() was called")
 
     def _end_poll(self) -> None:
         self._core.handover.end_poll()
@@ -380,19 +409,24 @@ class ConsumerFront(ABC):
 
     def _times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._check_open()
+        # A caller without type checks may have passed anything.
+        if not isinstance(timestamps, Mapping):
+            raise ConsumerError(
+                f"{timestamps!r} is no mapping of partitions to times: give {{('orders', 0): 1_700_000_000_000}}"
+            )
         wanted = {as_partition(partition): timestamp for partition, timestamp in timestamps.items()}
         for partition, timestamp in wanted.items():
-            if timestamp < 0:
+            if type(timestamp) is not int or timestamp < 0:
                 raise ConsumerError(
-                    f"{timestamp} is no time to look for in {partition}: ms since 1970 are needed"
+                    f"{timestamp!r} is no time to look for in {partition}: ms since 1970 are needed"
                 )
         return wanted
 
     def _limit(self, max_records: int | None) -> int:
         if max_records is None:
             return self._settings.max_poll_records
-        if max_records < 1:
-            raise ConsumerError(f"max_records={max_records} must be at least 1")
+        if type(max_records) is not int or max_records < 1:
+            raise ConsumerError(f"max_records={max_records!r} must be a number, and at least 1")
         return max_records
 
 
@@ -412,6 +446,8 @@ def deserializer_of(setting: object, name: str) -> Deserializer | None:
     """The value of a setting such as `value.deserializer`, as a function of topic and bytes."""
     if setting is None:
         return None
+    if inspect.isclass(setting) and hasattr(setting, "deserialize"):
+        _refuse(name, setting, f"an object of class {setting.__name__}: {setting.__name__}(…)")
     method = getattr(setting, "deserialize", None)
     if method is not None:
         return cast(Deserializer, method)

@@ -248,9 +248,21 @@ class ClassicMember(GroupMember):
         if unknown:
             await self._cluster.refresh()
         counts = self._partition_counts(topics)
-        assignments = assignor.assign({topic: count for topic, count in counts.items() if count}, members)
+        existing = {topic: count for topic, count in counts.items() if count}
+        racks = self._racks(existing) if any(member.rack_id for member in members) else None
+        assignments = assignor.assign(existing, members, racks)
         self._assigned_counts = counts
         return assignments
+
+    def _racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """The racks of the replicas of each partition; the metadata of the cluster has the nodes."""
+        found: dict[TopicPartition, frozenset[str]] = {}
+        for topic in topics:
+            info = self._cluster.topic(topic)
+            for each in () if info is None else info.partitions:
+                racks = (self._cluster.rack_of(node) for node in each.replicas)
+                found[TopicPartition(topic, each.partition)] = frozenset(rack for rack in racks if rack)
+        return found
 
     def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self._cluster.partition_count(topic) or 0 for topic in topics}

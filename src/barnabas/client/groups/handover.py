@@ -53,6 +53,8 @@ class Handover:
         self._loop = asyncio.get_running_loop()
         self._last_poll_s = time.monotonic()
         self._is_polling = False
+        # How often partitions were assigned or revoked.
+        self.rebalanced = 0
 
     @property
     def is_polling(self) -> bool:
@@ -79,6 +81,7 @@ class Handover:
     async def ask(self, change: Change, partitions: Iterable[TopicPartition]) -> None:
         """Returns when a poll has dealt with it."""
         done: asyncio.Future[None] = self._loop.create_future()
+        self.rebalanced += 1
         self.rebalances.append(Rebalance(change, sorted(partitions), done))
         self.notify()
         await done

@@ -64,6 +64,7 @@ def decode_member(member_id: str, group_instance_id: str | None, metadata: bytes
         ),
         generation=subscription.generation_id,
         user_data=subscription.user_data,
+        rack_id=subscription.rack_id or None,
     )
 
 

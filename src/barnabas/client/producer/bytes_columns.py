@@ -5,10 +5,13 @@ Arrow columns are not converted to lists: a record's bytes are cut out when it i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i64
+
+# The ends of values in Arrow's ordinary columns have 32 bits.
+JOINED_BYTES_MAX: Final = 2**31 - 1
 
 
 class BytesColumn:
@@ -95,13 +98,14 @@ class ArrowBytes(BytesColumn):
 
 
 def arrow_bytes(column: Any) -> BytesColumn | None:
-    """The column if it is one of binary or text in one piece, else None."""
+    """The column if it is one of binary or text, else None."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks != 1:
+        if column.num_chunks != 1 and column.nbytes > JOINED_BYTES_MAX:
             return None
-        column = column.chunk(0)
+        # One copy of the bytes costs far less than an object for each value.
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     kind = column.type
     is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     if not (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):

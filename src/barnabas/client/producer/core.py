@@ -67,6 +67,21 @@ class ProducerCore:
         # sequences continue.
         self._idle_topics: dict[str, TopicQueue] = {}
 
+    def metrics(self) -> dict[str, float]:
+        """With the names of Kafka's own metrics, where it has them."""
+        accumulator = self.accumulator
+        found: dict[str, float] = {
+            "batches-in-progress": len(accumulator.incomplete),
+            "buffer-available-bytes": float(accumulator.pool.available_bytes),
+            "buffer-total-bytes": float(accumulator.pool.total_bytes),
+        }
+        if self.sender is not None:
+            delivery = self.sender.delivery
+            found |= self.brokers.metrics()
+            found["record-error-total"] = delivery.records_failed
+            found["record-send-total"] = delivery.records_sent
+        return found
+
     async def start(self, post: Callable[[Callable[[], object]], object]) -> None:
         settings = self.settings
         self.brokers = Brokers(settings)

@@ -46,6 +46,9 @@ class Delivery:
         # order.
         self.muted: set[PartitionQueue] = set()
         self.is_stopped = False
+        # Since the start: records that were acknowledged, and that have failed.
+        self.records_sent = 0
+        self.records_failed = 0
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._cluster = cluster
@@ -231,6 +234,10 @@ class Delivery:
             batch.base_offset = base_offset
             batch.log_append_time_ms = log_append_time_ms
             batch.is_done = True
+            if error is None:
+                self.records_sent += batch.record_count
+            else:
+                self.records_failed += batch.record_count
             batch.writer = None
             if not batch.is_on_the_wire:
                 batch.encoded = None

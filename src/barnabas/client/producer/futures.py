@@ -43,13 +43,16 @@ class SendFuture:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
+        """Whether the record was acknowledged or failed."""
         self._locate()
         return self._batch.is_done
 
     def running(self) -> bool:
+        """Whether the outcome is still open."""
         return not self.done()
 
     def cancelled(self) -> bool:
+        """False: what was sent cannot be called back."""
         return False
 
     def cancel(self) -> bool:
@@ -64,6 +67,7 @@ class SendFuture:
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """The error, or None; waits as `result` does."""
         deadline_s = None if timeout is None else monotonic() + timeout
         while not self.done():
             left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
@@ -78,6 +82,7 @@ class SendFuture:
         self.when_done(partial(function, self))
 
     def when_done(self, call: Callable[[], object]) -> None:
+        """Calls a function without arguments when the outcome is known."""
         while not self.done():
             if self._leave(call):
                 return
@@ -191,15 +196,19 @@ class SendManyFuture:
         return self.count
 
     def done(self) -> bool:
+        """Whether the records were acknowledged or failed."""
         return self._first_pending(0) == len(self._runs)
 
     def running(self) -> bool:
+        """Whether the outcome is still open."""
         return not self.done()
 
     def cancelled(self) -> bool:
+        """False: what was sent cannot be called back."""
         return False
 
     def cancel(self) -> bool:
+        """False: what was sent cannot be called back."""
         return False
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
@@ -222,6 +231,7 @@ class SendManyFuture:
         return found
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """The error, or None; waits as `result` does."""
         deadline_s = None if timeout is None else monotonic() + timeout
         number = 0
         while True:

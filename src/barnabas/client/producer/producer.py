@@ -30,6 +30,7 @@ from barnabas.client.producer.many import ManyAppender, many_records
 from barnabas.client.producer.records import HeadersLike, SharedTransaction
 from barnabas.client.producer.serializers import to_headers
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.timeouts import checked_timeout_ms
 from barnabas.errors import RequestTimedOut
 from barnabas.records.record import NO_HEADERS, Headers
 
@@ -146,43 +147,49 @@ class Producer:
                 ) from None
         return appender.future
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Sends everything at once and waits until all records are acknowledged or have failed, at most `timeout`
-        seconds.
+    def flush(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+        """Sends everything at once and waits until all records are acknowledged or have failed, at most
+        `timeout_ms`.
 
         Does not raise errors of records: the futures have them.
         """
+        timeout_ms = checked_timeout_ms("flush", timeout, timeout_ms)
         self._check_thread("flush")
         if self._background.is_closed:
             # All is delivered or given up.
             return
-        deadline_s = None if timeout is None else monotonic() + timeout
+        deadline_s = None if timeout_ms is None else monotonic() + timeout_ms / 1000
         pending = self._core.begin_flush()
         try:
             while pending:
                 batch = pending.pop()
                 left_s = None if deadline_s is None else max(deadline_s - monotonic(), 0.0)
                 if not wait_for(batch, left_s, until_told=True):
-                    raise RequestTimedOut(f"not all records were acknowledged within {timeout:g} s")
+                    raise RequestTimedOut(f"not all records were acknowledged within {timeout_ms:g} ms")
                 if batch.parts is not None:
                     pending.extend(batch.parts)
         finally:
             self._core.end_flush()
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of this producer, by the names of Kafka's own metrics."""
+        return self._core.metrics()
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has."""
         queue = self._core.accumulator.topics.get(topic)
         return len((queue or self._learn(topic)).partitions)
 
-    def init_transactions(self, timeout: float | None = None) -> None:
+    def init_transactions(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
         """Fences other producers of the transactional id and ends their open transaction; the first begin does this
         too.
 
         A repeated call between transactions increases the epoch, or raises if another producer has taken over.
         """
-        self._call(self._core.init_transactions(self._timeout_ms(timeout)))
+        self._call(self._core.init_transactions(self._timeout_ms("init_transactions", timeout, timeout_ms)))
 
     def begin_transaction(self) -> None:
+        """Begins a transaction: it holds all records and offsets until it is committed or aborted."""
         self._call(self._core.begin_transaction())
 
     def share_transaction(self) -> SharedTransaction:
@@ -198,46 +205,58 @@ class Producer:
         """
         self._call(self._core.join_transaction(shared))
 
-    def leave_transaction(self, timeout: float | None = None) -> None:
+    def leave_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
         """Waits until all that was sent is acknowledged; raises if anything was not."""
-        self._call(self._core.leave_transaction(self._timeout_ms(timeout)))
+        self._call(self._core.leave_transaction(self._timeout_ms("leave_transaction", timeout, timeout_ms)))
 
-    def commit_transaction(self, timeout: float | None = None) -> None:
+    def commit_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
         """Sends the remaining records and makes the whole transaction visible at once; may be repeated after a
         time-out.
         """
-        self._call(self._core.commit_transaction(self._timeout_ms(timeout)))
+        self._call(self._core.commit_transaction(self._timeout_ms("commit_transaction", timeout, timeout_ms)))
 
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        self._call(self._core.abort_transaction(self._timeout_ms(timeout)))
+    def abort_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+        """Ends the transaction; consumers with `isolation.level=read_committed` never see its records."""
+        self._call(self._core.abort_transaction(self._timeout_ms("abort_transaction", timeout, timeout_ms)))
 
     def send_offsets_to_transaction(
-        self, offsets: Mapping[Any, Any], group: Any, timeout: float | None = None
+        self,
+        offsets: Mapping[Any, Any],
+        group: Any,
+        timeout: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None:
         """Commits the offsets (the next to read, by topic and partition) of a group together with the transaction.
 
         `group` is `consumer.group_metadata()`, or the id of a group that has no members.
         """
-        self._call(self._core.send_offsets(offsets, group, self._timeout_ms(timeout)))
+        self._call(
+            self._core.send_offsets(
+                offsets, group, self._timeout_ms("send_offsets_to_transaction", timeout, timeout_ms)
+            )
+        )
 
     def transaction(self) -> Transaction:
         """A transaction as a block: committed at its end, aborted if it raises."""
         return Transaction(self)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Delivers the remaining records, for at most `timeout` seconds, and closes. Aborts an open transaction."""
+    def close(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+        """Delivers the remaining records, for at most `timeout_ms`, and closes. Aborts an open transaction."""
+        timeout_ms = checked_timeout_ms("close", timeout, timeout_ms)
         core = self._core
         if self._background.is_closed:
             return
         core.begin_close()
-        delivery_ms = core.settings.delivery_timeout_ms
-        timeout_ms = delivery_ms if timeout is None else timeout * 1000
+        wait_ms = float(core.settings.delivery_timeout_ms)
+        if timeout_ms is not None:
+            wait_ms = timeout_ms
         if self._background.is_current():
             # In a callback: this thread cannot wait for its own work.
             self._background.loop.create_task(self._close_later())
             return
         try:
-            self._background.call(core.close_gracefully(timeout_ms), timeout_ms + CLOSE_GRACE_MS)
+            self._background.call(core.close_gracefully(wait_ms), wait_ms + CLOSE_GRACE_MS)
         except ClientClosed:
             # Another thread was faster.
             pass
@@ -259,8 +278,9 @@ class Producer:
     def __repr__(self) -> str:
         return f"<Producer {self._core.settings.client_id}>"
 
-    def _timeout_ms(self, timeout: float | None) -> float:
-        return self._core.settings.max_block_ms if timeout is None else timeout * 1000
+    def _timeout_ms(self, method: str, timeout: object, timeout_ms: float | None) -> float:
+        timeout_ms = checked_timeout_ms(method, timeout, timeout_ms)
+        return self._core.settings.max_block_ms if timeout_ms is None else timeout_ms
 
     def _call(self, work: Any) -> Any:
         try:
@@ -347,6 +367,8 @@ class Producer:
 
 
 class Transaction:
+    """A transaction as a block, see `Producer.transaction`."""
+
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 

@@ -78,7 +78,7 @@ class Sender:
         self._compression = CompressionType[settings.compression_type.upper()]
         self._compression_level = settings.compression_level
         self._linger_s: float = settings.linger_ms / 1000
-        self._delivery_timeout_s: float = settings.delivery_timeout_ms / 1000
+        self.delivery_timeout_s: float = settings.delivery_timeout_ms / 1000
         self._max_in_flight = settings.max_in_flight_requests_per_connection
         self._is_order_kept_by_muting = self._max_in_flight == 1
         self._max_request_bytes: int = settings.max_request_size
@@ -89,7 +89,7 @@ class Sender:
         # Requests in flight by broker; and the end of the throttle of a broker that throttles us.
         self._in_flight: dict[int, int] = {}
         self._throttled_until_s: dict[int, float] = {}
-        self._delivery = Delivery(settings, cluster, accumulator, transactions)
+        self.delivery = Delivery(settings, cluster, accumulator, transactions)
         brokers.on_change.append(self._on_change)
         cluster.on_update.append(self.wake)
 
@@ -105,7 +105,7 @@ class Sender:
                 raise
 
     def stop(self) -> None:
-        self._delivery.is_stopped = True
+        self.delivery.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -114,14 +114,14 @@ class Sender:
         self.wake()
 
     def give_up_all(self, error: KafkaError, *, only_unsent: bool = False) -> None:
-        self._delivery.give_up_all(error, only_unsent=only_unsent)
+        self.delivery.give_up_all(error, only_unsent=only_unsent)
 
     def _run(self) -> None:
         self._is_woken = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._delivery.is_stopped:
+        if self.delivery.is_stopped:
             return
         self._timer_s = FOREVER
         try:
@@ -143,7 +143,7 @@ class Sender:
                 # The transaction is to be aborted: waits for what was sent, and sends nothing else.
                 self.give_up_all(transactions.error, only_unsent=True)
         for batch in self._expired(now_s):
-            self._delivery.expire(batch)
+            self.delivery.expire(batch)
         for node_id, queues in self._ready_queues(now_s).items():
             self._send_to(node_id, queues, now_s)
 
@@ -158,7 +158,7 @@ class Sender:
         try:
             # Batches are in the order of their creation, except for split ones.
             for batch in accumulator.incomplete:
-                deadline_s = batch.created_s + self._delivery_timeout_s
+                deadline_s = batch.created_s + self.delivery_timeout_s
                 if deadline_s > now_s:
                     self._check_at(deadline_s)
                     break
@@ -188,7 +188,7 @@ class Sender:
         try:
             is_all_ready = accumulator.is_all_ready
             for queue in accumulator.active:
-                if queue in self._delivery.muted:
+                if queue in self.delivery.muted:
                     continue
                 ready_s = self._ready_at_s(queue, queue.batches[0], is_all_ready)
                 if ready_s > now_s:
@@ -233,7 +233,7 @@ class Sender:
         size_bytes: i64 = REQUEST_OVERHEAD_BYTES
         accumulator = self._accumulator
         transactions = self._transactions
-        muted = self._delivery.muted
+        muted = self.delivery.muted
         accumulator.lock.acquire()
         try:
             is_all_ready = accumulator.is_all_ready
@@ -275,7 +275,7 @@ class Sender:
             )
         except KafkaError as error:
             for batch in batches:
-                self._delivery.refused(batch, error, None)
+                self.delivery.refused(batch, error, None)
             self.wake()
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
@@ -330,10 +330,10 @@ class Sender:
         self._in_flight[node_id] -= 1
         if error is not None:
             for batch in batches:
-                self._delivery.refused(batch, error, None)
+                self.delivery.refused(batch, error, None)
         elif answer is None:
             for batch in batches:
-                self._delivery.acknowledged(batch, NO_OFFSET, NO_TIMESTAMP)
+                self.delivery.acknowledged(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
             self._take_answer(node_id, batches, answer)
         self.wake()
@@ -356,11 +356,11 @@ class Sender:
                     continue
                 batch = answered
                 if response.error_code == NONE:
-                    self._delivery.acknowledged(batch, response.base_offset, response.log_append_time_ms)
+                    self.delivery.acknowledged(batch, response.base_offset, response.log_append_time_ms)
                 else:
                     error = error_for_code(response.error_code, response.error_message or "")
-                    self._delivery.refused(batch, error, response)
+                    self.delivery.refused(batch, error, response)
         for batch in left.values():
-            self._delivery.refused(
+            self.delivery.refused(
                 batch, NetworkException(f"the answer says nothing of {batch.queue.tp}"), None
             )

@@ -37,7 +37,7 @@ def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
     preferred: dict[BrokerId, int] = {}
     missing: dict[BrokerId, list[TopicPartition]] = {}
     for at, partition in state.partitions():
-        if at.topic in state.halted or not partition.has_state:
+        if not partition.has_state:
             continue
         first = partition.replicas[0]
         preferred[first] = preferred.get(first, 0) + 1

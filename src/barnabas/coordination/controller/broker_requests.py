@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from barnabas.coordination.controller.events import Send
 from barnabas.coordination.controller.leadership import take_offline
-from barnabas.coordination.controller.messages import leader_and_isr, stop_replicas, whole
+from barnabas.coordination.controller.messages import stop_replicas
 from barnabas.coordination.controller.state import (
     ATTEMPTS_MAX,
     Change,
@@ -19,7 +19,7 @@ from barnabas.coordination.controller.state import (
     tell_brokers,
 )
 from barnabas.coordination.metadata.identity import PRODUCER_ID_MAX
-from barnabas.coordination.metadata.image import PartitionImage
+from barnabas.coordination.metadata.image import BrokerImage, PartitionImage
 from barnabas.coordination.metadata.tree import (
     PRODUCER_ID_BLOCK,
     PRODUCER_ID_BLOCK_SIZE,
@@ -73,28 +73,12 @@ def controlled_shutdown(
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
     for at, partition in state.partitions():
-        is_replicated = len(partition.replicas) > 1 and partition.has_state and at.topic not in state.halted
+        is_replicated = len(partition.replicas) > 1 and partition.has_state
         if is_replicated and broker_id in partition.replicas:
             (led if partition.leader == broker_id else followed).append(at)
 
-    def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
-        if partition.leader != broker_id:
-            return without_replicas(partition, [broker_id])
-        online = [each for each in partition.replicas if each in state.image.brokers]
-        return shutdown_election(partition, online, state.shutting_down) or partition
-
-    before = {at: state.partition(at) for at in (*led, *followed)}
-    yield from change_states(state, before, decide)
-    changed = [at for at in before if state.partition(at) != before[at]]
-    if before:
-        yield from tell_brokers(state, changed_topics(state, changed), metadata=changed_topics(state, before))
-    stops: dict[str, list[tuple[int, int]]] = {}
-    for at in followed:
-        found = state.partition(at)
-        if found is not None and found.leader != broker_id:
-            stops.setdefault(at.topic, []).append((at.partition, found.leader_epoch))
-    if stops:
-        yield Send(broker_id, stop_replicas(state.image, broker, stops))
+    yield from _move_leaders(state, led)
+    yield from _stop_following(state, broker, followed)
     remaining = [
         RemainingPartition(topic_name=at.topic, partition_index=at.partition)
         for at in led
@@ -103,15 +87,46 @@ def controlled_shutdown(
     return ControlledShutdownResponse(error_code=NONE, remaining_partitions=remaining)
 
 
+def _move_leaders(state: ControllerState, led: Sequence[TopicPartition]) -> Change[None]:
+    def elect(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
+        online = [each for each in partition.replicas if each in state.image.brokers]
+        return shutdown_election(partition, online, state.shutting_down) or partition
+
+    before = {at: state.partition(at) for at in led}
+    yield from change_states(state, led, elect)
+    changed = [at for at in led if state.partition(at) != before[at]]
+    if changed:
+        yield from tell_brokers(state, changed_topics(state, changed))
+
+
+def _stop_following(
+    state: ControllerState, broker: BrokerImage, followed: Sequence[TopicPartition]
+) -> Change[None]:
+    """The broker stops to fetch before the leaders do not wait for it any more."""
+    stops: dict[str, list[tuple[int, int]]] = {}
+    for at in followed:
+        found = state.partition(at)
+        if found is not None:
+            stops.setdefault(at.topic, []).append((at.partition, found.leader_epoch))
+    if not stops:
+        return
+    yield Send(broker.id, stop_replicas(state.image, broker, stops))
+    yield from change_states(state, followed, lambda _, partition: without_replicas(partition, [broker.id]))
+    yield from tell_brokers(
+        state,
+        changed_topics(state, followed),
+        skips=lambda topic, index, replica: replica == broker.id,
+    )
+
+
 def ask_for_failed_replicas(state: ControllerState, brokers: Collection[BrokerId]) -> Change[None]:
     """Brokers have lost a log directory: they say in their answers which replicas were in it."""
-    topics = whole(state.image.topics.values())
-    listener = state.settings.current.inter_broker_endpoint.listener_name
-    for broker_id in sorted(set(brokers)):
-        broker = state.image.brokers.get(broker_id)
-        roles = None if broker is None else leader_and_isr(state.image, broker, topics, listener=listener)
-        if roles is not None:
-            yield Send(broker_id, roles)
+    asked = set(brokers)
+    hosted = [at for at, partition in state.partitions() if not asked.isdisjoint(partition.replicas)]
+    if hosted:
+        yield from tell_brokers(
+            state, changed_topics(state, hosted), skips=lambda topic, index, replica: replica not in asked
+        )
 
 
 def take_roles_answer(

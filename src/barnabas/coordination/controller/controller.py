@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clock import Clock
 from barnabas.config.live_settings import LiveSettings
+from barnabas.coordination.controller.activities import activity_of_answer, activity_of_change
 from barnabas.coordination.controller.election import elect, withdraw
 from barnabas.coordination.controller.events import (
     NO_IDS,
@@ -50,7 +50,6 @@ from barnabas.coordination.controller.events import (
     StoreRefused,
     TakeOver,
     TopicsListed,
-    TopicsRead,
     TreeRead,
     Write,
     WriteAll,
@@ -62,14 +61,20 @@ from barnabas.coordination.controller.reading import (
     read_brokers,
     read_change,
     read_cluster,
+    read_partition_counts,
     read_topics,
     read_tree,
 )
 from barnabas.coordination.controller.replies import Replies
-from barnabas.coordination.controller.state import Claim, ControllerState
+from barnabas.coordination.controller.state import Claim, ControllerState, ControllerStats
+from barnabas.coordination.controller.work import Activity, WorkQueue
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
 from barnabas.coordination.metadata.store_errors import as_kafka_error
-from barnabas.coordination.metadata.tree import BROKER_IDS, CONTROLLER, TOPICS
+from barnabas.coordination.metadata.tree import (
+    BROKER_IDS,
+    CONTROLLER,
+    TOPICS,
+)
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.planning.topic_creation import (
@@ -93,6 +98,8 @@ from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 
 if TYPE_CHECKING:
+    from barnabas.coordination.controller.counts import Counts
+    from barnabas.coordination.planning.feature_levels import FeatureUpdate
     from barnabas.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
     from barnabas.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
     from barnabas.protocol.messages.alter_partition_request import AlterPartitionRequest
@@ -135,17 +142,24 @@ class Controller:
         self._is_away = False
         self._replies = Replies()
         self._timers: set[asyncio.TimerHandle] = set()
+        # The next attempt after an election that has failed.
+        self._retry: asyncio.TimerHandle | None = None
         # Nodes that have changed and are still to be read.
         self._changed: set[str] = set()
+        self._watched_topics: set[str] = set()
         links.listen(self._on_answer)
-        # The work to do, in order. A task runs while there is any.
-        self._work: deque[Callable[[], Awaitable[None]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
+        self.work = WorkQueue(clock)
+        self.stats = ControllerStats()
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
         return self._machine is not None
+
+    def counts(self) -> Counts:
+        from barnabas.coordination.controller.counts import NOTHING, count
+
+        return NOTHING if self._machine is None else count(self._machine.state)
 
     async def start(self, *, clean_stop: bool = True) -> None:
         """Takes part in the election, and takes over if this broker wins. From then on it follows elections.
@@ -160,7 +174,7 @@ class Controller:
         try:
             await self._run_for()
         except KafkaError as error:
-            log.error("This broker cannot become the controller: %s", error)
+            self._try_again_later(error)
 
     async def _run_for(self, unclean: Collection[BrokerId] = ()) -> None:
         """Takes part in the election. Returns when this broker has its roles, if it has won."""
@@ -173,7 +187,7 @@ class Controller:
                 await withdraw(self._store)
             takeover.extend(await self._elect(unclean))
 
-        await self._do(run)
+        await self.work.do(Activity.CONTROLLER_CHANGE, run)
         for reply in takeover:
             await reply
 
@@ -181,38 +195,43 @@ class Controller:
         """Waits for the change under way and refuses later ones. The caller ends the session with the store."""
         if not self._is_closed:
             self._is_closed = True
-            await self._do(self._links.close)
+            await self.work.do(Activity.CONTROLLER_SHUTDOWN, self._links.close)
             # Answers that came until now are handled first.
-            await self._do(self._close)
+            await self.work.do(Activity.CONTROLLER_SHUTDOWN, self._close)
 
     async def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
     ) -> list[Planned]:
-        planned: list[Planned] = await self._ask(CreateTopics(new, validate_only, charge))
+        request = CreateTopics(new, validate_only, charge)
+        planned: list[Planned] = await self._ask(Activity.TOPIC_CHANGE, request)
         return planned
 
     async def adopt_topics(self, found: Mapping[TopicPartition, FoundPartition]) -> list[TopicImage]:
         """Makes topics of directories of this broker that the store does not know."""
-        adopted: list[TopicImage] = await self._ask(AdoptTopics(self._broker_id, found))
+        request = AdoptTopics(self._broker_id, found)
+        adopted: list[TopicImage] = await self._ask(Activity.TOPIC_CHANGE, request)
         return adopted
 
     async def delete_topics(
         self, names: Collection[str], *, ids: Mapping[str, Uuid] = NO_IDS, charge: Charge = free_of_charge
     ) -> dict[str, KafkaError | None]:
         """A topic that has an id in `ids` is deleted only if that is its id when the request has its turn."""
-        results: dict[str, KafkaError | None] = await self._ask(DeleteTopics(names, ids, charge))
+        request = DeleteTopics(names, ids, charge)
+        results: dict[str, KafkaError | None] = await self._ask(Activity.TOPIC_DELETION, request)
         return results
 
     async def create_partitions(
         self, new: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge = free_of_charge
     ) -> list[TopicImage | KafkaError]:
-        results: list[TopicImage | KafkaError] = await self._ask(CreatePartitions(new, validate_only, charge))
+        request = CreatePartitions(new, validate_only, charge)
+        results: list[TopicImage | KafkaError] = await self._ask(Activity.TOPIC_CHANGE, request)
         return results
 
     async def elect_leaders(
         self, partitions: Collection[TopicPartition], election: ElectionType
     ) -> PartitionResults:
-        results: PartitionResults = await self._ask(ElectLeaders(partitions, election))
+        request = ElectLeaders(partitions, election)
+        results: PartitionResults = await self._ask(Activity.MANUAL_LEADER_BALANCE, request)
         return results
 
     async def alter_reassignments(
@@ -222,7 +241,7 @@ class Controller:
         allow_replication_factor_change: bool = True,
     ) -> PartitionResults:
         request = AlterReassignments(targets, allow_replication_factor_change)
-        results: PartitionResults = await self._ask(request)
+        results: PartitionResults = await self._ask(Activity.ALTER_PARTITION_REASSIGNMENT, request)
         return results
 
     async def list_reassignments(
@@ -232,7 +251,10 @@ class Controller:
         from barnabas.coordination.controller import reassignment
 
         found: dict[TopicPartition, PartitionImage]
-        found = await self._ask(lambda state: reassignment.list_reassignments(state, partitions))
+        found = await self._ask(
+            Activity.LIST_PARTITION_REASSIGNMENT,
+            lambda state: reassignment.list_reassignments(state, partitions),
+        )
         return found
 
     async def alter_partition(
@@ -244,7 +266,9 @@ class Controller:
         try:
             answer: AlterPartitionResponse
             answer = await self._ask(
-                lambda state: isr_changes.alter_partition(state, request, version), settles=False
+                Activity.ISR_CHANGE,
+                lambda state: isr_changes.alter_partition(state, request, version),
+                settles=False,
             )
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
@@ -257,7 +281,9 @@ class Controller:
         try:
             answer: AllocateProducerIdsResponse
             answer = await self._ask(
-                lambda state: broker_requests.allocate_producer_ids(state, request), settles=False
+                Activity.IDLE,
+                lambda state: broker_requests.allocate_producer_ids(state, request),
+                settles=False,
             )
         except KafkaError as error:
             return AllocateProducerIdsResponse(error_code=error.code)
@@ -270,11 +296,26 @@ class Controller:
         try:
             answer: ControlledShutdownResponse
             answer = await self._ask(
-                lambda state: broker_requests.controlled_shutdown(state, request), settles=False
+                Activity.CONTROLLED_SHUTDOWN,
+                lambda state: broker_requests.controlled_shutdown(state, request),
+                settles=False,
             )
         except KafkaError as error:
             return ControlledShutdownResponse(error_code=error.code)
         return answer
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> int:
+        """Changes the levels of features, all or none. Returns the epoch of the features."""
+        from barnabas.coordination.controller import features
+
+        epoch: int = await self._ask(
+            Activity.UPDATE_FEATURES,
+            lambda state: features.update_features(state, updates, validate_only=validate_only),
+        )
+        if not validate_only:
+            # A broker that was ignored may be compatible now.
+            self.work.add(Activity.BROKER_CHANGE, lambda: self._follow(BROKER_IDS))
+        return epoch
 
     def follow_settings(self, before: MetadataImage, after: MetadataImage) -> None:
         """Where the settings allow unclean leaders now, offline partitions may get one."""
@@ -294,14 +335,17 @@ class Controller:
         async def run() -> None:
             await self._feed(News(lambda state: elect_offline_partitions(state, topic)))
 
-        self._add_work(run)
+        unclean = Activity.UNCLEAN_LEADER_ELECTION_ENABLE
+        if topic is not None:
+            unclean = Activity.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+        self.work.add(unclean, run)
 
-    async def _ask(self, request: Request, *, settles: bool = True) -> Any:
+    async def _ask(self, activity: Activity, request: Request, *, settles: bool = True) -> Any:
         """`settles` says that the reply waits until this broker has carried out what was sent to it."""
         if self._is_closed:
             raise NotController("the broker is stopping")
         ticket, reply = self._replies.take_ticket(is_urgent=not settles)
-        self._add_work(lambda: self._answer(ticket, request))
+        self.work.add(activity, lambda: self._answer(ticket, request))
         return await reply
 
     async def _answer(self, ticket: int, request: Request) -> None:
@@ -311,39 +355,6 @@ class Controller:
             # The requester must not wait forever if the controller fails.
             self._replies.reply(ticket, UnknownServerError("the controller failed; its log has the reason"))
             raise
-
-    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs work in its turn, and raises its error."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            try:
-                await work()
-            except Exception as error:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-
-        self._add_work(run)
-        await asyncio.shield(done)
-
-    def _add_work(self, work: Callable[[], Awaitable[None]], *, is_urgent: bool = False) -> None:
-        if is_urgent:
-            self._work.appendleft(work)
-        else:
-            self._work.append(work)
-        if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        try:
-            while self._work:
-                try:
-                    await self._work.popleft()()
-                except Exception:
-                    log.exception("The controller failed")
-        finally:
-            self._worker = None
 
     async def _feed(self, event: Event, ticket: int | None = None) -> None:
         """Gives an event to the machine and carries out what follows from it, to the end."""
@@ -377,7 +388,7 @@ class Controller:
             case Resign(reason):
                 self._resign(reason)
                 if not isinstance(reason, NotController):
-                    self._add_work(self._leave_office)
+                    self.work.add(Activity.CONTROLLER_CHANGE, self._leave_office)
         return None
 
     async def _use_store(self, effect: Write | WriteAll | ReadTopics | ReadNodes | ReadTree) -> Result:
@@ -390,7 +401,7 @@ class Controller:
             case ReadNodes(paths):
                 return NodesRead(await self._store.get_all(paths))
             case ReadTopics(names):
-                return TopicsRead(await read_topics(self._store, names))
+                return await read_topics(self._store, names)
             case ReadTree(roots):
                 return TreeRead(await read_tree(self._store, roots))
 
@@ -418,7 +429,7 @@ class Controller:
 
         def due() -> None:
             self._timers.discard(timer)
-            self._add_work(run)
+            self.work.add(Activity.AUTO_LEADER_BALANCE, run)
 
         timer = asyncio.get_running_loop().call_later(delay_s, due)
         self._timers.add(timer)
@@ -432,7 +443,8 @@ class Controller:
         self, broker_id: BrokerId, request: ControlRequest, response: ControlResponse | None
     ) -> None:
         if self._machine is not None:
-            self._add_work(lambda: self._feed(Replied(broker_id, request, response)))
+            activity = activity_of_answer(request)
+            self.work.add(activity, lambda: self._feed(Replied(broker_id, request, response)))
         if broker_id == self._broker_id and not isinstance(request, LeaderAndIsrRequest):
             self._replies.on_answered()
 
@@ -458,13 +470,18 @@ class Controller:
 
     async def _take_over(self, claim: Claim, unclean: Collection[BrokerId]) -> asyncio.Future[Any]:
         self._changed.clear()
-        snapshot = await read_cluster(self._store, self._on_change)
+        snapshot = await read_cluster(
+            self._store, self._on_change, watches_topics=self._settings.current.uses_zookeeper
+        )
+        self._watched_topics = {*snapshot.topics, *snapshot.unreadable}
         image = MetadataImage(
             cluster_id=self._cluster_id,
             controller_id=self._broker_id,
             controller_epoch=claim.controller_epoch,
         )
-        self._machine = ControllerMachine(ControllerState(claim, self._settings, self._rng, image))
+        self._machine = ControllerMachine(
+            ControllerState(claim, self._settings, self._rng, image, self.stats)
+        )
         ticket, reply = self._replies.take_ticket()
         # Nobody may be waiting for it.
         reply.add_done_callback(lambda reply: reply.exception())
@@ -489,20 +506,27 @@ class Controller:
         try:
             await withdraw(self._store)
             await self._elect()
-        except StoreError as error:
-            log.warning("This broker cannot leave its office as controller yet: %s", error)
-            loop = asyncio.get_running_loop()
-            if not isinstance(error, SessionExpired) and self._settings.current.uses_zookeeper:
-                loop.call_later(RETRY_S, self._add_work, self._leave_office)
-        except KafkaError as error:
-            log.error("This broker cannot become the controller: %s", error)
+        except (KafkaError, StoreError) as error:
+            self._try_again_later(error)
+
+    def _try_again_later(self, error: Exception) -> None:
+        """After an election that failed: its node may be there, and keep all brokers from being elected."""
+        log.error("This broker cannot become the controller: %s", error)
+        if self._retry is not None:
+            self._retry.cancel()
+        # In its next session the broker takes part in an election anyway.
+        if self._settings.current.is_in_cluster and not isinstance(error, SessionExpired):
+            add, leave = self.work.add, self._leave_office
+            self._retry = asyncio.get_running_loop().call_later(
+                RETRY_S, add, Activity.CONTROLLER_CHANGE, leave
+            )
 
     def _on_session(self, state: SessionState) -> None:
         """With its session the broker has lost its registration, and its office."""
         if state in (SessionState.EXPIRED, SessionState.CLOSED) and not self._is_closed:
             # Nothing that happened in the last session leads to an election in the next one: `rejoin` does.
             self._is_away = True
-            self._add_work(self._lose_session, is_urgent=True)
+            self.work.add(Activity.CONTROLLER_CHANGE, self._lose_session, is_urgent=True)
 
     async def _lose_session(self) -> None:
         if self._machine is not None:
@@ -511,13 +535,13 @@ class Controller:
     def _on_controller_node(self, event: WatchEvent) -> None:
         """The node of the controller has gone, or come, or changed."""
         if not self._is_closed:
-            self._add_work(self._follow_controller)
+            self.work.add(Activity.CONTROLLER_CHANGE, self._follow_controller)
 
     async def _follow_controller(self) -> None:
         try:
             await self._elect()
         except (KafkaError, StoreError) as error:
-            log.error("This broker cannot become the controller: %s", error)
+            self._try_again_later(error)
 
     def _on_change(self, event: WatchEvent) -> None:
         """Brokers, topics, marks, notices, or the nodes of older tools have changed."""
@@ -527,7 +551,7 @@ class Controller:
             path = BROKER_IDS
         if path not in self._changed:
             self._changed.add(path)
-            self._add_work(lambda: self._follow(path))
+            self.work.add(activity_of_change(path), lambda: self._follow(path))
 
     async def _follow(self, path: str) -> None:
         self._changed.discard(path)
@@ -536,11 +560,11 @@ class Controller:
         try:
             await self._read(path)
         except StoreUnavailable as error:
-            if not self._settings.current.uses_zookeeper:
+            if not self._settings.current.is_in_cluster:
                 raise
             # It would not hear of the next change either.
             self._resign(as_kafka_error(error))
-            self._add_work(self._leave_office)
+            self.work.add(Activity.CONTROLLER_CHANGE, self._leave_office)
 
     async def _read(self, path: str) -> None:
         match path:
@@ -549,10 +573,22 @@ class Controller:
             case _ if path == TOPICS:
                 names, _ = await self._store.children(TOPICS, self._on_change)
                 await self._feed(TopicsListed(names))
+                if self._settings.current.uses_zookeeper:
+                    await self._watch_topics(names)
             case _:
                 change = await read_change(self._store, path, self._on_change)
                 if change is not None:
                     await self._feed(News(change))
+
+    async def _watch_topics(self, names: Collection[str]) -> None:
+        """Older tools raise the number of partitions in the node of a topic."""
+        self._watched_topics.intersection_update(names)
+        new = [name for name in names if name not in self._watched_topics]
+        if new:
+            self._watched_topics.update(new)
+            change = await read_partition_counts(self._store, new, self._on_change)
+            if change is not None:
+                await self._feed(News(change))
 
     async def _close(self) -> None:
         self._refusal = NotController("the broker is stopping")

@@ -36,7 +36,7 @@ from barnabas.coordination.planning.topic_creation import (
     repeated_names,
 )
 from barnabas.coordination.store.contract import Create, Operation, SetData
-from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from barnabas.errors import InvalidRequest, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.value import replace
 
@@ -48,7 +48,8 @@ def create_topics(state: ControllerState, request: CreateTopics) -> Change[list[
         state.image,
         state.settings.current,
         state.rng,
-        deleting=state.deleting.keys() | state.halted,
+        deleting=state.deleting.keys(),
+        unreadable=state.unreadable,
         charge=request.charge,
     )
     planned = planner.plan(request.new)
@@ -79,8 +80,6 @@ def create_partitions(
         try:
             if each.name in repeated:
                 raise InvalidRequest("Duplicate topic name.")
-            if each.name in state.halted:
-                raise UnknownTopicOrPartition(f"The topic '{each.name}' is being deleted.")
             topic = plan_partitions(state.image, each, state.rng)
             first = len(state.image.topics[topic.name].partitions)
             topic = _with_states(state, topic, first)
@@ -100,14 +99,30 @@ def create_partitions(
 
 
 def take_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]:
-    """Completes topics that brokers have created without the controller: it gives them partition states."""
-    unknown = [name for name in names if name not in state.image.topics and name not in state.deleting]
-    if not unknown:
-        return
-    result = yield ReadTopics(unknown)
+    """Completes topics that brokers have created without the controller: it gives them partition states.
+
+    Topics that somebody has removed from the store without the controller are forgotten, as in Apache Kafka.
+    """
+    state.unreadable.intersection_update(names)
+    gone = state.image.topics.keys() - set(names)
+    if gone:
+        log.warning("Topics %s are not in the store any more: somebody has removed them", sorted(gone))
+        state.image = state.image.without_topics(gone)
+    known = (state.image.topics, state.deleting, state.unreadable)
+    unknown = [name for name in names if not any(name in each for each in known)]
+    if unknown:
+        yield from read_in_topics(state, unknown)
+
+
+def read_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]:
+    """Completes topics that the controller does not know yet. Those that it cannot read wait for a change."""
+    result = yield ReadTopics(names)
     if isinstance(result, StoreRefused):
         raise refusal(state, result.error)
     assert isinstance(result, TopicsRead)
+    state.unreadable.difference_update(names)
+    state.unreadable.update(result.unreadable)
+    yield from _settle_features(state)
     topics: list[TopicImage] = []
     repairs: list[Operation] = []
     for name, stored in result.topics.items():
@@ -121,12 +136,21 @@ def take_in_topics(state: ControllerState, names: Sequence[str]) -> Change[None]
         _log_creation(topic)
 
 
+def _settle_features(state: ControllerState) -> Change[None]:
+    """Before the first topic, and so before the first record that a broker without the features would misread."""
+    if state.are_features_open:
+        from barnabas.coordination.controller.features import settle_features
+
+        yield from settle_features(state, state.image.brokers, is_first_topic=True)
+
+
 def _store_topics(
     state: ControllerState, planned: Sequence[PlannedTopic], *, is_new: bool
 ) -> Change[dict[str, PlannedTopic]]:
     """Returns the topics by name, with the states that they got."""
     if not planned:
         return {}
+    yield from _settle_features(state)
     planned = [PlannedTopic(_with_states(state, each.topic), each.configs) for each in planned]
     yield from commit(state, (operation for each in planned for operation in _creation(state, each)))
     topics = [each.topic for each in planned]

@@ -4,8 +4,7 @@ A topic is marked for deletion first. From then on it is in no broker's metadata
 logs deleted. When all brokers have confirmed this, the topic is removed from the store, its mark last. The next
 controller, or the next start, completes a failed deletion.
 
-A replica whose broker is gone, or cannot delete its log, halts the deletion until a broker comes. A topic that is being
-reassigned is deleted when that has ended.
+A replica whose broker is gone, or cannot delete its log, halts the deletion until a broker comes.
 
 The requester gets its reply when the topic is in no metadata, and when the broker in this process has deleted its logs:
 other brokers may take their time.
@@ -25,6 +24,7 @@ from barnabas.coordination.controller.state import (
     ControllerState,
     Deletion,
     commit,
+    read_nodes,
     refusal,
     tell_brokers,
 )
@@ -71,8 +71,7 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[Defer
             topics.append(topic)
         except KafkaError as refused:
             results[topic.name] = refused
-    marks = [Create(delete_topic_path(topic.name)) for topic in topics if topic.name not in state.halted]
-    yield from commit(state, marks)
+    yield from _mark(state, [topic.name for topic in topics])
     for topic in topics:
         topic_id = encode_uuid(topic.id)
         log.info(
@@ -86,12 +85,27 @@ def delete_topics(state: ControllerState, request: DeleteTopics) -> Change[Defer
     return Deferred([topic.name for topic in topics], results)
 
 
+def _mark(state: ControllerState, names: Sequence[str]) -> Change[None]:
+    """Marks topics as being deleted. Somebody else may have marked some of them a moment ago."""
+    marks = [Create(delete_topic_path(name)) for name in names]
+    try:
+        yield from commit(state, marks)
+    except KafkaError:
+        if state.lost is not None:
+            raise
+        found = yield from read_nodes(state, [mark.path for mark in marks])
+        missing = [mark for mark, node in zip(marks, found.nodes, strict=True) if node is None]
+        if missing == marks:
+            raise
+        yield from commit(state, missing)
+
+
 def take_in_marks(state: ControllerState, names: Collection[str]) -> Change[None]:
     """Topics that others have marked for deletion."""
     gone = [name for name in names if name not in state.image.topics and name not in state.deleting]
     if gone:
         yield from commit(state, [Delete(delete_topic_path(name)) for name in sorted(gone)])
-    marked = [name for name in names if name in state.image.topics and name not in state.halted]
+    marked = [name for name in names if name in state.image.topics]
     if not marked:
         return
     if state.settings.current.delete_topic_enable:
@@ -102,16 +116,8 @@ def take_in_marks(state: ControllerState, names: Collection[str]) -> Change[None
 
 
 def begin_deletions(state: ControllerState, names: Iterable[str]) -> Change[None]:
-    """Deletes marked topics of the image; those that are being reassigned have to wait."""
-    topics = []
-    for name in names:
-        topic = state.image.topics[name]
-        if any(partition.is_reassigned for partition in topic.partitions):
-            log.info("The deletion of topic %s waits for the end of its reassignment", name)
-            state.halted.add(name)
-        else:
-            state.halted.discard(name)
-            topics.append(topic)
+    """Deletes marked topics of the image, also those that are being reassigned, as Apache Kafka does."""
+    topics = [state.image.topics[name] for name in names]
     if not topics:
         return
     state.image = state.image.without_topics(topic.name for topic in topics)
@@ -122,9 +128,11 @@ def begin_deletions(state: ControllerState, names: Iterable[str]) -> Change[None
     yield from _finish(state, [topic.name for topic in topics])
 
 
-def resume_deletions(state: ControllerState) -> Change[None]:
-    """Asks brokers again that could not delete before, as when one has come back."""
+def resume_deletions(state: ControllerState, came: Collection[BrokerId] = ()) -> Change[None]:
+    """Asks brokers again that could not delete before, and those that came: they do not know what they were asked."""
     if state.deleting:
+        for deletion in state.deleting.values():
+            deletion.asked -= {each for each in deletion.asked if each[1] in came}
         topics = [deletion.topic for deletion in state.deleting.values()]
         yield from _stop_replicas(state, topics)
         yield from _finish(state, [topic.name for topic in topics])
@@ -166,7 +174,7 @@ def settled(state: ControllerState, deferred: Deferred) -> bool:
     own = state.image.controller_id
     for name in deferred.names:
         deletion = state.deleting.get(name)
-        if name in state.halted or (deletion is not None and any(each[1] == own for each in deletion.asked)):
+        if deletion is not None and any(each[1] == own for each in deletion.asked):
             return False
     return True
 
@@ -184,7 +192,11 @@ def _errors(response: StopReplicaResponse) -> dict[tuple[str, int], int]:
 
 
 def _stop_replicas(state: ControllerState, topics: Sequence[TopicImage]) -> Change[None]:
-    """Asks each broker once for all of its replicas of these topics that are still there."""
+    """Asks each broker once for all of its replicas of these topics that are still there.
+
+    All of them are stopped before the first is deleted: a follower does not fetch what its leader has deleted.
+    """
+    requests = []
     for broker in state.image.brokers.values():
         stops: dict[str, list[tuple[int, int]]] = {}
         for topic in topics:
@@ -195,7 +207,10 @@ def _stop_replicas(state: ControllerState, topics: Sequence[TopicImage]) -> Chan
                     deletion.asked.add(replica)
                     stops.setdefault(topic.name, []).append((index, EPOCH_DURING_DELETE))
         if stops:
-            yield Send(broker.id, stop_replicas(state.image, broker, stops, delete=True))
+            requests.append((broker, stops))
+    for delete in (False, True):
+        for broker, stops in requests:
+            yield Send(broker.id, stop_replicas(state.image, broker, stops, delete=delete))
 
 
 def _finish(state: ControllerState, names: Iterable[str]) -> Change[None]:

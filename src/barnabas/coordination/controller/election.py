@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.clock import Clock
 from barnabas.coordination.controller.state import Claim
 from barnabas.coordination.metadata.tree import (
@@ -20,11 +22,15 @@ from barnabas.coordination.store.contract import (
     MultiFailed,
     NodeExists,
     NoNode,
+    Operation,
     SetData,
     Store,
     StoreUnavailable,
 )
 from barnabas.model import BrokerId
+
+# The connection to the store may break under an election. Each attempt waits for the next connection.
+ATTEMPTS_MAX: Final = 10
 
 
 async def elect(store: Store, broker_id: BrokerId, clock: Clock) -> Claim | None:
@@ -35,19 +41,26 @@ async def elect(store: Store, broker_id: BrokerId, clock: Clock) -> Claim | None
     data, stat = await store.get(CONTROLLER_EPOCH)
     epoch = decode_controller_epoch(data) + 1
     claim = Claim(controller_epoch=epoch, epoch_version=stat.version + 1)
-    try:
-        await store.multi(
-            [
-                Create(CONTROLLER, encode_controller(broker_id, clock.now_ms()), CreateMode.EPHEMERAL),
-                SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
-            ]
-        )
-    except (MultiFailed, StoreUnavailable) as error:
-        if isinstance(error, MultiFailed) and not isinstance(error.error, (NodeExists, BadVersion)):
-            raise
-        # The answer to a transaction may have been lost that has succeeded.
-        return claim if await _has_won(store, claim) else None
-    return claim
+    operations: list[Operation] = [
+        Create(CONTROLLER, encode_controller(broker_id, clock.now_ms()), CreateMode.EPHEMERAL),
+        SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version),
+    ]
+    session_id, attempts = store.session_id, 0
+    while True:
+        attempts += 1
+        try:
+            await store.multi(operations)
+        except StoreUnavailable:
+            # Perhaps nothing was stored, and nobody is the controller. If it was, the next attempt finds the node.
+            if attempts == ATTEMPTS_MAX or store.session_id != session_id:
+                raise
+        except MultiFailed as failed:
+            if not isinstance(failed.error, (NodeExists, BadVersion)):
+                raise
+            # The answer to an attempt may have been lost that has succeeded.
+            return claim if await _has_won(store, claim) else None
+        else:
+            return claim
 
 
 async def withdraw(store: Store) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.coordination.controller.snapshot import Snapshot, StoredTopic
 from barnabas.coordination.metadata.image import BrokerImage, Uuid
+from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.planning.partition_changes import ElectionType
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.planning.topic_creation import Charge, NewPartitions, NewTopic, free_of_charge
@@ -144,6 +145,8 @@ class StoreRefused(Value):
 
 class TopicsRead(Value):
     topics: Mapping[str, StoredTopic]
+    # Topics whose node cannot be read.
+    unreadable: Mapping[str, MalformedNode] = MappingProxyType({})
 
 
 class TreeRead(Value):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from barnabas.coordination.controller.deletion import resume_deletions
 from barnabas.coordination.controller.events import BrokersChanged, Connect, ElectLeaders, Send
-from barnabas.coordination.controller.messages import MetadataUpdate, leader_and_isr, whole
+from barnabas.coordination.controller.messages import MetadataUpdate, leader_and_isr, stop_replicas, whole
 from barnabas.coordination.controller.state import (
     Change,
     ControllerState,
@@ -17,7 +17,7 @@ from barnabas.coordination.controller.state import (
     read_nodes,
     tell_brokers,
 )
-from barnabas.coordination.metadata.image import BrokerImage, PartitionImage
+from barnabas.coordination.metadata.image import NO_LEADER, BrokerImage, PartitionImage
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import config_path, decode_config
 from barnabas.coordination.planning.partition_changes import (
@@ -35,9 +35,8 @@ log = logging.getLogger(__name__)
 
 def elect_leaders(state: ControllerState, request: ElectLeaders) -> Change[Results]:
     def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
-        if at.topic in state.halted:
-            raise InvalidTopicException("The topic is being deleted")
-        return elected(state.image, at, request.election, state.online(at, partition))
+        online = state.online(at, partition)
+        return elected(state.image, at, request.election, online, recovers=state.recovers_leaders)
 
     results: Results = {}
     known = []
@@ -79,7 +78,8 @@ def with_leader(
     online = state.online(at, partition)
     if not partition.has_state:
         return initial_state(partition, online)
-    return offline_election(partition, online, unclean=unclean) or partition
+    recovers = unclean and state.recovers_leaders
+    return offline_election(partition, online, unclean=unclean, recovers=recovers) or partition
 
 
 def change_brokers(state: ControllerState, event: BrokersChanged) -> Change[None]:
@@ -88,6 +88,11 @@ def change_brokers(state: ControllerState, event: BrokersChanged) -> Change[None
     A broker that has restarted is treated as one that went and one that came.
     """
     before, now = state.image.brokers, event.brokers
+    if state.features.levels or state.are_features_open:
+        from barnabas.coordination.controller.features import compatible_brokers, settle_features
+
+        yield from settle_features(state, now, is_first_topic=False)
+        now = compatible_brokers(state, now)
     came = [broker for broker in now.values() if _epoch(before, broker.id) != broker.epoch]
     went = [broker_id for broker_id in before if _epoch(now, broker_id) != _epoch(before, broker_id)]
     if before == now:
@@ -132,16 +137,48 @@ def take_offline(
     ]
     unclean = yield from _unclean_topics(state, affected)
 
-    def decide(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
+    def elect(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
         may_be_unclean = at.topic in unclean and not any(each in waits_for for each in partition.isr)
-        after = with_leader(state, at, partition, unclean=may_be_unclean)
-        if after is not partition or not partition.has_state:
-            return after
+        return with_leader(state, at, partition, unclean=may_be_unclean)
+
+    # As in Apache Kafka, leaders come first: clients wait for them.
+    leaderless = [
+        at
+        for at in affected
+        if (partition := state.partition(at)) is not None and not _has_leader(state, at, partition)
+    ]
+    yield from _change_and_tell(state, leaderless, elect)
+    yield from _remove_replicas(state, affected, is_gone)
+
+
+def _remove_replicas(
+    state: ControllerState,
+    partitions: Collection[TopicPartition],
+    is_gone: Callable[[TopicPartition, BrokerId], bool],
+) -> Change[None]:
+    """Takes replicas that are gone out of the in-sync ones. A broker that is alive stops those that it still has."""
+    stops: dict[BrokerId, dict[str, list[tuple[int, int]]]] = {}
+    for at in partitions:
+        partition = state.partition(at)
+        for replica in () if partition is None else partition.replicas:
+            if partition is not None and is_gone(at, replica) and replica in state.image.brokers:
+                of_broker = stops.setdefault(replica, {})
+                of_broker.setdefault(at.topic, []).append((at.partition, partition.leader_epoch))
+
+    def remove(at: TopicPartition, partition: PartitionImage) -> PartitionImage:
         return without_replicas(
             partition, [replica for replica in partition.replicas if is_gone(at, replica)]
         )
 
-    yield from _change_and_tell(state, affected, decide, tells_all=True)
+    yield from change_states(state, partitions, remove)
+    yield from tell_brokers(
+        state,
+        changed_topics(state, partitions),
+        skips=lambda topic, index, replica: is_gone(TopicPartition(topic, index), replica),
+    )
+    for broker_id, of_broker in stops.items():
+        broker = state.image.brokers[broker_id]
+        yield Send(broker_id, stop_replicas(state.image, broker, of_broker))
 
 
 def _welcome(state: ControllerState, came: list[BrokerImage]) -> Change[None]:
@@ -177,28 +214,33 @@ def _welcome(state: ControllerState, came: list[BrokerImage]) -> Change[None]:
                 and any(each in ids for each in partition.replicas if each not in partition.removing)
             ),
         )
-    yield from resume_deletions(state)
+    yield from resume_deletions(state, ids)
 
 
 def _change_and_tell(
     state: ControllerState,
     partitions: Collection[TopicPartition],
     decide: Callable[[TopicPartition, PartitionImage], PartitionImage],
-    *,
-    tells_all: bool = False,
 ) -> Change[Results]:
-    """Roles of those that changed, metadata of these or of all of them to all brokers."""
+    """Roles of those that changed to replicas that are online, and metadata to all brokers."""
     before = {at: state.partition(at) for at in partitions}
     results = yield from change_states(state, partitions, decide)
     changed = [at for at in partitions if state.partition(at) != before[at]]
+    for at in changed:
+        now, was = state.partition(at), before[at]
+        if now is not None and was is not None and _is_unclean(was, now):
+            state.stats.unclean_elections += 1
     created = {at for at in changed if (was := before[at]) is not None and not was.has_state}
     if created:
         yield from tell_brokers(state, changed_topics(state, created), is_new=True)
     elections = [at for at in changed if at not in created]
-    if elections or tells_all:
-        told = [at for at in partitions if at not in created] if tells_all else elections
-        yield from tell_brokers(state, changed_topics(state, elections), metadata=changed_topics(state, told))
+    if elections:
+        yield from tell_brokers(state, changed_topics(state, elections), skips=state.is_offline)
     return results
+
+
+def _is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
+    return before.has_state and after.leader not in (*before.isr, NO_LEADER)
 
 
 def _has_leader(state: ControllerState, at: TopicPartition, partition: PartitionImage) -> bool:

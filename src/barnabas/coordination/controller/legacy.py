@@ -34,7 +34,7 @@ def reassign_as_node_says(state: ControllerState, data: bytes) -> Change[Collect
         asked = {}
     for at, target in asked.items():
         partition = state.partition(at)
-        if partition is None or at.topic in state.halted or not target or len(set(target)) < len(target):
+        if partition is None or not target or len(set(target)) < len(target):
             refused.append(at)
             continue
         assignment = assignment_of(partition).reassigned_to(target)

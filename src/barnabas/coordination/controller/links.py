@@ -2,6 +2,7 @@
 
 Each broker has one queue, first in first out, with one request in flight. The controller never waits for a broker: an
 answer is one more event. A request that is dropped, because its broker is gone or has restarted, has the answer None.
+Where a broker takes no requests for long, those that wait are merged: then the merged request has the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OnAnswer: TypeAlias = Callable[[BrokerId, ControlRequest, ControlResponse | None
 
 
 class BrokerLinks(Protocol):
-    """Every request gets one answer, on the event loop, after `send` has returned."""
+    """Every request gets one answer, on the event loop, after `send` has returned, unless it is merged into another."""
 
     def listen(self, on_answer: OnAnswer) -> None:
         """Called once, before the first request."""

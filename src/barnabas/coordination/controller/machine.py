@@ -57,7 +57,7 @@ _NO_TICKET: Final = -1
 
 class ControllerMachine:
     def __init__(self, state: ControllerState) -> None:
-        self._state = state
+        self.state = state
         self._waiting: deque[tuple[int, Change[Any]]] = deque()
         self._ticket = _NO_TICKET
         # The change under way: it waits for the result of its last effect.
@@ -74,25 +74,25 @@ class ControllerMachine:
                 if self._advance(event, effects):
                     return effects
             case Asked(ticket, request):
-                self._waiting.append((ticket, _change(self._state, request)))
+                self._waiting.append((ticket, _change(self.state, request)))
             case News(change):
-                self._waiting.append((_NO_TICKET, change(self._state)))
+                self._waiting.append((_NO_TICKET, change(self.state)))
             case Replied():
-                answer = _answer(self._state, event)
+                answer = _answer(self.state, event)
                 if answer is not None:
                     self._waiting.append((_NO_TICKET, answer))
             case BrokersChanged():
-                self._waiting.append((_NO_TICKET, leadership.change_brokers(self._state, event)))
+                self._waiting.append((_NO_TICKET, leadership.change_brokers(self.state, event)))
             case TopicsListed(names):
-                self._waiting.append((_NO_TICKET, creation.take_in_topics(self._state, list(names))))
+                self._waiting.append((_NO_TICKET, creation.take_in_topics(self.state, list(names))))
             case Closing():
-                self._state.lost = self._state.lost or NotController("the broker is stopping")
+                self.state.lost = self.state.lost or NotController("the broker is stopping")
         self._refuse_deferred(effects)
         while self._change is None and self._waiting:
             self._ticket, self._change = self._waiting.popleft()
-            if self._state.lost is not None:
+            if self.state.lost is not None:
                 self._change.close()
-                self._end(self._state.lost, effects)
+                self._end(self.state.lost, effects)
             elif self._advance(None, effects):
                 break
         return effects
@@ -118,11 +118,11 @@ class ControllerMachine:
         except Exception:
             log.exception("A change of the cluster failed")
             outcome = UnknownServerError("a change of the cluster failed")
-        was_lost = self._state.lost
+        was_lost = self.state.lost
         self._end(outcome, effects)
-        for follow_up in reversed(self._state.follow_ups):
-            self._waiting.appendleft((_NO_TICKET, follow_up(self._state)))
-        self._state.follow_ups.clear()
+        for follow_up in reversed(self.state.follow_ups):
+            self._waiting.appendleft((_NO_TICKET, follow_up(self.state)))
+        self.state.follow_ups.clear()
         self._settle(effects)
         if was_lost is not None:
             self._refuse_deferred(effects)
@@ -134,13 +134,13 @@ class ControllerMachine:
         waiting = self._deferred
         self._deferred = []
         for ticket, deferred in waiting:
-            if deletion.settled(self._state, deferred):
-                effects.append(Reply(ticket, deletion.outcome_of(self._state, deferred)))
+            if deletion.settled(self.state, deferred):
+                effects.append(Reply(ticket, deletion.outcome_of(self.state, deferred)))
             else:
                 self._deferred.append((ticket, deferred))
 
     def _refuse_deferred(self, effects: list[Effect]) -> None:
-        lost = self._state.lost
+        lost = self.state.lost
         if lost is not None:
             effects += [Reply(ticket, lost) for ticket, _ in self._deferred]
             self._deferred.clear()
@@ -178,9 +178,15 @@ def _change(state: ControllerState, request: Request) -> Change[Any]:
 
 
 def _answer(state: ControllerState, reply: Replied) -> Change[None] | None:
-    """What follows from the answer of a broker, if anything. Answers to an earlier controller do not count."""
+    """What follows from the answer of a broker, if anything.
+
+    Answers to an earlier controller do not count, nor those of an earlier registration: the broker was asked again.
+    """
     broker_id, request, response = reply.broker_id, reply.request, reply.response
-    if request.controller_epoch != state.claim.controller_epoch:
+    broker = state.image.brokers.get(broker_id)
+    if request.controller_epoch != state.claim.controller_epoch or (
+        broker is not None and broker.epoch != request.broker_epoch
+    ):
         return None
     if isinstance(request, StopReplicaRequest):
         if not state.deleting:

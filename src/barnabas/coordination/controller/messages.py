@@ -59,11 +59,12 @@ def leader_and_isr(
     *,
     is_new: bool | None = False,
     listener: str = "",
+    skips: IsOffline | None = None,
 ) -> LeaderAndIsrRequest | None:
     """The roles of a broker in these partitions; None if it has no replica of them.
 
     Replicas are new if `is_new` says so; None means those that a reassignment adds. `listener` is the one at which
-    brokers find each other.
+    brokers find each other. Replicas that `skips` names get no role.
     """
     topics = []
     leaders: set[BrokerId] = set()
@@ -72,6 +73,8 @@ def leader_and_isr(
         for index in indexes:
             partition = topic.partitions[index]
             if broker.id not in partition.replicas or not partition.has_state:
+                continue
+            if skips is not None and skips(topic.name, index, broker.id):
                 continue
             leaders.add(partition.leader)
             states.append(
@@ -141,8 +144,8 @@ class MetadataUpdate:
         self._image = image
         self._is_offline = is_offline or (lambda topic, index, replica: replica not in image.brokers)
         topics = [self._topic(*each) for each in changed]
+        topics += [self._deleted(*each) for each in whole(deleted)]
         self._topics = [each for each in topics if each.partition_states]
-        self._topics += [_deleted(image, topic) for topic in deleted]
         self._brokers = [_live_broker(each) for each in image.brokers.values()]
 
     def to(self, broker: BrokerImage) -> UpdateMetadataRequest:
@@ -175,23 +178,12 @@ class MetadataUpdate:
             ],
         )
 
-
-def _deleted(image: MetadataImage, topic: TopicImage) -> UpdateMetadataTopicState:
-    return UpdateMetadataTopicState(
-        topic_name=topic.name,
-        topic_id=topic.id,
-        partition_states=[
-            UpdateMetadataPartitionState(
-                partition_index=index,
-                controller_epoch=image.controller_epoch,
-                leader=LEADER_DURING_DELETE,
-                leader_epoch=partition.leader_epoch,
-                isr=list(partition.isr),
-                replicas=list(partition.replicas),
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
-    )
+    def _deleted(self, topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicState:
+        """A leader that means deletion, in the first epochs, as Apache Kafka has it."""
+        state = self._topic(topic, indexes)
+        for each in state.partition_states:
+            each.leader, each.leader_epoch, each.zk_version = LEADER_DURING_DELETE, 0, 0
+        return state
 
 
 def stop_replicas(

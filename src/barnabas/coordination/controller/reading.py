@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.coordination.controller.deletion import take_in_marks
-from barnabas.coordination.controller.events import MakeChange
+from barnabas.coordination.controller.events import MakeChange, TopicsRead
 from barnabas.coordination.controller.snapshot import Snapshot, StoredState, StoredTopic
 from barnabas.coordination.metadata.image import BrokerImage
 from barnabas.coordination.metadata.membership import registered_brokers
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
     DELETE_TOPICS,
+    FEATURE,
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     PREFERRED_REPLICA_ELECTION,
@@ -37,10 +38,15 @@ from barnabas.model import BrokerId, TopicPartition
 log = logging.getLogger(__name__)
 
 NODES_AT_ONCE: Final = 256
+_TOPIC: Final = topic_path("")
 
 
-async def read_cluster(store: Store, watcher: Watcher) -> Snapshot:
-    """The watcher is called once for each list or node that has changed. Raises MalformedNode."""
+async def read_cluster(store: Store, watcher: Watcher, *, watches_topics: bool) -> Snapshot:
+    """The watcher is called once for each list or node that has changed. Raises StoreError.
+
+    `watches_topics` says whether others than the controller may change the nodes of a topic. If not, one that cannot be
+    read is damaged, and raises MalformedNode.
+    """
     brokers = await read_brokers(store, watcher)
     names, _ = await store.children(TOPICS, watcher)
     notices = [
@@ -48,14 +54,24 @@ async def read_cluster(store: Store, watcher: Watcher) -> Snapshot:
         for parent in (LOG_DIR_EVENTS, ISR_CHANGES)
         for name in await _children(store, parent, watcher)
     ]
+    [feature] = await store.get_all([FEATURE])
+    read = await read_topics(store, names, watcher if watches_topics else None)
+    if not watches_topics:
+        damaged = [*read.unreadable.values()]
+        for topic in read.topics.values():
+            damaged += topic.unreadable.values()
+        if damaged:
+            raise damaged[0]
     return Snapshot(
         brokers=brokers,
-        topics=await read_topics(store, names),
+        topics=read.topics,
         marked=await _children(store, DELETE_TOPICS, watcher),
         configured=await children_of(store, "/config/topics"),
         notices=notices,
         reassignment=await _data(store, REASSIGN_PARTITIONS, watcher),
         preferred=await _data(store, PREFERRED_REPLICA_ELECTION, watcher),
+        feature=feature,
+        unreadable=read.unreadable,
     )
 
 
@@ -90,7 +106,28 @@ async def read_change(store: Store, path: str, watcher: Watcher) -> MakeChange |
             found = zip(paths, await store.get_all(paths), strict=True)
             nodes = [(each, node[0]) for each, node in found if node is not None]
             return lambda state: notices.take_in(state, nodes)
+        case _ if path.startswith(_TOPIC):
+            name = path.removeprefix(_TOPIC)
+            return await read_partition_counts(store, [name], watcher)
     return None
+
+
+async def read_partition_counts(store: Store, names: Sequence[str], watcher: Watcher) -> MakeChange | None:
+    """The change that follows if these topics have got more partitions than the controller knows; watches them."""
+    counts = {}
+    nodes = await store.get_all([topic_path(name) for name in names], watcher)
+    for name, node in zip(names, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            counts[name] = len(_replicas(name, decode_topic(name, node[0])))
+        except MalformedNode as error:
+            log.error("A change of a topic is ignored: %s", error)
+    if not counts:
+        return None
+    from barnabas.coordination.controller import growth
+
+    return lambda state: growth.take_in_partitions(state, counts)
 
 
 async def _children(store: Store, path: str, watcher: Watcher) -> list[str]:
@@ -111,27 +148,47 @@ async def _data(store: Store, path: str, watcher: Watcher) -> bytes | None:
     return data
 
 
-async def read_topics(store: Store, names: Iterable[str]) -> dict[str, StoredTopic]:
-    """Omits topics that are deleted by now."""
+async def read_topics(store: Store, names: Iterable[str], watcher: Watcher | None = None) -> TopicsRead:
+    """Omits topics that are deleted by now. A node that cannot be read costs no other topic anything."""
     wanted = list(names)
-    nodes = await store.get_all([topic_path(name) for name in wanted])
-    assignments = {
-        name: decode_topic(name, node[0])
-        for name, node in zip(wanted, nodes, strict=True)
-        if node is not None
-    }
-    replicas = {name: _replicas(name, each) for name, each in assignments.items()}
+    nodes = await store.get_all([topic_path(name) for name in wanted], watcher)
+    assignments: dict[str, TopicAssignment] = {}
+    replicas: dict[str, list[tuple[BrokerId, ...]]] = {}
+    unreadable: dict[str, MalformedNode] = {}
+    for name, node in zip(wanted, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            assignment = decode_topic(name, node[0])
+            replicas[name] = _replicas(name, assignment)
+        except MalformedNode as error:
+            log.error(
+                "Topic %s is not served: %s. Mend the node, or remove it with all below it", name, error
+            )
+            unreadable[name] = error
+        else:
+            assignments[name] = assignment
     ats = [TopicPartition(name, index) for name, each in replicas.items() for index in range(len(each))]
     states: dict[str, dict[int, StoredState]] = {name: {} for name in replicas}
+    malformed: dict[str, dict[int, MalformedNode]] = {}
     found = await store.get_all([partition_state_path(at) for at in ats])
     for at, node in zip(ats, found, strict=True):
-        if node is not None:
+        if node is None:
+            continue
+        try:
             state = StoredState(decode_partition_state(at, node[0]), node[1].version)
+        except MalformedNode as error:
+            log.error("Partition %s has no leader: %s. Mend the node", at, error)
+            malformed.setdefault(at.topic, {})[at.partition] = error
+        else:
             states[at.topic][at.partition] = state
-    return {
+    topics = {
         name: await _read_topic(store, name, assignment, replicas[name], states[name])
         for name, assignment in assignments.items()
     }
+    for name, errors in malformed.items():
+        topics[name] = topics[name]._replace(unreadable=errors)
+    return TopicsRead(topics, unreadable)
 
 
 async def _read_topic(
@@ -146,7 +203,7 @@ async def _read_topic(
     has_node, nodes = True, set(states)
     if len(states) < len(replicas):
         has_node = await store.exists(partitions_path(name)) is not None
-        nodes = set(map(int, await children_of(store, partitions_path(name))))
+        nodes = {int(each) for each in await children_of(store, partitions_path(name)) if each.isdecimal()}
     return StoredTopic(assignment.topic_id, replicas, has_node, nodes, states, adding, removing)
 
 

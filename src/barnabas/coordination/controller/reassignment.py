@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from barnabas.coordination.controller.deletion import begin_deletions
 from barnabas.coordination.controller.events import AlterReassignments, Send
 from barnabas.coordination.controller.messages import leader_and_isr, stop_replicas
 from barnabas.coordination.controller.state import (
@@ -62,7 +61,7 @@ def alter_reassignments(state: ControllerState, request: AlterReassignments) -> 
     wanted: Assignments = {}
     for at, target in request.targets.items():
         try:
-            if at.topic in state.halted or at.topic in state.deleting:
+            if at.topic in state.deleting:
                 raise UnknownTopicOrPartition("The partition does not exist.")
             assignment = reassigned(
                 state.image,
@@ -155,10 +154,8 @@ def _take_up(state: ControllerState, wanted: Mapping[TopicPartition, Assignment]
         for at, partition in before.items()
         if assignment_of(partition) != wanted[at]
     }
-    # A partition that is complete at once gets its node when its state is stored.
-    stored = {at: each for at, each in changed.items() if each.is_reassigned or before[at].is_reassigned}
-    if stored:
-        yield from _store_assignments(state, stored)
+    if changed:
+        yield from _store_assignments(state, changed)
     state.put(changed)
     unneeded = {
         at: [each for each in before[at].replicas if each not in after.replicas]
@@ -232,9 +229,6 @@ def _complete(state: ControllerState, partitions: Collection[TopicPartition]) ->
     yield from forget_in_node(state, lambda at, replicas: at in after and replicas == after[at].replicas)
     yield from tell_brokers(state, metadata=changed_topics(state, before))
     log.info("Reassignment of %d partitions is complete: %s", len(before), _named(before))
-    halted = [name for name in dict.fromkeys(at.topic for at in before) if name in state.halted]
-    if halted:
-        yield from begin_deletions(state, halted)
 
 
 def _remove_replicas(

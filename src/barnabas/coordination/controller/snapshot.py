@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from barnabas.coordination.metadata.image import BrokerImage, Uuid
+from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import PartitionState
+from barnabas.coordination.store.contract import Stat
 from barnabas.model import BrokerId
 
 
@@ -30,6 +32,8 @@ class StoredTopic(NamedTuple):
     # Replicas that a reassignment adds and removes, by partition.
     adding: Mapping[int, tuple[BrokerId, ...]] = MappingProxyType({})
     removing: Mapping[int, tuple[BrokerId, ...]] = MappingProxyType({})
+    # Numbers of the partitions whose state cannot be read. They have no leader until somebody mends the node.
+    unreadable: Mapping[int, MalformedNode] = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
@@ -44,3 +48,7 @@ class Snapshot(NamedTuple):
     # The data of nodes with which older tools ask for reassignments and preferred leaders.
     reassignment: bytes | None = None
     preferred: bytes | None = None
+    # The node of the finalized features.
+    feature: tuple[bytes, Stat] | None = None
+    # Topics whose node cannot be read. The controller goes on without them.
+    unreadable: Collection[str] = ()

@@ -25,8 +25,10 @@ from barnabas.coordination.controller.events import (
     Write,
     WriteAll,
 )
-from barnabas.coordination.controller.messages import Changed, MetadataUpdate, leader_and_isr
+from barnabas.coordination.controller.messages import Changed, IsOffline, MetadataUpdate, leader_and_isr
+from barnabas.coordination.metadata.features import NO_FEATURES, FinalizedFeatures
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage
+from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.nodes import set_state, state_node
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import (
@@ -90,28 +92,56 @@ class Deletion:
         self.error: KafkaError | None = None
 
 
+class ControllerStats:
+    """What controllers of this broker have done since it has started."""
+
+    __slots__ = ("unclean_elections",)
+
+    def __init__(self) -> None:
+        self.unclean_elections = 0
+
+
 class ControllerState:
     """`image` has brokers and topics only: settings are not the controller's."""
 
-    def __init__(self, claim: Claim, settings: LiveSettings, rng: Random, image: MetadataImage) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        settings: LiveSettings,
+        rng: Random,
+        image: MetadataImage,
+        stats: ControllerStats | None = None,
+    ) -> None:
+        self.stats = stats or ControllerStats()
         self.claim = claim
         self.settings = settings
         self.rng = rng
         self.image = image
         # Topics that are being deleted. They are in no image any more.
         self.deleting: dict[str, Deletion] = {}
-        # Topics that are marked for deletion, which has to wait for the end of a reassignment.
-        self.halted: set[str] = set()
         # Topics that have a node for their settings.
         self.configured: set[str] = set()
+        # Topics that cannot be used: their nodes cannot be read.
+        self.unreadable: set[str] = set()
         # Brokers that have asked to shut down. They are still in the image.
         self.shutting_down: set[BrokerId] = set()
         # Replicas in log directories that have failed.
         self.offline_replicas: dict[BrokerId, set[TopicPartition]] = {}
+        # As this controller has found or written them; a single node has no node of them.
+        self.features: FinalizedFeatures = NO_FEATURES
+        # Whether the cluster is so new that it has no node of them yet.
+        self.are_features_open = False
         # Changes that follow the one under way, before all others.
         self.follow_ups: list[MakeChange] = []
         # Why this broker is no longer the controller.
         self.lost: KafkaError | None = None
+
+    @property
+    def recovers_leaders(self) -> bool:
+        """Whether the level of the protocol has leaders that recover after an unclean election."""
+        from barnabas.peers.versions import LEADER_RECOVERY, ProtocolLevel
+
+        return ProtocolLevel.parse(self.settings.current.inter_broker_protocol_version) >= LEADER_RECOVERY
 
     def is_offline(self, topic: str, partition: int, replica: BrokerId) -> bool:
         if replica not in self.image.brokers or replica in self.shutting_down:
@@ -174,8 +204,8 @@ def refusal(state: ControllerState, error: StoreError) -> KafkaError:
         state.lost = NotController("another controller has taken over")
         return state.lost
     failure = as_kafka_error(error)
-    # Without knowing what ZooKeeper has stored, the only way on is to read everything again.
-    is_unsure = isinstance(error, StoreUnavailable) and state.settings.current.uses_zookeeper
+    # Without knowing what the store has, the only way on is to read everything again.
+    is_unsure = isinstance(error, StoreUnavailable) and state.settings.current.is_in_cluster
     if isinstance(error, SessionExpired) or is_unsure:
         state.lost = failure
     return failure
@@ -221,7 +251,9 @@ def change_states(
         if not remaining:
             return results
         log.info("States of %d partitions have changed in the store and are read again", len(remaining))
-        yield from refresh_states(state, remaining)
+        unreadable = yield from refresh_states(state, remaining)
+        results.update(unreadable)
+        remaining = [at for at in remaining if at not in unreadable]
     failure = UnknownServerError("The state of the partition changes again and again.")
     results.update(dict.fromkeys(remaining, failure))
     return results
@@ -270,8 +302,9 @@ def _write(at: TopicPartition, partition: PartitionImage, epoch: int) -> Operati
     return set_state(at, partition, epoch)
 
 
-def refresh_states(state: ControllerState, partitions: Collection[TopicPartition]) -> Change[None]:
-    """Takes the states of these partitions from the store."""
+def refresh_states(state: ControllerState, partitions: Collection[TopicPartition]) -> Change[Results]:
+    """Takes the states of these partitions from the store. Returns those whose nodes cannot be read."""
+    unreadable: Results = {}
     ats = [at for at in partitions if state.partition(at) is not None]
     found = yield from read_nodes(state, [partition_state_path(at) for at in ats])
     changed = {}
@@ -279,12 +312,18 @@ def refresh_states(state: ControllerState, partitions: Collection[TopicPartition
         partition = state.partition(at)
         if node is None or partition is None:
             continue
-        stored = decode_partition_state(at, node[0])
+        try:
+            stored = decode_partition_state(at, node[0])
+        except MalformedNode as error:
+            log.error("The state of %s stays as it is: %s. Mend the node", at, error)
+            unreadable[at] = as_kafka_error(error)
+            continue
         if stored.controller_epoch > state.claim.controller_epoch:
             state.lost = NotController("a later controller has written the state of a partition")
             raise state.lost
         changed[at] = with_stored(partition, stored, node[1].version)
     state.put(changed)
+    return unreadable
 
 
 def with_stored(partition: PartitionImage, stored: PartitionState, version: int) -> PartitionImage:
@@ -306,13 +345,20 @@ def tell_brokers(
     metadata: Sequence[Changed] | None = None,
     deleted: Sequence[TopicImage] = (),
     is_new: bool = False,
+    skips: IsOffline | None = None,
 ) -> Change[None]:
-    """Roles to the replicas of these partitions, and metadata, of these or of others, to all brokers."""
+    """Roles to the replicas of these partitions, and metadata, of these or of others, to all brokers.
+
+    Replicas that `skips` names get no roles; if the partitions are new, those that are offline.
+    """
+    if is_new and skips is None:
+        skips = state.is_offline
     image = state.image
-    update = MetadataUpdate(image, changed if metadata is None else metadata, deleted, state.is_offline)
+    news = changed if metadata is None else metadata
+    update = MetadataUpdate(image, news, deleted, state.is_offline)
     listener = state.settings.current.inter_broker_endpoint.listener_name
     for broker in image.brokers.values():
-        request = leader_and_isr(image, broker, changed, is_new=is_new, listener=listener)
+        request = leader_and_isr(image, broker, changed, is_new=is_new, listener=listener, skips=skips)
         if request is not None:
             yield Send(broker.id, request)
         yield Send(broker.id, update.to(broker))

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from barnabas.coordination.controller.deletion import (
     Deferred,
-    begin_deletions,
     resume_deletions,
 )
 from barnabas.coordination.controller.events import Connect, Send, StartTimer, TakeOver
@@ -24,6 +23,7 @@ from barnabas.coordination.controller.state import (
     ControllerState,
     Deletion,
     change_states,
+    changed_topics,
     commit,
     tell_brokers,
     with_stored,
@@ -56,9 +56,16 @@ _FIRST_BALANCE_S = 5.0
 
 def take_over(state: ControllerState, request: TakeOver) -> Change[Deferred]:
     snapshot = request.snapshot
-    yield Connect(snapshot.brokers)
-    state.image = replace(state.image, brokers=snapshot.brokers)
+    brokers = snapshot.brokers
+    if state.settings.current.uses_zookeeper:
+        from barnabas.coordination.controller.features import begin_features, compatible_brokers
+
+        yield from begin_features(state, snapshot)
+        brokers = compatible_brokers(state, brokers)
+    yield Connect(brokers)
+    state.image = replace(state.image, brokers=brokers)
     state.configured = set(snapshot.configured)
+    state.unreadable = set(snapshot.unreadable)
     repairs: list[Operation] = [Delete(path) for path in snapshot.notices]
     topics = [plan_topic(state, name, stored, repairs) for name, stored in snapshot.topics.items()]
     marked = [name for name in snapshot.marked if name in snapshot.topics]
@@ -73,12 +80,11 @@ def take_over(state: ControllerState, request: TakeOver) -> Change[Deferred]:
     for broker in state.image.brokers.values():
         yield Send(broker.id, nothing.to(broker))
     yield from _repair_states(state, request.unclean)
-    yield from tell_brokers(state, whole(state.image.topics.values()), deleted=deleted)
+    yield from _tell_states(state, snapshot, deleted)
     # Partitions that have no leader yet may get an unclean one.
     if any(partition.leader not in state.image.brokers for _, partition in state.partitions()):
         yield from elect_offline_partitions(state)
     yield from _resume_reassignments(state, snapshot)
-    yield from begin_deletions(state, [name for name in marked if name in state.image.topics])
     yield from resume_deletions(state)
     if snapshot.preferred is not None:
         from barnabas.coordination.controller.legacy import elect_preferred_of_node
@@ -89,6 +95,24 @@ def take_over(state: ControllerState, request: TakeOver) -> Change[Deferred]:
     return Deferred([each.name for each in deleted], None)
 
 
+def _tell_states(state: ControllerState, snapshot: Snapshot, deleted: list[TopicImage]) -> Change[None]:
+    """All states. Partitions that have got their first one from this controller are new: nobody has a log of them."""
+    if not state.image.topics and not deleted:
+        return
+    incomplete = [
+        name for name, stored in snapshot.topics.items() if len(stored.states) < len(stored.replicas)
+    ]
+    if not incomplete:
+        yield from tell_brokers(state, whole(state.image.topics.values()), deleted=deleted)
+        return
+    known: list[TopicPartition] = []
+    created: list[TopicPartition] = []
+    for at, _ in state.partitions():
+        (known if at.partition in snapshot.topics[at.topic].states else created).append(at)
+    yield from tell_brokers(state, changed_topics(state, known), deleted=deleted)
+    yield from tell_brokers(state, changed_topics(state, created), is_new=True)
+
+
 def _balance(state: ControllerState) -> Change[None]:
     from barnabas.coordination.controller.balance import balance_leaders
 
@@ -96,12 +120,12 @@ def _balance(state: ControllerState) -> Change[None]:
 
 
 def _split(state: ControllerState, topics: list[TopicImage], marked: Collection[str]) -> list[TopicImage]:
-    """Puts topics into the image, and marked ones that can be deleted among those. Returns the latter."""
-    deleted = [
-        topic
-        for topic in topics
-        if topic.name in marked and not any(each.is_reassigned for each in topic.partitions)
-    ]
+    """Puts topics into the image, and marked ones among those that are deleted. Returns the latter.
+
+    Apache Kafka waits for the end of a reassignment first. It may wait for ever: brokers do not know the id of a topic
+    that is hidden, so that its followers cannot fetch.
+    """
+    deleted = [topic for topic in topics if topic.name in marked]
     for topic in deleted:
         state.deleting[topic.name] = Deletion(topic)
     state.image = state.image.with_topics(topic for topic in topics if topic.name not in state.deleting)
@@ -152,28 +176,31 @@ def plan_topic(
 ) -> TopicImage:
     """The topic with all its partitions; adds what the store lacks to `repairs`."""
     epoch = state.claim.controller_epoch
-    if not stored.has_partitions_node:
-        repairs.append(Create(partitions_path(name)))
-    partitions = []
-    for index, replicas in enumerate(stored.replicas):
-        at = TopicPartition(name, index)
-        partition = replace(
+    partitions = [
+        replace(
             new_partition(replicas),
             adding=stored.adding.get(index, ()),
             removing=stored.removing.get(index, ()),
         )
+        for index, replicas in enumerate(stored.replicas)
+    ]
+    topic_id = stored.topic_id or random_id(state.rng)
+    topic = TopicImage(name=name, id=topic_id, partitions=tuple(partitions))
+    if stored.topic_id is None:
+        repairs.append(SetData(topic_path(name), topic_node(topic)))
+    if not stored.has_partitions_node:
+        repairs.append(Create(partitions_path(name)))
+    for index, partition in enumerate(partitions):
+        at = TopicPartition(name, index)
         found = stored.states.get(index)
         if found is not None:
-            partition = with_stored(partition, found.state, found.version)
-        else:
-            partition = initial_state(replace(partition, controller_epoch=epoch), state.online(at, partition))
-            if index not in stored.partition_nodes:
-                repairs.append(Create(partition_path(at)))
-            if partition.has_state:
-                repairs.append(Create(partition_state_path(at), state_node(partition, epoch)))
-        partitions.append(partition)
-    topic_id = stored.topic_id
-    topic = TopicImage(name=name, id=topic_id or random_id(state.rng), partitions=tuple(partitions))
-    if topic_id is None:
-        repairs.append(SetData(topic_path(name), topic_node(topic)))
-    return topic
+            partitions[index] = with_stored(partition, found.state, found.version)
+        if found is not None or index in stored.unreadable:
+            continue
+        partition = initial_state(replace(partition, controller_epoch=epoch), state.online(at, partition))
+        partitions[index] = partition
+        if index not in stored.partition_nodes:
+            repairs.append(Create(partition_path(at)))
+        if partition.has_state:
+            repairs.append(Create(partition_state_path(at), state_node(partition, epoch)))
+    return replace(topic, partitions=tuple(partitions))

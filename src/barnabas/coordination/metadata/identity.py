@@ -14,10 +14,10 @@ from barnabas.coordination.store.contract import (
     BadVersion,
     Create,
     MultiFailed,
-    NoNode,
     SetData,
     Store,
     StoreError,
+    children_of,
     ensure_path,
 )
 from barnabas.errors import InvalidConfig
@@ -46,16 +46,26 @@ class ProducerIdsExhausted(StoreError):
 
 
 async def settle_broker_id(
-    store: Store, *, configured: int, in_directories: int | None, reserved_broker_max_id: int
+    store: Store,
+    *,
+    configured: int,
+    in_directories: int | None,
+    reserved_broker_max_id: int,
+    address: str,
 ) -> BrokerId:
     """The id of a broker with an embedded store, which remembers it from then on.
 
     It is that of the configuration, else of the log directories, else of the store, else a new one. Where they
-    contradict, InvalidConfig says what to do.
+    contradict, InvalidConfig says what to do, with the address of the broker.
     """
-    _check_owner(configured, in_directories)
+    check_owner(configured, in_directories)
     said = configured if in_directories is None else in_directories
-    remembered = await remembered_broker_id(store)
+    known = await known_broker_ids(store)
+    owners = known or await _brokers_with_replicas(store)
+    remembered = BrokerId(min(owners)) if len(owners) == 1 else None
+    if known and said == NO_BROKER_ID:
+        # The first of several brokers of a host has the directory of the store.
+        remembered = BrokerId(min(known))
     if said == NO_BROKER_ID:
         if remembered is None:
             return await generate_broker_id(store, reserved_broker_max_id=reserved_broker_max_id)
@@ -72,11 +82,15 @@ async def settle_broker_id(
             f"{where} says that this is broker {said}, but the store and its partitions belong to broker {remembered}."
             f" {advice}"
         )
+    if len(known) > 1:
+        from barnabas.coordination.metadata.host_brokers import confine
+
+        await confine(store, [said], known, address)
     await ensure_path(store, tree.known_broker_path(said))
     return BrokerId(said)
 
 
-def _check_owner(configured: int, in_directories: int | None) -> None:
+def check_owner(configured: int, in_directories: int | None) -> None:
     if in_directories is not None and configured not in (NO_BROKER_ID, in_directories):
         raise InvalidConfig(
             f"broker.id is {configured}, but the log directories belong to broker {in_directories}: set broker.id to"
@@ -88,7 +102,7 @@ async def shared_broker_id(
     store: Store, *, configured: int, in_directories: int | None, reserved_broker_max_id: int
 ) -> BrokerId:
     """The id of a broker whose store is that of a cluster: configured, of the log directories, or a new one."""
-    _check_owner(configured, in_directories)
+    check_owner(configured, in_directories)
     if configured != NO_BROKER_ID:
         return BrokerId(configured)
     if in_directories is not None:
@@ -121,13 +135,9 @@ async def generate_broker_id(store: Store, *, reserved_broker_max_id: int) -> Br
         return broker_id
 
 
-async def remembered_broker_id(store: Store) -> BrokerId | None:
-    """The owner of the store, if one broker has used it. Version 0.1 did not store it, but its topics show it."""
-    try:
-        known = {int(name) for name in (await store.children(tree.KNOWN_BROKERS))[0]}
-    except NoNode:
-        known = await _brokers_with_replicas(store)
-    return BrokerId(known.pop()) if len(known) == 1 else None
+async def known_broker_ids(store: Store) -> set[int]:
+    """The brokers that use an embedded store. Version 0.1 did not write them down."""
+    return {int(name) for name in await children_of(store, tree.KNOWN_BROKERS)}
 
 
 async def _brokers_with_replicas(store: Store) -> set[int]:

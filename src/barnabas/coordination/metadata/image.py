@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from barnabas.config.listeners import Endpoint
+from barnabas.coordination.metadata.features import LATEST, FinalizedFeatures, SupportedFeatures
 from barnabas.coordination.metadata.scram_credentials import ScramCredential
 from barnabas.model import BrokerId, LeaderEpoch
 from barnabas.value import Value, replace
@@ -34,6 +35,8 @@ class BrokerImage(Value, kw_only=True):
     epoch: int
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
+    features: SupportedFeatures = _NOTHING
+    """The features in the broker's registration. Only the controller knows them."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((found for found in self.endpoints if found.listener_name == listener), None)
@@ -97,6 +100,7 @@ class MetadataImage(Value, kw_only=True):
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = _NOTHING
     scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = _NOTHING
     """By user and mechanism."""
+    features: FinalizedFeatures = LATEST
 
     @property
     def partition_count(self) -> int:

@@ -10,10 +10,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.config.listeners import Endpoint
+from barnabas.coordination.metadata.features import SupportedFeatures
 from barnabas.coordination.metadata.identity import random_id
 from barnabas.coordination.metadata.image import BrokerImage
 from barnabas.coordination.metadata.node_reader import MalformedNode
@@ -51,6 +53,7 @@ from barnabas.model import BrokerId
 log = logging.getLogger(__name__)
 
 UNREGISTERED_EPOCH: Final = -1
+NO_SUPPORTED_FEATURES: Final[SupportedFeatures] = MappingProxyType({})
 
 
 async def join_cluster(
@@ -116,6 +119,7 @@ class Registration:
         clock: Clock,
         *,
         patience_s: float = 0,
+        features: SupportedFeatures = NO_SUPPORTED_FEATURES,
     ) -> None:
         """`patience_s` is how long an earlier registration of this broker may take to end."""
         self._store = store
@@ -124,6 +128,7 @@ class Registration:
         self._rack = rack
         self._clock = clock
         self._patience_s = patience_s
+        self._features = features
         # The broker epoch. Requests for an earlier one are refused.
         self.epoch = UNREGISTERED_EPOCH
         self._session_id: int | None = None
@@ -139,6 +144,7 @@ class Registration:
             clock=self._clock,
             patience_s=self._patience_s,
             last_session_id=self._session_id,
+            features=self._features,
         )
         self._session_id = self._store.session_id
         is_again = self.epoch not in (UNREGISTERED_EPOCH, registered.epoch)
@@ -166,6 +172,7 @@ async def register(
     clock: Clock,
     patience_s: float = 0,
     last_session_id: int | None = None,
+    features: SupportedFeatures = NO_SUPPORTED_FEATURES,
 ) -> BrokerImage:
     """Registers a broker for as long as its session lasts. Raises DuplicateBrokerRegistration.
 
@@ -174,7 +181,11 @@ async def register(
     """
     path = broker_path(broker_id)
     registration = BrokerRegistration(
-        broker_id=broker_id, endpoints=tuple(endpoints), timestamp_ms=clock.now_ms(), rack=rack
+        broker_id=broker_id,
+        endpoints=tuple(endpoints),
+        timestamp_ms=clock.now_ms(),
+        rack=rack,
+        features=features,
     )
     has_waited = False
     while True:
@@ -242,7 +253,11 @@ async def registered_brokers(store: Store, watcher: Watcher | None = None) -> di
             data, stat = found
             registration = decode_broker(broker_id, data)
             brokers[broker_id] = BrokerImage(
-                id=broker_id, epoch=stat.czxid, rack=registration.rack, endpoints=registration.endpoints
+                id=broker_id,
+                epoch=stat.czxid,
+                rack=registration.rack,
+                endpoints=registration.endpoints,
+                features=registration.features,
             )
     return brokers
 

@@ -70,41 +70,78 @@ def with_settings_read(
     )
 
 
-def with_node(image: MetadataImage, path: str, data: bytes) -> MetadataImage:
-    """The image with the settings of one node; the same image if they are not new. Raises MalformedNode."""
-    texts = decode_config(path, data)
-    config_type, entity = path.removeprefix("/config/").split("/", 1)
-    match config_type:
-        case "topics":
-            return image if image.topic_config(entity) == texts else image.with_topic_configs({entity: texts})
-        case "brokers":
-            broker = "" if entity == DEFAULT_ENTITY else entity
-            return (
-                image if image.broker_config(broker) == texts else image.with_broker_configs({broker: texts})
-            )
-        case "groups":
-            group_id = desanitize(entity)
-            before = image.group_configs.get(group_id, {})
-            return image if before == texts else image.with_group_configs({group_id: texts})
-        case "client-metrics":
-            name = desanitize(entity)
-            before = image.client_metrics.get(name, {})
-            return image if before == texts else image.with_client_metrics({name: texts})
-    return _with_user(image, path, texts)
+def with_nodes(image: MetadataImage, nodes: Iterable[tuple[str, bytes]]) -> MetadataImage:
+    """The image with the settings of some nodes; the same image if they are not new. Logs malformed nodes."""
+    news = _News(image)
+    for path, data in nodes:
+        try:
+            news.add(path, decode_config(path, data))
+        except MalformedNode as error:
+            log.error("Settings are not followed: %s", error)
+    return news.image()
 
 
-def _with_user(image: MetadataImage, path: str, texts: Mapping[str, str]) -> MetadataImage:
-    """Quotas of users, clients and addresses; credentials of users."""
-    user, client_id, _ = entity = quota_entity(path)
-    limits = quota_limits(path, texts)
-    if limits != image.client_quotas.get(entity, {}):
-        image = image.with_client_quotas({entity: limits})
-    if user is None or client_id is not None:
+class _News:
+    """Settings that an image does not have yet: an image has thousands of entities, and is copied once for all news."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self._before = before
+        self._topics: dict[str, dict[str, str]] = {}
+        self._brokers: dict[str, dict[str, str]] = {}
+        self._groups: dict[str, dict[str, str]] = {}
+        self._client_metrics: dict[str, dict[str, str]] = {}
+        self._quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._credentials: dict[str, dict[str, ScramCredential]] = {}
+
+    def add(self, path: str, texts: dict[str, str]) -> None:
+        before = self._before
+        config_type, entity = path.removeprefix("/config/").split("/", 1)
+        match config_type:
+            case "topics":
+                if before.topic_config(entity) != texts:
+                    self._topics[entity] = texts
+            case "brokers":
+                broker = "" if entity == DEFAULT_ENTITY else entity
+                if before.broker_config(broker) != texts:
+                    self._brokers[broker] = texts
+            case "groups":
+                group_id = desanitize(entity)
+                if before.group_configs.get(group_id, {}) != texts:
+                    self._groups[group_id] = texts
+            case "client-metrics":
+                name = desanitize(entity)
+                if before.client_metrics.get(name, {}) != texts:
+                    self._client_metrics[name] = texts
+            case _:
+                self._add_user(path, texts)
+
+    def _add_user(self, path: str, texts: Mapping[str, str]) -> None:
+        """Quotas of users, clients and addresses; credentials of users."""
+        user, client_id, _ = entity = quota_entity(path)
+        limits = quota_limits(path, texts)
+        if limits != self._before.client_quotas.get(entity, {}):
+            self._quotas[entity] = limits
+        if user is None or client_id is not None:
+            return
+        credentials = _credentials(path, texts)
+        if credentials != self._before.scram_credentials.get(user, {}):
+            self._credentials[user] = credentials
+
+    def image(self) -> MetadataImage:
+        image = self._before
+        if self._topics:
+            image = image.with_topic_configs(self._topics)
+        if self._brokers:
+            image = image.with_broker_configs(self._brokers)
+        if self._groups:
+            image = image.with_group_configs(self._groups)
+        if self._client_metrics:
+            image = image.with_client_metrics(self._client_metrics)
+        if self._quotas:
+            image = image.with_client_quotas(self._quotas)
+        if self._credentials:
+            image = image.with_scram_credentials(self._credentials)
         return image
-    credentials = _credentials(path, texts)
-    if credentials != image.scram_credentials.get(user, {}):
-        image = image.with_scram_credentials({user: credentials})
-    return image
 
 
 def _credentials(path: str, texts: Mapping[str, str]) -> dict[str, ScramCredential]:

@@ -1,6 +1,7 @@
 """Kafka 3.9's data in ZooKeeper: the paths, and the bytes of each node.
 
     /barnabas/brokers/N                       a broker that uses an embedded store; no data; not Kafka's
+    /barnabas/config_changes/config_change_   sequential: the same, of groups and of client metrics; not Kafka's
     /barnabas/migration                       while a single node's metadata is copied here: its cluster id; not Kafka's
     /admin/delete_topics/T                    a topic that is being deleted; no data
     /admin/preferred_replica_election         {"version":1,"partitions":[{"topic":T,"partition":P},…]}
@@ -31,6 +32,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints
+from barnabas.coordination.metadata.features import LevelRange, SupportedFeatures
 from barnabas.coordination.metadata.node_reader import Json, MalformedNode, NodeReader
 from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
@@ -44,6 +46,9 @@ BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 KNOWN_BROKERS: Final = "/barnabas/brokers"
 MIGRATION: Final = "/barnabas/migration"
+# Brokers of Kafka 3.9 fail at notices of groups and of client metrics, and follow none after them.
+OWN_CONFIG_CHANGES: Final = "/barnabas/config_changes"
+OWN_CONFIG_CHANGE_PREFIX: Final = "/barnabas/config_changes/config_change_"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 ISR_CHANGES: Final = "/isr_change_notification"
@@ -64,6 +69,7 @@ PERSISTENT_PATHS: Final = (
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,
+    OWN_CONFIG_CHANGES,
     DELETE_TOPICS,
     BROKER_SEQUENCE_ID,
     ISR_CHANGES,
@@ -87,7 +93,7 @@ class BrokerRegistration(Value, kw_only=True):
     timestamp_ms: int
     rack: str | None = None
     jmx_port: int = NO_JMX_PORT
-    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    features: SupportedFeatures = field(default_factory=dict)
 
 
 class ReplicaAssignment(Value, kw_only=True):
@@ -120,8 +126,11 @@ class ProducerIdBlock(Value, kw_only=True):
 
 
 class FeatureNode(Value, kw_only=True):
+    """The finalized features with their levels. Version 1 is for levels of the protocol below 3.3."""
+
     enabled: bool
     features: Mapping[str, int]
+    version: int = 2
 
 
 def broker_path(broker_id: int) -> str:
@@ -213,7 +222,10 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
     # Clients from before 0.9 know one plain listener, or none.
     oldest = next(plaintext, None)
     node: dict[str, Json] = {
-        "features": {name: dict(versions) for name, versions in registration.features.items()},
+        "features": {
+            name: {"min_version": each.min_level, "max_version": each.max_level}
+            for name, each in registration.features.items()
+        },
         "listener_security_protocol_map": {
             each.listener_name: each.security_protocol.value for each in registration.endpoints
         },
@@ -233,9 +245,7 @@ def decode_broker(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
     version = node.integer("version")
     if version < 1:
         raise node.malformed(f"version {version} is not known")
-    features = node.optional("features") or {}
-    if not isinstance(features, dict) or not all(isinstance(each, dict) for each in features.values()):
-        raise node.malformed("features is no object of objects")
+    features = _decode_supported_features(node)
     return BrokerRegistration(
         broker_id=broker_id,
         endpoints=_decode_endpoints(node, version),
@@ -395,14 +405,17 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
 
 
 def encode_features(node: FeatureNode) -> bytes:
-    features = {name: {"max_version_level": level} for name, level in node.features.items()}
-    return _encode({"features": features, "version": 2, "status": int(node.enabled)})
+    features = {
+        name: {"max_version_level": level, **({"min_version_level": level} if node.version == 1 else {})}
+        for name, level in node.features.items()
+    }
+    return _encode({"features": features, "version": node.version, "status": int(node.enabled)})
 
 
 def decode_features(data: bytes) -> FeatureNode:
     node = NodeReader(FEATURE, data)
-    status, features = node.integer("status"), node.required("features")
-    if status not in (0, 1) or node.integer("version") not in (1, 2) or not isinstance(features, dict):
+    status, version, features = node.integer("status"), node.integer("version"), node.required("features")
+    if status not in (0, 1) or version not in (1, 2) or not isinstance(features, dict):
         raise node.malformed("status, version or features are not what Kafka writes")
     levels = {}
     for name, each in features.items():
@@ -410,7 +423,7 @@ def decode_features(data: bytes) -> FeatureNode:
         if type(level) is not int or level < 1:
             raise node.malformed(f"feature {name} has no max_version_level")
         levels[name] = level
-    return FeatureNode(enabled=status == 1, features=levels)
+    return FeatureNode(enabled=status == 1, features=levels, version=version)
 
 
 def encode_uuid(uuid: bytes) -> str:
@@ -435,6 +448,21 @@ def _encode(node: Mapping[str, Json]) -> bytes:
 
 def _partition(partition: TopicPartition) -> dict[str, Json]:
     return {"topic": partition.topic, "partition": partition.partition}
+
+
+def _decode_supported_features(node: NodeReader) -> dict[str, LevelRange]:
+    features = node.optional("features") or {}
+    if not isinstance(features, dict):
+        raise node.malformed("features is no object")
+    found = {}
+    for name, each in features.items():
+        least, most = (
+            (each.get("min_version"), each.get("max_version")) if isinstance(each, dict) else (None, None)
+        )
+        if type(least) is not int or type(most) is not int:
+            raise node.malformed(f"feature {name} has no min_version and max_version")
+        found[name] = LevelRange(least, most)
+    return found
 
 
 def _decode_endpoints(node: NodeReader, version: int) -> tuple[Endpoint, ...]:

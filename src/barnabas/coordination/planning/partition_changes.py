@@ -73,10 +73,12 @@ def elected(
     at: TopicPartition,
     election: ElectionType,
     online: Collection[BrokerId] | None = None,
+    *,
+    recovers: bool = True,
 ) -> PartitionImage:
     """The partition with its new leader. Raises a KafkaError when there is none to elect.
 
-    `online` are the replicas that can lead, by default those on live brokers.
+    `online` are the replicas that can lead, by default those on live brokers. `recovers` as in `offline_election`.
     """
     topic = image.topics.get(at.topic)
     if topic is None:
@@ -96,7 +98,7 @@ def elected(
         return after
     if partition.leader in image.brokers:
         raise ElectionNotNeeded("Leader election not needed for topic partition.")
-    after = offline_election(partition, online, unclean=True)
+    after = offline_election(partition, online, unclean=True, recovers=recovers)
     if after is None:
         raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
     return after
@@ -123,9 +125,12 @@ def without_state(partition: PartitionImage) -> PartitionImage:
 
 
 def offline_election(
-    partition: PartitionImage, online: Collection[BrokerId], *, unclean: bool
+    partition: PartitionImage, online: Collection[BrokerId], *, unclean: bool, recovers: bool = True
 ) -> PartitionImage | None:
-    """A leader for a partition that has none. An unclean one starts with its own records and has to recover."""
+    """A leader for a partition that has none. An unclean one starts with its own records and has to recover.
+
+    `recovers` says whether brokers know of that: at old levels of the protocol they do not.
+    """
     isr = partition.isr
     for replica in partition.replicas:
         if replica in online and replica in isr:
@@ -134,7 +139,7 @@ def offline_election(
         for replica in partition.replicas:
             if replica in online:
                 after = led_by(partition, replica, [replica])
-                return replace(after, leader_recovery_state=LEADER_RECOVERING)
+                return replace(after, leader_recovery_state=LEADER_RECOVERING if recovers else 0)
     return None
 
 

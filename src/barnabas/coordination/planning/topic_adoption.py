@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.metadata.identity import random_id
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage, Uuid
+from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.coordination.planning.topic_creation import (
     PARTITIONS_MAX,
@@ -19,6 +20,7 @@ from barnabas.coordination.planning.topic_creation import (
     new_partition,
 )
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
+from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +38,13 @@ def plan_adoption(
     config: BrokerConfig,
     found: Mapping[TopicPartition, FoundPartition],
     rng: Random,
+    replicas: Mapping[TopicPartition, Sequence[BrokerId]] = MappingProxyType({}),
 ) -> list[PlannedTopic]:
     """Topics for directories that no topic of the image claims; skips contradictory directories.
 
     The settings are lost, except the mandatory ones of internal topics: nothing is deleted from such a topic until the
-    user has confirmed them (barnabas.deletion.hold). Leader epochs continue from those of the logs.
+    user has confirmed them (barnabas.deletion.hold). Leader epochs continue from those of the logs. `replicas` says who
+    has the directories, the leader first, if it is not this broker.
     """
     by_topic: dict[str, dict[int, FoundPartition]] = {}
     for at, partition in sorted(found.items()):
@@ -58,7 +62,10 @@ def plan_adoption(
             name=name,
             id=ids.pop() if ids else random_id(rng),
             partitions=tuple(
-                new_partition([broker_id], leader_epoch=_epoch_after(partitions.get(index)))
+                _partition(
+                    replicas.get(TopicPartition(name, index), (broker_id,)),
+                    _epoch_after(partitions.get(index)),
+                )
                 for index in range(count)
             ),
         )
@@ -66,6 +73,11 @@ def plan_adoption(
         configs = {key: text for key, text in automatic.items() if text is not None} | {DELETION_HOLD: "true"}
         planned.append(PlannedTopic(topic=topic, configs=configs))
     return planned
+
+
+def _partition(replicas: Sequence[BrokerId], leader_epoch: LeaderEpoch) -> PartitionImage:
+    """Only the leader is known to have what it has."""
+    return replace(new_partition(replicas, leader_epoch=leader_epoch), isr=(replicas[0],))
 
 
 def _problem(image: MetadataImage, name: str, ids: set[Uuid], count: int) -> str:

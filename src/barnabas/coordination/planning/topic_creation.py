@@ -82,12 +82,14 @@ class TopicPlanner:
         rng: Random,
         *,
         deleting: Collection[str] = (),
+        unreadable: Collection[str] = (),
         charge: Charge = free_of_charge,
     ) -> None:
         self._image = image
         self._config = config
         self._rng = rng
         self._deleting = deleting
+        self._unreadable = unreadable
         self._charge = charge
         # Made when the first name needs it: most names cannot collide.
         self._names_by_key: dict[str, str] | None = None
@@ -132,6 +134,10 @@ class TopicPlanner:
             raise InvalidRequest(f"Creation of internal topic {name} is prohibited.")
         if name in self._deleting:
             raise TopicAlreadyExists(f"Topic '{name}' is marked for deletion.")
+        if name in self._unreadable:
+            raise TopicAlreadyExists(
+                f"Topic '{name}' already exists, but its node in ZooKeeper cannot be read."
+            )
         if name in self._image.topics:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.")
         check_topic_name(name)

@@ -179,8 +179,13 @@ class Store(Protocol):
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
         """The node's data. Raises NoNode, and then leaves no watch."""
 
-    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """The data of many nodes, None for those that do not exist. The store reads them together."""
+    async def get_all(
+        self, paths: Sequence[str], watcher: Watcher | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        """The data of many nodes, None for those that do not exist. The store reads them together.
+
+        Nodes that do not exist have no watch.
+        """
 
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         """The names of the node's children, sorted. Raises NoNode, and then leaves no watch."""

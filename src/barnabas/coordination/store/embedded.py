@@ -322,9 +322,16 @@ class EmbeddedSession:
             self.watches.add(WatchKind.DATA, path, watcher)
         return node.data, node.stat()
 
-    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        nodes = map(self._find, paths)
-        return [None if node is None else (node.data, node.stat()) for node in nodes]
+    async def get_all(
+        self, paths: Sequence[str], watcher: Watcher | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = []
+        for path in paths:
+            node = self._find(path)
+            if node is not None and watcher is not None:
+                self.watches.add(WatchKind.DATA, path, watcher)
+            found.append(None if node is None else (node.data, node.stat()))
+        return found
 
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         node = self._find(path)

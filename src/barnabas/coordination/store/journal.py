@@ -194,12 +194,21 @@ class Journal:
                 self._report_repairs(best, copies)
         if best is not None and all(_is_like(copies.get(path), best) for path in self._paths):
             self._copies = [_OpenCopy(self._fs, path, best.end, best.snapshot_end) for path in self._paths]
+            for path in self._paths:
+                self._make_private(path)
         else:
             data = snapshot(nodes, zxid)
             self._copies = [_OpenCopy(self._fs, path) for path in self._paths]
             self._in_all(lambda copy: copy.replace(data))
         self._clear_away([path for path in copies if path not in self._paths])
         return nodes, zxid
+
+    def _make_private(self, path: str) -> None:
+        """For files that an older version has written."""
+        try:
+            self._fs.make_private(path)
+        except StorageFailure as error:
+            log.warning("Other users of this machine may read keys and passwords: %s", error)
 
     def _read(self, path: str) -> Copy | None:
         try:
@@ -231,7 +240,7 @@ class Journal:
             log.error(
                 "%s is damaged (%s) and kept as %s%s", copy.path, copy.problem, copy.path, DAMAGED_SUFFIX
             )
-            self._fs.write_atomically(copy.path + DAMAGED_SUFFIX, copy.data)
+            self._fs.write_atomically(copy.path + DAMAGED_SUFFIX, copy.data, is_private=True)
         log.error(
             "Settings, quotas and topics that were changed last may be missing. No topic loses records by retention or"
             " compaction until its settings are confirmed"
@@ -275,6 +284,7 @@ class Journal:
                 from barnabas.coordination.store.journal_legacy import moved_name
 
                 self._fs.rename(path, moved_name(path))
+                self._make_private(moved_name(path))
                 for suffix in ("-wal", "-shm"):
                     self._fs.remove(path + suffix, missing_ok=True)
                 log.info("The store of version 0.1 is taken over, and kept as %s", moved_name(path))
@@ -303,7 +313,8 @@ class _OpenCopy:
     def replace(self, data: bytes) -> None:
         # If that fails it is not tried again before as much has been appended.
         self._snapshot_end = self._position
-        self._fs.write_atomically(self.path, data)
+        # It holds keys of users and passwords.
+        self._fs.write_atomically(self.path, data, is_private=True)
         self._file = self._fs.open(self.path, WRITE)
         self._position = self._snapshot_end = len(data)
 

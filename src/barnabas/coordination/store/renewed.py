@@ -54,6 +54,10 @@ class RenewedStore:
         self._no_waiting = False
         self._connecting: asyncio.Task[None] | None = None
         self._has_new_session = False
+        # How often the connection was made, or was lost; how often a session has expired.
+        self.connects = 0
+        self.disconnects = 0
+        self.expires = 0
         self._renewing: asyncio.Task[None] | None = None
         self._begin(session)
 
@@ -69,6 +73,10 @@ class RenewedStore:
     def session_id(self) -> int:
         return self._session.session_id
 
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
     def on_renewed(self, hook: RenewalHook) -> None:
         """Runs the hook in each later session, after those that were added before."""
         self._hooks.append(hook)
@@ -82,8 +90,10 @@ class RenewedStore:
     async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
         return await self._read(lambda session: session.get(path, watcher))
 
-    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return await self._read(lambda session: session.get_all(paths))
+    async def get_all(
+        self, paths: Sequence[str], watcher: Watcher | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
+        return await self._read(lambda session: session.get_all(paths, watcher))
 
     async def children(self, path: str, watcher: Watcher | None = None) -> tuple[list[str], Stat]:
         return await self._read(lambda session: session.children(path, watcher))
@@ -123,6 +133,7 @@ class RenewedStore:
         await self._session.close()
 
     def _begin(self, session: Store) -> None:
+        self.connects += 1
         self._session = session
         self._state = SessionState.CONNECTED
         session.add_session_listener(partial(self._on_state, session))
@@ -149,7 +160,12 @@ class RenewedStore:
         if session is not self._session or (is_over and state is not SessionState.CLOSED):
             return
         self._state = state
+        if state is SessionState.CONNECTED:
+            self.connects += 1
+        elif state is SessionState.SUSPENDED:
+            self.disconnects += 1
         if state is SessionState.EXPIRED:
+            self.expires += 1
             log.warning("The session with the store has expired. Opening a new one")
             self._may_proceed.clear()
             self._connecting = asyncio.get_running_loop().create_task(self._connect())

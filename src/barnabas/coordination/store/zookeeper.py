@@ -24,6 +24,7 @@ from kazoo.exceptions import (
     NoAuthError,
     NoNodeError,
     SessionExpiredError,
+    UnimplementedError,
 )
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -65,11 +66,17 @@ from barnabas.coordination.store.zookeeper_client import (
     stat_of,
     validate_operation,
 )
+from barnabas.coordination.store.zookeeper_multi_read import Found, MultiRead
 
 log = logging.getLogger(__name__)
 
-# What only the brokers may read when `zookeeper.set.acl` is on: credentials and tokens, as in Kafka.
-SENSITIVE_PATHS: Final = ("/config/users", "/delegation_token/tokens")
+# Of one request that reads many: far below ZooKeeper's bound of 1 MiB with the longest names.
+NODES_A_REQUEST: Final = 250
+
+# What only the brokers may read when `zookeeper.set.acl` is on, as in Kafka: credentials, passwords and tokens.
+SENSITIVE_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+# As in Kafka: consumers of old versions write below it.
+OPEN_PATH: Final = "/consumers"
 
 _EVENTS: Final = {
     "CREATED": EventType.NODE_CREATED,
@@ -87,6 +94,8 @@ class ZooKeeperStore:
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self._settings = settings
+        # Servers before 3.6 do not know the request. The first session finds out.
+        self._has_multi_read = True
 
     async def connect(self) -> ZooKeeperSession:
         """Opens a session, and makes the chroot if it is missing. Raises StoreUnavailable."""
@@ -104,8 +113,14 @@ class ZooKeeperStore:
         """Sessions are closed by their owners; an ensemble has nothing else to close."""
 
     async def _open(self, chroot: str) -> ZooKeeperSession:
-        session = ZooKeeperSession(self._settings, chroot)
+        session = ZooKeeperSession(self._settings, chroot, has_multi_read=self._has_multi_read)
         await session.open()
+        if self._has_multi_read and not await session.answers_multi_read():
+            # Such a server also closes the connection, at some later moment: no operation may be under way then.
+            self._has_multi_read = False
+            await session.close()
+            session = ZooKeeperSession(self._settings, chroot, has_multi_read=False)
+            await session.open()
         return session
 
     async def _make_chroot(self) -> None:
@@ -125,8 +140,9 @@ class ZooKeeperStore:
 class ZooKeeperSession:
     """A `Store` on an ensemble."""
 
-    def __init__(self, settings: ZooKeeperSettings, chroot: str) -> None:
+    def __init__(self, settings: ZooKeeperSettings, chroot: str, *, has_multi_read: bool) -> None:
         self._settings = settings
+        self._has_multi_read = has_multi_read
         self._loop = asyncio.get_running_loop()
         self._handler = LoopHandler(self._loop)
         self._client = new_client(settings, chroot, self._handler)
@@ -139,6 +155,8 @@ class ZooKeeperSession:
         # The zxid up to which watches have been reported, while the connection is down.
         self._seen_zxid: int | None = None
         self._rewatching: asyncio.Task[None] | None = None
+        # What the new connection reports about watches before all of them are there.
+        self._early_events: list[WatchEvent] = []
         self._identity: tuple[int, bytes] = (0, b"")
         self._closed: asyncio.Future[None] | None = None
 
@@ -171,6 +189,14 @@ class ZooKeeperSession:
             await self._stop_client()
             raise StoreUnavailable(f"ZooKeeper at {settings.hosts} refused the client's credentials")
 
+    async def answers_multi_read(self) -> bool:
+        try:
+            await self._get_many(["/"])
+        except StoreError as error:
+            # The next operation finds any other error too.
+            return not isinstance(error.__cause__, UnimplementedError)
+        return True
+
     async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
         result = await self._run(Create(path, data, mode))
         assert isinstance(result, str)
@@ -186,16 +212,44 @@ class ZooKeeperSession:
         data, stat = await self._read(self._client.get_async, path, WatchKind.DATA, watcher)
         return data or b"", stat_of(stat)
 
-    async def get_all(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    async def get_all(
+        self, paths: Sequence[str], watcher: Watcher | None = None
+    ) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
         at_once = self._settings.max_in_flight_requests
+        if watcher is None and len(paths) > 1 and self._has_multi_read:
+            for path in paths:
+                validate_path(path)
+            parts = [
+                paths[start : start + NODES_A_REQUEST] for start in range(0, len(paths), NODES_A_REQUEST)
+            ]
+            for start in range(0, len(parts), at_once):
+                for each in await asyncio.gather(*map(self._get_many, parts[start : start + at_once])):
+                    found += each
+            return found
         for start in range(0, len(paths), at_once):
-            found += await asyncio.gather(*map(self._get_if_there, paths[start : start + at_once]))
+            part = paths[start : start + at_once]
+            found += await asyncio.gather(*(self._get_if_there(path, watcher) for path in part))
         return found
 
-    async def _get_if_there(self, path: str) -> tuple[bytes, Stat] | None:
+    async def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        def send(path: str, watch: None) -> Any:
+            client = self._client
+            answer = client.handler.async_result()
+            client._call(MultiRead(client.chroot, paths), answer)
+            return answer
+
+        nodes: Found = await self._read(send, paths[0], WatchKind.DATA, None)
+        found: list[tuple[bytes, Stat] | None] = []
+        for path, node in zip(paths, nodes, strict=True):
+            if isinstance(node, Exception):
+                raise self._store_error(node, path) from node
+            found.append(None if node is None else (node[0], stat_of(node[1])))
+        return found
+
+    async def _get_if_there(self, path: str, watcher: Watcher | None) -> tuple[bytes, Stat] | None:
         try:
-            return await self.get(path)
+            return await self.get(path, watcher)
         except NoNode:
             return None
 
@@ -299,7 +353,7 @@ class ZooKeeperSession:
         return refusal(error, path)
 
     def _acl(self, path: str) -> list[Any]:
-        if not self._settings.set_acl:
+        if not self._settings.set_acl or path == OPEN_PATH:
             return list(OPEN_ACL_UNSAFE)
         if path.startswith(SENSITIVE_PATHS):
             return list(CREATOR_ALL_ACL)
@@ -336,6 +390,8 @@ class ZooKeeperSession:
 
     def _on_suspended(self, zxid: int) -> None:
         self._settled.clear()
+        # The next connection finds out about these again.
+        self._early_events.clear()
         if self._rewatching is not None:
             self._rewatching.cancel()
             self._rewatching = None
@@ -358,7 +414,8 @@ class ZooKeeperSession:
             # The state that follows begins this again, or ends the session.
             return
         self._rewatching = None
-        for event in events:
+        early, self._early_events = self._early_events, []
+        for event in (*events, *early):
             if event is not None:
                 self._fire(event)
         self._seen_zxid = None
@@ -390,8 +447,13 @@ class ZooKeeperSession:
 
     def _on_watch(self, event: Any) -> None:
         kind = _EVENTS.get(event.type)
-        if kind is not None and self._state is SessionState.CONNECTED:
+        if kind is None:
+            return
+        if self._state is SessionState.CONNECTED:
             self._fire(WatchEvent(type=kind, path=event.path))
+        elif self._rewatching is not None:
+            # The server reports it once, and watchers may not see the change before the others do.
+            self._early_events.append(WatchEvent(type=kind, path=event.path))
 
     def _fire(self, event: WatchEvent) -> None:
         for watcher in self._watches.take(event.type, event.path):

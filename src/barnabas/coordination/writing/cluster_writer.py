@@ -1,8 +1,7 @@
 """The writes to the store that any broker may do in Kafka 3.9: settings, quotas, credentials, automatic topics.
 
 The store decides between writers: a write succeeds only if the node has the version that was read. Otherwise the node
-is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction, if Kafka
-has one.
+is read and edited again. Each write of settings leaves a notice for the other brokers in the same transaction.
 
 A topic that is created here consists of its settings and its own node. The controller sees the node, gives the
 partitions their states, and tells all brokers.
@@ -13,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,7 +25,6 @@ from barnabas.coordination.metadata.scram_credentials import ScramCredential
 from barnabas.coordination.metadata.settings_following import SettingsFollower
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import (
-    CONFIG_CHANGE_PREFIX,
     config_path,
     decode_config,
     encode_config,
@@ -71,6 +70,19 @@ CONFLICTS_MAX: Final = 100
 CREATION_WAIT_S: Final = 30.0
 
 
+class _Awaited:
+    """Topics that a request has created, until the metadata have all of them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = set(names)
+        self.have_come = asyncio.Event()
+
+    def take_in(self, image: MetadataImage) -> None:
+        self.names.difference_update([name for name in self.names if name in image.topics])
+        if not self.names:
+            self.have_come.set()
+
+
 class ClusterWriter:
     """Results are by entity. A write that has succeeded is in this broker's metadata when the method returns."""
 
@@ -87,8 +99,8 @@ class ClusterWriter:
         self._follower = follower
         self._settings = settings
         self._rng = rng
-        # Topics that were created and that this broker's metadata does not have yet.
-        self._expected: dict[str, asyncio.Future[None]] = {}
+        # Requests that wait until this broker's metadata have the topics that they have created.
+        self._waiting: set[_Awaited] = set()
         cache.subscribe(Stage.CLIENTS, self._on_image)
         self._turns = OneAtATime()
 
@@ -104,11 +116,8 @@ class ClusterWriter:
         Those that were created are in this broker's metadata, unless the controller takes too long.
         """
         failed, created = await self._turns.run(self._create_topics(list(dict.fromkeys(names)), charge))
-        if created:
-            await asyncio.wait(created.values(), timeout=CREATION_WAIT_S)
-            for name, shown in created.items():
-                if not shown.done():
-                    failed[name] = LeaderNotAvailable(f"the controller has not seen topic {name} yet")
+        for name in await self._wait_for(created):
+            failed[name] = LeaderNotAvailable(f"the controller has not seen topic {name} yet")
         return failed
 
     async def alter_topic_configs(
@@ -165,7 +174,8 @@ class ClusterWriter:
 
     async def _create_topics(
         self, names: Sequence[str], charge: Charge
-    ) -> tuple[dict[str, KafkaError], dict[str, asyncio.Future[None]]]:
+    ) -> tuple[dict[str, KafkaError], list[str]]:
+        """Why some could not be created, and those that were."""
         image = self._cache.image
         # Others may have created some of them in the meantime.
         missing = [name for name in names if name not in image.topics]
@@ -173,12 +183,19 @@ class ClusterWriter:
         new = [automatic_topic(name, self._settings.current, len(image.brokers)) for name in missing]
         results = await asyncio.gather(*map(self._create_topic, planner.plan(new)))
         failed = {name: error for name, error in zip(missing, results, strict=True) if error is not None}
-        loop = asyncio.get_running_loop()
-        expected = {}
-        for name in missing:
-            if name not in failed and name not in self._cache.image.topics:
-                expected[name] = self._expected.setdefault(name, loop.create_future())
-        return failed, expected
+        return failed, [name for name in missing if name not in failed]
+
+    async def _wait_for(self, names: Iterable[str]) -> set[str]:
+        """Waits until this broker's metadata have these topics. Returns those that have not come in time."""
+        awaited = _Awaited(names)
+        awaited.take_in(self._cache.image)
+        self._waiting.add(awaited)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(awaited.have_come.wait(), CREATION_WAIT_S)
+        finally:
+            self._waiting.discard(awaited)
+        return awaited.names
 
     async def _create_topic(self, planned: Planned) -> KafkaError | None:
         if isinstance(planned, KafkaError):
@@ -200,11 +217,9 @@ class ClusterWriter:
         return None
 
     def _on_image(self, before: MetadataImage, after: MetadataImage) -> None:
-        if self._expected and before.topics is not after.topics:
-            for name in [each for each in self._expected if each in after.topics]:
-                shown = self._expected.pop(name)
-                if not shown.done():
-                    shown.set_result(None)
+        if before.topics is not after.topics:
+            for awaited in self._waiting:
+                awaited.take_in(after)
 
     async def _alter(
         self, kind: EntityKind[K, V], changes: Mapping[K, Edit[V]], validate_only: bool
@@ -239,7 +254,7 @@ class ClusterWriter:
                 if validate_only:
                     return None
                 data = encode_config({**kind.others(texts), **kind.write(values)})
-                if await self._write(path, data, version, has_notice=kind.has_notice):
+                if await self._write(path, data, version, kind.notice_prefix):
                     return None
         except KafkaError as error:
             return error
@@ -256,7 +271,7 @@ class ClusterWriter:
             return {}, None
         return decode_config(path, data), stat.version
 
-    async def _write(self, path: str, data: bytes, version: int | None, *, has_notice: bool) -> bool:
+    async def _write(self, path: str, data: bytes, version: int | None, notice_prefix: str) -> bool:
         """False if another writer came first."""
         operations: list[Operation] = []
         if version is None:
@@ -268,9 +283,8 @@ class ClusterWriter:
             operations.append(Create(path, data))
         else:
             operations.append(SetData(path, data, version))
-        if has_notice:
-            notice = encode_config_change(*path.removeprefix("/config/").split("/", 1))
-            operations.append(Create(CONFIG_CHANGE_PREFIX, notice, CreateMode.PERSISTENT_SEQUENTIAL))
+        notice = encode_config_change(*path.removeprefix("/config/").split("/", 1))
+        operations.append(Create(notice_prefix, notice, CreateMode.PERSISTENT_SEQUENTIAL))
         try:
             await self._store.multi(operations)
         except MultiFailed as failed:

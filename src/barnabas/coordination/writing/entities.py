@@ -27,7 +27,7 @@ from barnabas.coordination.metadata.scram_credentials import (
     credential_texts,
     user_credentials,
 )
-from barnabas.coordination.metadata.tree import config_path
+from barnabas.coordination.metadata.tree import CONFIG_CHANGE_PREFIX, OWN_CONFIG_CHANGE_PREFIX, config_path
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,8 +40,8 @@ class EntityKind(NamedTuple, Generic[K, V]):
     write: Callable[[Mapping[str, V]], Mapping[str, str]]
     # The settings of a node that are of this kind; None for all.
     owned: Container[str] | None = None
-    # Apache Kafka 3.9 has neither groups nor client metrics in ZooKeeper, and so no notices of them.
-    has_notice: bool = True
+    # Where a change leaves its notice.
+    notice_prefix: str = CONFIG_CHANGE_PREFIX
 
     def others(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The settings of a node that stay as they are."""
@@ -67,8 +67,10 @@ def _credentials(path: str, texts: Mapping[str, str]) -> Mapping[str, ScramCrede
 
 TOPICS: Final = EntityKind[str, str](partial(config_path, "topics"), _texts, _same)
 BROKERS: Final = EntityKind[str, str](broker_config_path, _texts, _same)
-GROUPS: Final = EntityKind[str, str](group_config_path, _texts, _same, has_notice=False)
-CLIENT_METRICS: Final = EntityKind[str, str](client_metrics_path, _texts, _same, has_notice=False)
+GROUPS: Final = EntityKind[str, str](group_config_path, _texts, _same, notice_prefix=OWN_CONFIG_CHANGE_PREFIX)
+CLIENT_METRICS: Final = EntityKind[str, str](
+    client_metrics_path, _texts, _same, notice_prefix=OWN_CONFIG_CHANGE_PREFIX
+)
 QUOTAS: Final = EntityKind[QuotaEntity, float](quota_path, quota_limits, quota_texts, QUOTA_KEYS)
 SCRAM_CREDENTIALS: Final = EntityKind[str, ScramCredential](
     user_path, _credentials, credential_texts, MECHANISMS

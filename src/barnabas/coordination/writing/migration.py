@@ -6,7 +6,7 @@ migration that was interrupted at any step be repeated:
 1. The target gets a mark: no broker joins a cluster that is not complete.
 2. The log directories get a mark: no broker opens their embedded store any more.
 3. The nodes are copied, parents first, and read again.
-4. The cluster id is written and the mark goes, in one change.
+4. The cluster id and the features of a single node are written and the mark goes, in one change.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.coordination.metadata.acl_nodes import CHANGE_PREFIXES
+from barnabas.coordination.metadata.features import LATEST
 from barnabas.coordination.metadata.tree import (
     BROKER_IDS,
     BROKER_SEQUENCE_ID,
     CLUSTER_ID,
     CONFIG_CHANGES,
     CONTROLLER,
+    FEATURE,
     ISR_CHANGES,
     KNOWN_BROKERS,
     LOG_DIR_EVENTS,
     MIGRATION,
     TOPICS,
+    FeatureNode,
     decode_cluster_id,
     encode_cluster_id,
+    encode_features,
 )
 from barnabas.coordination.store.contract import (
     Create,
@@ -50,7 +55,9 @@ _OVERHEAD_BYTES: Final = 128
 
 # Nodes of a broker that runs, and notices of changes that it has seen long ago.
 _NOT_COPIED: Final = frozenset({CONTROLLER, CLUSTER_ID, KNOWN_BROKERS, parent_of(KNOWN_BROKERS)})
-_CHILDREN_NOT_COPIED: Final = frozenset({BROKER_IDS, CONFIG_CHANGES, ISR_CHANGES, LOG_DIR_EVENTS})
+_CHILDREN_NOT_COPIED: Final = frozenset(
+    {BROKER_IDS, CONFIG_CHANGES, ISR_CHANGES, LOG_DIR_EVENTS, *map(parent_of, CHANGE_PREFIXES.values())}
+)
 
 OnCopied = Callable[[int], None]
 
@@ -193,4 +200,8 @@ def _different(nodes: Mapping[str, bytes], found: Iterable[tuple[bytes, object] 
 
 async def _complete(cluster_id: str, target: Store) -> None:
     await ensure_path(target, parent_of(CLUSTER_ID))
-    await target.multi([Create(CLUSTER_ID, encode_cluster_id(cluster_id)), Delete(MIGRATION)])
+    operations: list[Operation] = [Create(CLUSTER_ID, encode_cluster_id(cluster_id)), Delete(MIGRATION)]
+    if await target.exists(FEATURE) is None:
+        # A single node has no node of them, and the levels that it has used stay in use.
+        operations.append(Create(FEATURE, encode_features(FeatureNode(enabled=True, features=LATEST.levels))))
+    await target.multi(operations)

@@ -132,6 +132,8 @@ def explained(fs: FileSystem, directory: str, failure: StorageFailure) -> KafkaS
             advice = f"Make room there ({_free(fs, directory)}) and start again, or choose another"
         case errno.ENOTDIR | errno.EEXIST:
             advice = "A file is in the way. Remove it, or choose another directory"
+        case errno.ENOENT:
+            advice = "It cannot be created there. Choose another directory"
         case errno.EMFILE | errno.ENFILE:
             return KafkaStorageError(f"{failure}. Allow more open files (ulimit -n) and start again")
         case _:

@@ -88,8 +88,9 @@ def load_directory(
     clean_shutdown_path = directory.file(names.CLEAN_SHUTDOWN)
     stop = read_clean_shutdown(fs, clean_shutdown_path)
     is_clean = stop is not None
-    lists_side_files = stop is None or stop.lists_side_files
+    lists_side_files = not directory.has_foreign_checkpoint() if stop is None else stop.lists_side_files
     if not lists_side_files:
+        logger.info("%s: another broker than Barnabas has used the logs last", directory.path)
         directory.note_foreign()
     if fs.exists(clean_shutdown_path):
         # A crash from here on is a crash, even before anything has been written.
@@ -145,7 +146,7 @@ def _partition_dirs(
         try:
             parsed = names.parse_partition_dir(name)
         except names.BadDirectoryName as error:
-            if name != REMOTE_INDEX_CACHE:
+            if name not in (REMOTE_INDEX_CACHE, names.HOST_BROKERS):
                 logger.warning("%s is left alone: %s", path, error)
             continue
         if parsed.mark == names.DELETE_DIR_SUFFIX:

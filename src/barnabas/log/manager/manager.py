@@ -35,7 +35,7 @@ from barnabas.log.manager.followers import FollowerLogs
 from barnabas.log.manager.loading import OnProgress
 from barnabas.log.manager.moves import LogMoves
 from barnabas.log.manager.offset_checkpoints import OffsetCheckpoints
-from barnabas.log.manager.open_logs import OnOffline, OpenLogs
+from barnabas.log.manager.open_logs import OnOffline, OpenLogs, vanished
 from barnabas.log.manager.opener import NEW_LOG, LogOpener
 from barnabas.log.manager.removal import LogRemoval
 from barnabas.log.manager.settings import ManagerSettings
@@ -67,7 +67,12 @@ class LogManager:
         self._environment = environment
         self._directories = LogDirectories(environment.fs, directories, self._take_offline, locks=locks)
         self._logs = OpenLogs(self._directories, on_offline)
-        self._opener = LogOpener(environment, config_of, ManagerSettings() if settings is None else settings)
+        self._opener = LogOpener(
+            environment,
+            config_of,
+            ManagerSettings() if settings is None else settings,
+            self._logs.note_failure,
+        )
         self._checkpoints = OffsetCheckpoints(self._directories, self._logs)
         self.cleaner = CleanerManager(environment.clock, self._logs.with_directories)
         self._removal = LogRemoval(
@@ -115,6 +120,7 @@ class LogManager:
     def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flushes and closes all logs and marks their directories as cleanly stopped."""
         self._removal.stop()
+        self._logs.find_vanished()
         fs = self._environment.fs
         for directory in self.live_directories():
             try:
@@ -175,18 +181,26 @@ class LogManager:
         topic_id: bytes | None,
         *,
         is_new: bool = False,
+        sets_aside: bool = False,
         directory: str | None = None,
     ) -> PartitionLog:
         """The partition's log; a new one is created in the given directory, else where there are fewest.
 
         A partition that is not new may be in a directory that is offline: then it is not created again elsewhere.
+        With `sets_aside`, the log of an earlier topic of this name gives way to a new one. Else it raises
+        InconsistentTopicId.
         """
         with self._logs.changing:
             existing = self._logs.find(partition)
             if existing is None:
                 return self._create(partition, topic_id, is_new, directory)
-            if topic_id is not None:
-                existing.assign_topic_id(topic_id)
+            # Before protocol level 2.8 topics have no ids: those of their partitions are zeros.
+            if topic_id is None or not any(topic_id):
+                return existing
+            if sets_aside and existing.topic_id not in (None, topic_id):
+                self._removal.set_aside(existing)
+                return self._create(partition, topic_id, True, directory)
+            existing.assign_topic_id(topic_id)
             return existing
 
     def _create(
@@ -201,7 +215,7 @@ class LogManager:
         lost_path = logs.lost.get(partition)
         if lost_path is not None:
             if not (is_new or self.settings.accepts_loss(lost_path)):
-                raise KafkaStorageError(_vanished(lost_path))
+                raise KafkaStorageError(vanished(lost_path))
             # An empty directory may still be there.
             directory = os.path.dirname(lost_path)
         elif not is_new:
@@ -267,6 +281,8 @@ class LogManager:
     # Checkpoints, and periodic work for all logs.
 
     def checkpoint_all(self) -> None:
+        """Writes all checkpoints, after a look at whether the logs are still there."""
+        self._logs.find_vanished()
         self._checkpoints.write_all()
 
     def checkpoint(self, directory: LogDirectory) -> None:
@@ -313,11 +329,3 @@ class LogManager:
                 log.remove_expired_producers()
             except KafkaStorageError as error:
                 logger.error("expiring producers of %s: %s", log.topic_partition, error)
-
-
-def _vanished(path: str) -> str:
-    return (
-        f"the log {path} has vanished, or has no segment any more: its partition is offline. Put the directory back and"
-        " start again. If its records are lost for good, start once with --override"
-        f" barnabas.accept.loss={path}"
-    )

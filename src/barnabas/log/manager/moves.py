@@ -116,7 +116,7 @@ class LogMoves:
             self._cleaner.offsets.move(source_directory, target_directory, partition)
             self._removal.remove_later([(source.directory, source)])
         for directory in (target_directory, source_directory):
-            self._checkpoints.write(directory)
+            self._checkpoints.forget_removed(directory)
         return future
 
     def _both(self, partition: TopicPartition) -> tuple[PartitionLog, PartitionLog]:

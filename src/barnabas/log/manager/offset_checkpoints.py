@@ -40,12 +40,22 @@ class OffsetCheckpoints:
         except StorageFailure as failure:
             directory.fail(failure)
 
+    def forget_removed(self, directory: LogDirectory) -> None:
+        """After logs have left the directory: an entry that stayed would count for a later log of the same name."""
+        self.write(directory)
+        self._write_high_watermarks(directory)
+
     def write_high_watermarks(self) -> None:
         for directory in self._directories.live():
-            try:
-                with directory.checkpointing:
-                    logs = unhurried(self._logs.in_directory(directory))
-                    offsets = {log.topic_partition: log.high_watermark for log in logs}
-                    directory.write_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT, offsets)
-            except StorageFailure as failure:
-                directory.fail(failure)
+            self._write_high_watermarks(directory)
+
+    def _write_high_watermarks(self, directory: LogDirectory) -> None:
+        if directory.is_offline:
+            return
+        try:
+            with directory.checkpointing:
+                logs = unhurried(self._logs.in_directory(directory))
+                offsets = {log.topic_partition: log.high_watermark for log in logs}
+                directory.write_checkpoint(names.REPLICATION_OFFSET_CHECKPOINT, offsets)
+        except StorageFailure as failure:
+            directory.fail(failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.errors import KafkaStorageError
 from barnabas.log.directory import LogDirectory
+from barnabas.log.file_system import NoSuchFile, StorageFailure, storage_failure
 from barnabas.log.manager.directories import LogDirectories
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import TopicPartition
@@ -21,6 +23,14 @@ OnOffline = Callable[[LogDirectory, list[TopicPartition]], None]
 
 class DuplicateLog(KafkaStorageError):
     """A partition has a log in two directories: a failing disk interrupted a move. A person must choose."""
+
+
+def vanished(path: str) -> str:
+    return (
+        f"the log {path} has vanished, or has no segment any more: its partition is offline. Put the directory back and"
+        " start again. If its records are lost for good, start once with --override"
+        f" barnabas.accept.loss={path}"
+    )
 
 
 class OpenLogs:
@@ -78,6 +88,49 @@ class OpenLogs:
                     " failed while the partition was moved: remove the one that is out of date"
                 )
             logs[log.topic_partition] = log
+
+    def note_failure(
+        self, directory: LogDirectory, partition: TopicPartition, failure: StorageFailure
+    ) -> None:
+        """A log has failed: its directory may be gone, or else the disk has failed. Takes no lock."""
+        if not isinstance(failure, NoSuchFile) or not self._lose(directory, partition):
+            directory.fail(failure)
+
+    def find_vanished(self) -> None:
+        """Takes the partitions offline whose directories are gone: files that are open keep working without a name."""
+        for directory in self._directories.live():
+            with self.changing:
+                try:
+                    present = set(directory.fs.list_dir(directory.path))
+                except StorageFailure as failure:
+                    directory.fail(failure)
+                    continue
+                logs = self.in_directory(directory)
+                if logs and not present:
+                    # Not even the lock is left.
+                    directory.fail(storage_failure("find a file in", directory.path, errno.ENOENT))
+                    continue
+                for log in logs:
+                    if os.path.basename(log.directory) not in present:
+                        self._lose(directory, log.topic_partition)
+
+    def _lose(self, directory: LogDirectory, partition: TopicPartition) -> bool:
+        """Whether this partition alone is lost, because its directory is gone and the directory above it is not."""
+        if not directory.fs.is_dir(directory.path):
+            return False
+        for logs in (self.current, self.future):
+            log = logs.get(partition)
+            if log is None or os.path.dirname(log.directory) != directory.path:
+                continue
+            if directory.fs.is_dir(log.directory) or logs.pop(partition, None) is not log:
+                continue
+            log.take_offline(f"its directory {log.directory} has vanished")
+            logger.error("%s", vanished(log.directory))
+            if logs is self.current:
+                self.lost[partition] = log.directory
+                self._on_offline(directory, [partition])
+            return True
+        return False
 
     def take_offline(self, directory: LogDirectory) -> None:
         """Forgets the logs of a directory that failed. Takes no lock: the caller may hold a log's."""

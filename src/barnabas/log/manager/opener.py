@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.log import names
 from barnabas.log.directory import LogDirectory
+from barnabas.log.file_system import StorageFailure
 from barnabas.log.manager.settings import ManagerSettings
 from barnabas.log.partition.environment import LogEnvironment, PriorState
 from barnabas.log.partition.loader import OnSegmentRecovered
 from barnabas.log.partition.partition_log import PartitionLog
+from barnabas.model import TopicPartition
 from barnabas.value import replace
 
 NEW_LOG: Final = PriorState(clean_shutdown=True, lists_side_files=False, is_gapless=True)
@@ -25,9 +28,14 @@ class LogOpener:
     """
 
     def __init__(
-        self, environment: LogEnvironment, config_of: Callable[[str], LogConfig], settings: ManagerSettings
+        self,
+        environment: LogEnvironment,
+        config_of: Callable[[str], LogConfig],
+        settings: ManagerSettings,
+        on_failure: Callable[[LogDirectory, TopicPartition, StorageFailure], None],
     ) -> None:
         self.config_of = config_of
+        self._on_failure = on_failure
         self._environment = environment
         self.settings = settings
 
@@ -52,7 +60,8 @@ class LogOpener:
         topic_id: bytes | None = None,
         on_segment_recovered: OnSegmentRecovered | None = None,
     ) -> PartitionLog:
-        config = self.config_of(names.parse_partition_dir(name).partition.topic)
+        partition = names.parse_partition_dir(name).partition
+        config = self.config_of(partition.topic)
         if config.compact or not self.settings.expects_no_gaps:
             # Thousands of logs may be created at once.
             prior = NEW_LOG_WITH_GAPS if prior is NEW_LOG else replace(prior, is_gapless=False)
@@ -62,6 +71,6 @@ class LogOpener:
             config=config,
             prior=prior,
             topic_id=topic_id,
-            on_failure=directory.fail,
+            on_failure=partial(self._on_failure, directory, partition),
             on_segment_recovered=on_segment_recovered,
         )

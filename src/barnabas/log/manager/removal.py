@@ -31,7 +31,11 @@ MarkedLog = tuple[str, PartitionLog | None]
 
 
 def deletion_name(partition: TopicPartition) -> str:
-    return names.marked_partition_dir(partition, uuid.uuid4().hex, names.DELETE_DIR_SUFFIX)
+    return _marked(partition, names.DELETE_DIR_SUFFIX)
+
+
+def _marked(partition: TopicPartition, mark: str) -> str:
+    return names.marked_partition_dir(partition, uuid.uuid4().hex, mark)
 
 
 class LogRemoval:
@@ -90,14 +94,36 @@ class LogRemoval:
         if failure is not None:
             raise failure
 
+    def set_aside(self, log: PartitionLog) -> None:
+        """Takes a log out of use and marks its directory as a stray, which stays for people to look at."""
+        partition = log.topic_partition
+        directory = self._directories.of(log)
+        path = log.directory
+        try:
+            with self._cleaner.exclusion.paused(partition):
+                log.rename_dir(_marked(partition, names.STRAY_DIR_SUFFIX), syncs=False)
+            self._logs.of_kind(is_future=False).pop(partition)
+            self._forget_marked(directory, [partition])
+        except StorageFailure as failure:
+            directory.fail(failure)
+            raise
+        log.close()
+        logger.warning(
+            "%s holds records of an earlier topic of this name, and is %s now: remove it if nobody needs it",
+            *(path, log.directory),
+        )
+
     def _settle(self, directory: LogDirectory, logs: Sequence[PartitionLog], is_future: bool) -> None:
+        self._forget_marked(directory, [] if is_future else [log.topic_partition for log in logs])
+        self.remove_later([(log.directory, log) for log in logs])
+
+    def _forget_marked(self, directory: LogDirectory, partitions: Sequence[TopicPartition]) -> None:
+        """The directories have other names now: nothing that is kept beside them names these partitions."""
         self._fs.sync_dir(directory.path)
-        if not is_future:
-            partitions = [log.topic_partition for log in logs]
+        if partitions:
             directory.register.remove(partitions)
             self._cleaner.forget(directory, partitions)
-        self._checkpoints.write(directory)
-        self.remove_later([(log.directory, log) for log in logs])
+        self._checkpoints.forget_removed(directory)
 
     def _delete_unopened(self, partition: TopicPartition) -> bool:
         """Marks a log for deletion that could not be opened; false if the partition has none."""
@@ -131,8 +157,7 @@ class LogRemoval:
 
     def _unregister(self, directory: LogDirectory, partition: TopicPartition) -> None:
         directory.note(directory.register.remove, [partition])
-        # A recovery point that stayed would say of a later log of this partition that it is on the disk.
-        self._checkpoints.write(directory)
+        self._checkpoints.forget_removed(directory)
 
     def remove_later(self, marked: Sequence[MarkedLog]) -> None:
         """Removes directories that are marked for deletion, with their logs if they were open."""

@@ -139,7 +139,10 @@ def prepare_producers(
             if header.is_transactional:
                 if origin is not AppendOrigin.REPLICATION and not header.is_control:
                     state.check_verified(producer_id, header.producer_epoch, verification_guard)
-                changes.ended_verifications.append(producer_id)
+                if not header.is_control or not state.is_of_next_transaction(
+                    producer_id, header.producer_epoch
+                ):
+                    changes.ended_verifications.append(producer_id)
             update = changes.updates.get(producer_id)
             if update is None:
                 update = state.prepare_update(

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.log.file_system import WRITE, Data, FileSystem, NoSuchFile
@@ -31,6 +32,8 @@ from barnabas.log.side_files import NOT_LISTED, SideFiles, format_entries, write
 from barnabas.primitives.crc32c import crc32c
 from barnabas.records.header import BatchHeader
 from barnabas.records.layout import MAGIC_V2
+
+FLUSH_MESSAGES_MAX: Final = 1 << 60
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +119,8 @@ class LocalLog:
         """Settings of indexes hold from the next segment on."""
         self.config = config
         self.segment_bytes = config.segment_bytes
-        self.flush_messages = config.flush_messages
+        # Larger numbers are slow to compare with, and no log has as many records.
+        self.flush_messages = min(config.flush_messages, FLUSH_MESSAGES_MAX)
         self._max_segment_ms = config.max_segment_ms
 
     @property

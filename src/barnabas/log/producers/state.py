@@ -166,6 +166,22 @@ class ProducerState:
                 f"producer {producer_id} wrote to {self.where} outside a transaction that its coordinator knows of"
             )
 
+    def is_of_next_transaction(self, producer_id: int, marker_epoch: int) -> bool:
+        """Whether the coordinator is being asked about the transaction after the one that this marker ends.
+
+        With transaction version 2 a marker has the epoch of the next transaction. If the coordinator is on another
+        broker, the first batch of that transaction may come before the marker does.
+        """
+        state = self._verifications.get(producer_id)
+        entry = self._producers.get(producer_id)
+        return (
+            state is not None
+            and state.bumps_epochs
+            and state.producer_epoch == marker_epoch
+            and entry is not None
+            and entry.producer_epoch < marker_epoch
+        )
+
     def end_verification(self, producer_id: int) -> None:
         self._verifications.pop(producer_id, None)
 

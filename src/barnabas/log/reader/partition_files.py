@@ -88,11 +88,28 @@ def find_partitions(paths: Sequence[str], chooses: Callable[[TopicPartition], bo
     """
     found: dict[TopicPartition, PartitionFiles] = {}
     for path in paths:
-        for files in _partitions_in(path, chooses):
+        for files in _partitions_of_host(path, chooses):
             other = found.get(files.partition)
             if other is None or _advance(files) > _advance(other):
                 found[files.partition] = files
     return [found[partition] for partition in sorted(found)]
+
+
+def _partitions_of_host(path: str, chooses: Callable[[TopicPartition], bool]) -> Iterator[PartitionFiles]:
+    """Those of all brokers that have their log directories in this one."""
+    first, *others = names.host_directories(path)
+    if not others:
+        yield from _partitions_in(path, chooses)
+        return
+    empty = 0
+    for each in (first, *others):
+        try:
+            yield from _partitions_in(each, chooses)
+        except InvalidConfig:
+            # A broker may have no partition.
+            empty += 1
+            if empty > len(others):
+                raise
 
 
 def _partitions_in(path: str, chooses: Callable[[TopicPartition], bool]) -> Iterator[PartitionFiles]:

@@ -72,7 +72,8 @@ class Inspection:
             try:
                 parsed = names.parse_partition_dir(name)
             except names.BadDirectoryName as error:
-                logger.warning("%s", error)
+                if name != names.HOST_BROKERS:
+                    logger.warning("%s", error)
                 continue
             chosen = parsed.partition
             if parsed.mark or (topic is None and self._only is None and chosen.topic == METADATA_TOPIC):

@@ -165,7 +165,12 @@ class OverlayFileSystem:
         file = self.open(path, READ)
         return file.pread(file.size_bytes(), 0)
 
-    def write_atomically(self, path: str, data: Data, *, syncs: bool = True) -> None:
+    def make_private(self, path: str) -> None:
+        pass
+
+    def write_atomically(
+        self, path: str, data: Data, *, syncs: bool = True, is_private: bool = False
+    ) -> None:
         self._create(path).pwrite(data, 0)
 
     def size_of(self, path: str) -> int:

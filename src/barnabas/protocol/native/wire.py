@@ -19,7 +19,7 @@ from librt.strings import (
     write_i32_be,
     write_i64_be,
 )
-from mypy_extensions import i16, i32, i64
+from mypy_extensions import i16, i32, i64, u8
 
 from barnabas.primitives.file_slice import FileSlice
 from barnabas.protocol.errors import Malformed, TooManyElements
@@ -190,9 +190,9 @@ def write_uvarint(out: BytesWriter, value: i64) -> None:
     if not 0 <= value <= MAX_VARINT:
         raise Malformed
     while value >= 0x80:
-        out.append((value & 0x7F) | 0x80)
+        out.append(u8((value & 0x7F) | 0x80))
         value >>= 7
-    out.append(value)
+    out.append(u8(value))
 
 
 def write_count(out: BytesWriter, count: i64, flexible: bool) -> None:
@@ -243,7 +243,7 @@ def write_bool(out: BytesWriter, value: bool) -> None:
 def write_i8(out: BytesWriter, value: i64) -> None:
     if not -128 <= value <= 127:
         raise Malformed
-    out.append(value & 0xFF)
+    out.append(u8(value & 0xFF))
 
 
 def write_uuid(out: BytesWriter, value: bytes) -> None:

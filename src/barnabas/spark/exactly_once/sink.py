@@ -26,7 +26,6 @@ A fenced driver stops: another driver has taken over, or the transaction has exc
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from time import monotonic, sleep
 from types import TracebackType
@@ -54,7 +53,9 @@ from barnabas.spark.exactly_once.marker import (
     parse_plan,
 )
 from barnabas.spark.exactly_once.tasks import OUTCOME_SCHEMA, Assigner, TransactionWriter
+from barnabas.spark.failures import LOST
 from barnabas.spark.session import query_id_of
+from barnabas.spark.storage import read_text
 from barnabas.spark.topics.offsets import admin_settings, render
 from barnabas.spark.topics.sink_columns import KEY, PARTITION, TOPIC, SinkColumns, sink_columns
 from barnabas.spark.topics.sink_options import producer_settings
@@ -73,10 +74,6 @@ BOOKS_TIMEOUT_S: Final = 60.0
 BOOKS_POLL_S: Final = 0.005
 TASK_COLUMN: Final = "__task"
 MARKER_PARTITION: Final = 0
-# Spark's messages about a job whose workers or executors were lost; any other failure would only happen again.
-LOST: Final = re.compile(
-    r"exited unexpectedly|Python worker.{0,20}crashed|ExecutorLost|Lost executor|FetchFailed|Connection reset"
-)
 
 
 class BatchLost(Exception):
@@ -182,7 +179,7 @@ class TransactionalTopicSink:
 
     def _read_plan(self, spark: SparkSession, batch_id: int) -> Plan:
         path = f"{self._checkpoint}/offsets/{batch_id}"
-        text = _read_text(spark, path)
+        text = read_text(spark, path)
         if text is None:
             raise InvalidConfig(
                 f"there is no {path}: give the sink the query's own checkpointLocation as its checkpoint"
@@ -390,19 +387,3 @@ def _refuse_run_again(spark: SparkSession, stage: int) -> None:
             return
         sleep(BOOKS_POLL_S)
     raise BatchLost(f"Spark does not tell whether stage {stage} was run again")
-
-
-def _read_text(spark: SparkSession, path: str) -> str | None:
-    """A file of the checkpoint, in any file system of Spark; None if it does not exist."""
-    jvm: Any = spark.sparkContext._jvm
-    assert jvm is not None
-    file = jvm.org.apache.hadoop.fs.Path(path)
-    system = file.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    if not system.exists(file):
-        return None
-    stream = system.open(file)
-    try:
-        text: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    finally:
-        stream.close()
-    return text

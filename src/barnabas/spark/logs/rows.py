@@ -35,8 +35,9 @@ from barnabas.records.layout import COMPRESSION_MASK, CompressionType
 from barnabas.spark.logs.options import LogOptions, Mode, OnCorruption
 from barnabas.spark.logs.plan import Piece
 from barnabas.spark.logs.walk import CHUNK_BYTES, Corruption, Found, walk_range
-from barnabas.spark.topics.arrow import COLUMN_TYPES, HEADERS, INT64_MAX, MICROSECONDS, RowMaker
+from barnabas.spark.topics.arrow import INT64_MAX, MICROSECONDS, RowMaker
 from barnabas.spark.topics.plan import Restriction
+from barnabas.spark.topics.schema import COLUMN_TYPES, HEADERS
 
 PLACE_TYPES: Final[Mapping[str, DataType]] = {"file": StringType(), "position": LongType()}
 ERROR_TYPES: Final[Mapping[str, DataType]] = {"error": StringType()}

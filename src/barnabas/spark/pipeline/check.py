@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.errors import InvalidConfig
 from barnabas.spark.failures import told
+from barnabas.spark.pipeline.flows import Output, outputs_of
 from barnabas.spark.pipeline.model import (
     DatabaseSink,
     DatabaseSource,
@@ -86,12 +87,11 @@ class _Checker:
             self._source(name, source)
         for index, transform in enumerate(self._pipeline.transforms):
             self._transform(f"transforms[{index}]", transform)
-        steps = self._pipeline.transforms
-        last = steps[-1].name if steps else next(iter(self._pipeline.sources))
-        if last in self._views:
-            self._sink(self._views[last])
-        else:
-            self._skip("sink", f"the columns of {last} are not known")
+        for output in outputs_of(self._pipeline):
+            if output.rows in self._views:
+                self._sink(output, self._views[output.rows])
+            else:
+                self._skip(output.key, f"the columns of {output.rows} are not known")
         return self._findings
 
     def _skip(self, where: str, reason: str) -> None:
@@ -211,30 +211,30 @@ class _Checker:
                 name, f"{where}.watermark", lambda: self._builder.view(name, made, transform.watermark)
             )
 
-    def _sink(self, result: DataFrame) -> None:
+    def _sink(self, output: Output, result: DataFrame) -> None:
         from barnabas.spark.pipeline.frames import sink_rows
 
-        sink = self._pipeline.sink
+        sink, key = output.sink, output.key
         columns = {name.lower() for name in result.columns}
         if isinstance(sink, TopicSink):
             if sink.format is not None and self._would_enroll(sink.format):
-                self._skip("sink.format", "the registry is not asked, as it would take the schema")
+                self._skip(f"{key}.format", "the registry is not asked, as it would take the schema")
             elif sink.format is not None and self._is_remote(sink.format):
-                self._skip("sink.format", "the registry is not asked (--connect asks it)")
+                self._skip(f"{key}.format", "the registry is not asked (--connect asks it)")
             else:
-                with self._faults_of("sink.format"):
-                    sink_rows(result, sink)
+                with self._faults_of(f"{key}.format"):
+                    sink_rows(result, sink, key)
         named: dict[str, tuple[str, ...]] = {}
         if isinstance(sink, DeltaSink | DatabaseSink):
             named["keys"] = sink.keys
-            self._skip("sink", "whether the table takes these rows")
+            self._skip(key, "whether the table takes these rows")
         if isinstance(sink, DeltaSink | FileSink):
             named["partition_by"] = sink.partition_by
-        for key, names in named.items():
+        for table_key, names in named.items():
             for name in names:
                 if name.lower() not in columns:
                     self._findings.faults.append(
-                        f"sink.{key}: there is no column {name}; there are {', '.join(result.columns)}"
+                        f"{key}.{table_key}: there is no column {name}; there are {', '.join(result.columns)}"
                     )
         if result.isStreaming:
             with self._faults_of("output_mode"):
@@ -242,9 +242,10 @@ class _Checker:
 
     def _require_output_mode(self, result: DataFrame) -> None:
         jvm: Any = self._builder.spark.sparkContext._jvm
-        mode = getattr(
-            jvm.org.apache.spark.sql.streaming.OutputMode, OUTPUT_MODES[self._pipeline.output_mode]
-        )()
+        from barnabas.spark.pipeline.rules import has_state
+
+        chosen = self._pipeline.output_mode if self._pipeline.sink or has_state(result) else "append"
+        mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, OUTPUT_MODES[chosen])()
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         checker.checkForStreaming(result._jdf.queryExecution().analyzed(), mode)
 

@@ -55,13 +55,13 @@ def _checks(pipeline: Pipeline) -> Iterator[Check]:
     for name, source in pipeline.topic_sources.items():
         if reached[source.kafka[BOOTSTRAP]].error is None:
             yield _look_for(f"sources.{name}", source)
-    sink = pipeline.sink
-    if (
-        isinstance(sink, TopicSink)
-        and reached[sink.kafka[BOOTSTRAP]].error is None
-        and sink.topic is not None
-    ):
-        yield _target("sink.topic", sink.topic, sink.kafka)
+    for key, sink in pipeline.sinks_by_key.items():
+        if (
+            isinstance(sink, TopicSink)
+            and reached[sink.kafka[BOOTSTRAP]].error is None
+            and sink.topic is not None
+        ):
+            yield _target(f"{key}.topic", sink.topic, sink.kafka)
     letters = pipeline.dead_letters
     if letters is not None and letters.topic is not None:
         kafka = pipeline.letters_kafka
@@ -73,8 +73,9 @@ def clusters(pipeline: Pipeline) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Where the file names them, and the settings of their clients."""
     for name, source in pipeline.topic_sources.items():
         yield f"sources.{name}", source.kafka
-    if isinstance(pipeline.sink, TopicSink | MirrorSink):
-        yield "sink", pipeline.sink.kafka
+    for key, sink in pipeline.sinks_by_key.items():
+        if isinstance(sink, TopicSink | MirrorSink):
+            yield key, sink.kafka
     if pipeline.dead_letters is not None and pipeline.dead_letters.topic is not None:
         yield "dead_letters", pipeline.letters_kafka
 

@@ -7,7 +7,7 @@ that every step sees only good rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.errors import InvalidConfig
 from barnabas.spark.formats.columns import ERROR, FormatSpec, decode, encode
+from barnabas.spark.pipeline.flows import Flow, Output, flows_of
 from barnabas.spark.pipeline.functions import load_function
 from barnabas.spark.pipeline.model import (
     FileSource,
@@ -42,14 +43,30 @@ LETTER_ORIGIN: Final = ("topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFrame:
+    """The DataFrame of a query: rows in the form for its sink, or as they are if it has several sinks."""
+
+    flow: Flow
+    frame: DataFrame
+    is_read_twice: bool
+    """Whether a source is read beside the result as well, to find the records that cannot be decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
     """The DataFrames of a pipeline; `letters` are the records that cannot be decoded, as rows for a topic."""
 
     views: Mapping[str, DataFrame]
-    result: DataFrame
+    flows: tuple[FlowFrame, ...]
     letters: DataFrame | None = None
-    is_read_twice: bool = False
-    """Whether a source is read beside the result as well, to find the records that cannot be decoded."""
+
+    @property
+    def outputs(self) -> Iterator[tuple[Output, DataFrame]]:
+        """Each sink, and its rows in the form for it."""
+        for each in self.flows:
+            is_one = len(each.flow.outputs) == 1
+            for output in each.flow.outputs:
+                yield output, each.frame if is_one else output_rows(each.frame, output)
 
 
 @dataclass(slots=True)
@@ -89,13 +106,18 @@ class FrameBuilder:
             frame = self._transformed(transform, views, previous)
             previous = transform.name
             views[previous] = self.view(previous, frame, transform.watermark)
-        result = views[previous]
-        if isinstance(self.pipeline.sink, TopicSink):
-            result = sink_rows(result, self.pipeline.sink)
-        unread = left_unread(self.spark, result, self.ruled)
-        result = with_checks(result, [self.ruled[name] for name in unread])
         together = reduce(lambda one, other: one.unionByName(other), letters) if letters else None
-        return Frames(views=views, result=result, letters=together, is_read_twice=bool(unread))
+        flows = tuple(self._flow_frame(flow, views[flow.rows]) for flow in flows_of(self.pipeline))
+        return Frames(views=views, flows=flows, letters=together)
+
+    def _flow_frame(self, flow: Flow, result: DataFrame) -> FlowFrame:
+        # Rows that do not fit a sink are an error now, and not with the first batch.
+        formed = [output_rows(result, output) for output in flow.outputs]
+        if len(formed) == 1:
+            (result,) = formed
+        unread = left_unread(self.spark, result, self.ruled)
+        checked = with_checks(result, [self.ruled[name] for name in unread])
+        return FlowFrame(flow=flow, frame=checked, is_read_twice=bool(unread))
 
     def view(self, name: str, frame: DataFrame, watermark: Watermark | None) -> DataFrame:
         if watermark is not None:
@@ -203,27 +225,32 @@ def letter_rows(bad: DataFrame, topic: str, pipeline: str) -> DataFrame:
     )
 
 
-def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
+def output_rows(result: DataFrame, output: Output) -> DataFrame:
+    """The rows in the form for a sink."""
+    return sink_rows(result, output.sink, output.key) if isinstance(output.sink, TopicSink) else result
+
+
+def sink_rows(result: DataFrame, sink: TopicSink, key: str) -> DataFrame:
     """The rows of a topic's sink: the value that the format makes of the columns, and what else a record has."""
     if sink.format is None:
         if "value" not in result.columns:
             raise InvalidConfig(
-                f"sink: the rows have no column value, but {', '.join(result.columns)}: name it in SQL, or give the"
+                f"{key}: the rows have no column value, but {', '.join(result.columns)}: name it in SQL, or give the"
                 " sink a format that makes one"
             )
         return result.select(*(name for name in SINK_COLUMNS if name in result.columns))
     fields = [name for name in result.columns if not name.startswith(RECORD_PREFIX)]
     if not fields:
         raise InvalidConfig(
-            f"sink: a value is made of columns that do not begin with _, and there are {', '.join(result.columns)}"
+            f"{key}: a value is made of columns that do not begin with _, and there are {', '.join(result.columns)}"
         )
     kept = {"value"}
     for name, column in (("key", sink.key), ("timestamp", sink.timestamp)):
         if column is None:
             continue
-        _require(result, column, f"sink.{name}")
+        _require(result, column, f"{key}.{name}")
         if name in fields and column != name:
-            raise InvalidConfig(f"sink.{name}: the rows have a column {name} besides {column}: rename it")
+            raise InvalidConfig(f"{key}.{name}: the rows have a column {name} besides {column}: rename it")
         kept.add(name)
         if column != name:
             result = result.withColumn(name, F.col(f"`{column}`"))
@@ -234,7 +261,7 @@ def sink_rows(result: DataFrame, sink: TopicSink) -> DataFrame:
     if sink.timestamp is not None and made.schema["timestamp"].dataType.typeName() != "timestamp":
         kind = made.schema["timestamp"].dataType.simpleString()
         raise InvalidConfig(
-            f"sink.timestamp: column {sink.timestamp} is {kind}, not timestamp: cast it in SQL"
+            f"{key}.timestamp: column {sink.timestamp} is {kind}, not timestamp: cast it in SQL"
         )
     return made
 

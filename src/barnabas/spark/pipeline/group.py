@@ -7,14 +7,14 @@ a new checkpoint finds them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.results import CommittedOffset, IsolationLevel
-from barnabas.errors import GroupIdNotFound
+from barnabas.errors import GroupIdNotFound, InvalidConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.model import Pipeline, TopicSource
 from barnabas.spark.topics.offsets import EARLIEST, LATEST, admin_settings, render
@@ -69,15 +69,15 @@ def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, Committe
         return {}
 
 
-def lags(pipeline: Pipeline, *, group: str | None = None) -> list[PartitionLag]:
-    """How far the pipeline is behind in each partition that it reads as a stream."""
+def lags(pipeline: Pipeline, group: str) -> list[PartitionLag]:
+    """How far a group of the pipeline is behind in each partition that the pipeline reads as a stream."""
     found = []
     for name, source in pipeline.topic_sources.items():
         if source.as_table:
             continue
         with admin_of(source.kafka) as admin:
             partitions = source_partitions(admin, source)
-            committed = committed_offsets(admin, group or pipeline.name)
+            committed = committed_offsets(admin, group)
             first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
             ends = end_offsets(admin, partitions, source)
             for partition in partitions:
@@ -104,18 +104,32 @@ def end_offsets(
     return available_offsets(admin, dict.fromkeys(partitions, LATEST), isolation=isolation)
 
 
-def starting_offsets(pipeline: Pipeline) -> dict[str, str]:
-    """The start of sources that continue from their group's offsets, for the first run with a new checkpoint."""
+def starting_offsets(pipeline: Pipeline, groups: Sequence[str]) -> dict[str, str]:
+    """The start of sources that continue from the offsets of the groups of a query, for the first run with a new
+    checkpoint.
+
+    The groups of sinks that share a query must agree: from any other place, one sink would get records again, or never.
+    """
     starting = {}
     for name, source in pipeline.topic_sources.items():
         if source.as_table:
             continue
         with admin_of(source.kafka) as admin:
-            committed = {
-                partition: each.offset
-                for partition, each in committed_offsets(admin, pipeline.name).items()
-                if source.starting == "committed" or each.metadata == RESET
-            }
+            found = [
+                {
+                    partition: each.offset
+                    for partition, each in committed_offsets(admin, group).items()
+                    if source.starting == "committed" or each.metadata == RESET
+                }
+                for group in groups
+            ]
+            committed = found[0]
+            if any(each != committed for each in found):
+                raise InvalidConfig(
+                    f"sources.{name}: the groups {', '.join(groups)} are at different offsets, and their sinks share a"
+                    " query: set them to the same offsets (barnabas pipeline reset FILE --to-time, or barnabas groups"
+                    ' reset), or start without starting = "committed"'
+                )
             if not committed:
                 continue
             partitions = source_partitions(admin, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,13 @@ from barnabas.spark.pipeline.model import (
     DatabaseSink,
     DatabaseSource,
     DeltaSink,
+    FileSink,
     FileSource,
     Format,
     LogSource,
     MirrorSink,
     Pipeline,
+    Sink,
     TopicSink,
     TopicSource,
     Transform,
@@ -42,6 +44,7 @@ BOOTSTRAP: Final = "bootstrap.servers"
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 CHECKPOINTS: Final = "checkpoints"
+SINKS_MAX: Final = 30
 _SPARK_PREFIX: Final = "spark."
 _VIEW: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMATS_WITH_SCHEMA: Final = ("json", "avro")
@@ -93,20 +96,30 @@ def _with_defaults(pipeline: Pipeline, path: Path, environment: Mapping[str, str
         else source
         for name, source in pipeline.sources.items()
     }
-    sink = pipeline.sink
-    if isinstance(sink, TopicSink):
-        sink = replace(sink, kafka=Settings({**kafka, **sink.kafka}))
+
+    def with_kafka(sink: Sink, _: str) -> Sink:
+        if isinstance(sink, TopicSink):
+            return replace(sink, kafka=Settings({**kafka, **sink.kafka}))
+        return sink
+
     spark = {
         _SPARK_PREFIX + name.removeprefix(_SPARK_PREFIX): value for name, value in pipeline.spark.items()
     }
     return replace(
-        pipeline,
+        _with_sinks(pipeline, with_kafka),
         kafka=kafka,
         spark=Settings(spark),
         checkpoint=Location(checkpoint),
         sources=sources,
-        sink=sink,
     )
+
+
+def _with_sinks(pipeline: Pipeline, change: Callable[[Sink, str], Sink]) -> Pipeline:
+    """The pipeline with its sinks changed; `change` takes a sink and the key of its table."""
+    changed = {key: change(sink, key) for key, sink in pipeline.sinks_by_key.items()}
+    if pipeline.sink is not None:
+        return replace(pipeline, sink=changed["sink"])
+    return replace(pipeline, sinks={name: changed[f"sinks.{name}"] for name in pipeline.sinks})
 
 
 def _with_schemas(pipeline: Pipeline, reader: TableReader) -> Pipeline:
@@ -128,10 +141,11 @@ def _with_schemas(pipeline: Pipeline, reader: TableReader) -> Pipeline:
         else source
         for name, source in pipeline.sources.items()
     }
-    sink = pipeline.sink
-    if isinstance(sink, TopicSink):
-        sink = replace(sink, format=read(sink.format, "sink"))
-    return replace(pipeline, sources=sources, sink=sink)
+
+    def with_schema(sink: Sink, key: str) -> Sink:
+        return replace(sink, format=read(sink.format, key)) if isinstance(sink, TopicSink) else sink
+
+    return replace(_with_sinks(pipeline, with_schema), sources=sources)
 
 
 def _faults(pipeline: Pipeline, folder: Path) -> Faults:
@@ -154,12 +168,15 @@ def _faults(pipeline: Pipeline, folder: Path) -> Faults:
     for index, transform in enumerate(pipeline.transforms):
         yield from _transform_faults(transform, f"transforms[{index}]", earlier, folder)
         earlier.append(transform.name)
-    if not pipeline.transforms and len(pipeline.sources) > 1:
+    has_rows = pipeline.transforms or all(
+        getattr(sink, "from_", None) for sink in pipeline.sinks_by_key.values()
+    )
+    if not has_rows and len(pipeline.sources) > 1:
         yield (
             "transforms",
             f"is missing: there are {len(pipeline.sources)} sources, and nothing makes one of them",
         )
-    yield from _sink_faults(pipeline)
+    yield from _sinks_faults(pipeline, earlier)
     yield from _dead_letter_faults(pipeline)
     if pipeline.trigger != AVAILABLE_NOW and duration_ms(pipeline.trigger) is None:
         yield (
@@ -208,7 +225,7 @@ def _database_source_faults(source: DatabaseSource, where: str) -> Faults:
         )
 
 
-def _format_faults(declared: Format | None, where: str) -> Faults:
+def _format_faults(declared: Format | None, where: str, *, is_read: bool = True) -> Faults:
     if declared is None:
         return
     has_schema = declared.kind in _FORMATS_WITH_SCHEMA
@@ -221,7 +238,7 @@ def _format_faults(declared: Format | None, where: str) -> Faults:
                     f"{where}.{name}",
                     f"{declared.kind} has none; {' and '.join(_FORMATS_WITH_SCHEMA)} have",
                 )
-    if where == "sink.format":
+    if not is_read:
         return
     if declared.kind == "json" and declared.schema is None:
         yield f"{where}.schema", 'is missing; json takes the fields as DDL, such as "id BIGINT, name STRING"'
@@ -248,32 +265,62 @@ def _transform_faults(transform: Transform, where: str, earlier: list[str], fold
         yield f"{where}.function", f"there is no module {module} in {folder.absolute()} or where Python looks"
 
 
-def _sink_faults(pipeline: Pipeline) -> Faults:
-    sink = pipeline.sink
+def _sinks_faults(pipeline: Pipeline, rows: list[str]) -> Faults:
+    if (pipeline.sink is None) == (not pipeline.sinks):
+        yield (
+            "sink",
+            "say where the rows go with one [sink], or with a table [sinks.NAME] for each of several",
+        )
+    if len(pipeline.sinks) > SINKS_MAX:
+        yield "sinks", f"there are {len(pipeline.sinks)}; the limit is {SINKS_MAX}"
+    folders: dict[str, str] = {}
+    for name, sink in pipeline.sinks.items():
+        if not _VIEW.fullmatch(name):
+            yield f"sinks.{name}", f"{name!r} is not allowed; a name takes letters, digits and underscores"
+        if isinstance(sink, MirrorSink):
+            yield f"sinks.{name}", "a mirror is a pipeline of its own, with [sink]"
+        if isinstance(sink, FileSink) and folders.setdefault(sink.path, name) != name:
+            other = folders[sink.path]
+            yield (
+                f"sinks.{name}.path",
+                f"sinks.{other} writes there: Spark's log of a folder is for one query",
+            )
+    for key, sink in pipeline.sinks_by_key.items():
+        chosen = getattr(sink, "from_", None)
+        if chosen is not None and chosen not in rows:
+            yield (
+                f"{key}.from",
+                f"{chosen!r} is no source and no step{nearest(chosen, rows)}; there are {', '.join(rows)}",
+            )
+        yield from _sink_faults(pipeline, sink, key)
+    has_topics = any(isinstance(each, TopicSink) for each in pipeline.sinks_by_key.values())
+    if has_topics and not pipeline.is_streaming and pipeline.guarantee == "exactly-once":
+        yield (
+            "guarantee",
+            'a pipeline of tables alone can only be "at-least-once": nothing tells a second run from the first',
+        )
+
+
+def _sink_faults(pipeline: Pipeline, sink: Sink, key: str) -> Faults:
     if isinstance(sink, TopicSink):
-        yield from _format_faults(sink.format, "sink.format")
+        yield from _format_faults(sink.format, f"{key}.format", is_read=False)
         read = {
             topic for each in pipeline.topic_sources.values() if not each.as_table for topic in each.topics
         }
         if sink.topic in read:
-            yield "sink.topic", f"{sink.topic!r} is what the pipeline reads: it would never end"
+            yield f"{key}.topic", f"{sink.topic!r} is what the pipeline reads: it would never end"
         if sink.format is not None and sink.topic is None:
-            yield "sink.topic", "is missing; it takes the name of a topic"
-        if not pipeline.is_streaming and pipeline.guarantee == "exactly-once":
-            yield (
-                "guarantee",
-                'a pipeline of tables alone can only be "at-least-once": nothing tells a second run from the first',
-            )
+            yield f"{key}.topic", "is missing; it takes the name of a topic"
     elif isinstance(sink, DeltaSink | DatabaseSink) and (sink.mode == "upsert") != bool(sink.keys):
-        yield "sink.keys", 'are what mode = "upsert" needs, and no other mode'
+        yield f"{key}.keys", 'are what mode = "upsert" needs, and no other mode'
     elif isinstance(sink, MirrorSink):
         if BOOTSTRAP not in sink.kafka:
-            yield f"sink.kafka.{BOOTSTRAP}", "is missing; it takes the other cluster's brokers, as host:port"
+            yield f"{key}.kafka.{BOOTSTRAP}", "is missing; it takes the other cluster's brokers, as host:port"
         only = next(iter(pipeline.sources.values()), None)
         is_plain = isinstance(only, TopicSource) and only.format is None and not only.as_table
         if len(pipeline.sources) != 1 or not is_plain or pipeline.transforms:
             yield (
-                "sink",
+                key,
                 "a mirror takes one source of topics as they are: no format, no transforms, no table",
             )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from barnabas.spark.pipeline.tables import DurationMs, Location, Settings, entry
 
@@ -197,6 +197,10 @@ class Transform:
     watermark: Watermark | None = entry("How late rows may be.", default=None)
 
 
+def _from() -> Any:
+    return entry("The source or step whose rows go to this sink; the default is the last step.", default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSink:
     """A topic, written exactly once with one transaction per batch.
@@ -207,6 +211,7 @@ class TopicSink:
 
     TYPE: ClassVar[str] = "topic"
 
+    from_: str | None = _from()
     topic: str | None = entry("The target topic; a column `topic` of a row overrides it.", default=None)
     format: Format | None = entry("The format of values.", default=None)
     key: str | None = entry("The column with the record's key as text.", default=None)
@@ -223,6 +228,7 @@ class FileSink:
 
     TYPE: ClassVar[str] = "files"
 
+    from_: str | None = _from()
     path: Location = entry("The folder.")
     file_format: FILE_FORMATS = entry("The format of the files.")
     partition_by: tuple[str, ...] = entry("Columns whose values become folders.", default=())
@@ -235,6 +241,7 @@ class DeltaSink:
 
     TYPE: ClassVar[str] = "delta"
 
+    from_: str | None = _from()
     path: Location = entry("The location of the table.")
     mode: Literal["append", "upsert"] = entry(
         "Whether rows replace rows with the same keys.", default="append"
@@ -252,6 +259,7 @@ class DatabaseSink:
 
     TYPE: ClassVar[str] = "database"
 
+    from_: str | None = _from()
     url: str = entry("`postgresql://…` or `sqlite:///file`.", check=_is_filled, takes="a URL")
     table: str = entry("The table.", check=_is_filled, takes="the name of a table")
     mode: Literal["append", "upsert"] = entry(
@@ -310,7 +318,10 @@ class Pipeline:
         takes="letters, digits, dots, dashes and underscores",
     )
     sources: Mapping[str, Source] = entry("The sources, by their names in SQL.")
-    sink: Sink = entry("The target for the rows of the last step.")
+    sink: Sink | None = entry("The target for the rows of the last step.", default=None)
+    sinks: Mapping[str, Sink] = entry(
+        "Instead of `sink`: several sinks by their names, with the same keys.", default={}
+    )
     transforms: tuple[Transform, ...] = entry("The steps, in order.", default=())
     guarantee: Literal["exactly-once", "at-least-once"] = entry(
         "Whether a topic shows a batch that is repeated after a failure.", default="exactly-once"
@@ -338,8 +349,15 @@ class Pipeline:
         return {name: source for name, source in self.sources.items() if isinstance(source, TopicSource)}
 
     @property
+    def sinks_by_key(self) -> dict[str, Sink]:
+        """The sink or the sinks, by the keys of their tables: `sink`, or `sinks.NAME`."""
+        if self.sink is not None:
+            return {"sink": self.sink}
+        return {f"sinks.{name}": sink for name, sink in self.sinks.items()}
+
+    @property
     def letters_kafka(self) -> Settings:
-        """The cluster for dead letters: that of a topic sink, otherwise that of the first topic source."""
+        """The cluster for dead letters: that of the one sink if it is a topic, otherwise that of the first source."""
         if isinstance(self.sink, TopicSink):
             return self.sink.kafka
         return next((source.kafka for source in self.topic_sources.values()), self.kafka)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.checkpoint import NotLocal, read_checkpoint
+from barnabas.spark.pipeline.describe import describe_sink, describe_source, without_password
+from barnabas.spark.pipeline.flows import groups_of
 from barnabas.spark.pipeline.group import PartitionLag, lags
-from barnabas.spark.pipeline.model import (
-    DatabaseSink,
-    DatabaseSource,
-    LogSource,
-    Pipeline,
-    Sink,
-    Source,
-    TopicSource,
-)
+from barnabas.spark.pipeline.model import Pipeline, TopicSource
 from barnabas.spark.pipeline.run import PipelineRun
 from barnabas.spark.pipeline.sinks import guarantee_of
 
@@ -28,7 +21,6 @@ if TYPE_CHECKING:
 
 # Spark's expressions can fill a page; --json has them whole.
 LINE_LENGTH_MAX: Final = 200
-_PASSWORD: Final = re.compile(r"://([^:/@]*):[^@/]*@")
 
 
 def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, Any]:
@@ -37,7 +29,7 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
     frames = run.frames()
     queries = run.planned(frames)
     assert pipeline.checkpoint is not None
-    known = lags(pipeline)
+    known = _furthest_behind(pipeline)
     offsets = {
         name: _offsets(source, [each for each in known if each.source == name])
         for name, source in pipeline.topic_sources.items()
@@ -45,10 +37,8 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
     }
     return {
         "name": pipeline.name,
-        "guarantee": guarantee_of(pipeline),
         "trigger": pipeline.trigger if pipeline.is_streaming else "once: no source is a stream",
         "checkpoint": pipeline.checkpoint,
-        "progress": _progress(pipeline.checkpoint),
         "sources": [
             {
                 "name": name,
@@ -67,11 +57,21 @@ def plan_of(spark: SparkSession, pipeline: Pipeline, folder: Path) -> dict[str, 
             }
             for each in pipeline.transforms
         ],
-        "sink": {"writes": describe_sink(pipeline.sink), "columns": columns_of(frames.result)},
+        "sinks": [
+            {
+                "key": output.key,
+                "from": output.rows,
+                "writes": describe_sink(output.sink),
+                "guarantee": guarantee_of(pipeline, output.sink),
+                "columns": columns_of(frame),
+            }
+            for output, frame in frames.outputs
+        ],
         "queries": [
             {
                 "name": each.name,
                 "checkpoint": each.checkpoint,
+                "progress": _progress(each.checkpoint),
                 "explain": _explained(each.frame),
             }
             for each in queries
@@ -92,6 +92,17 @@ def _progress(checkpoint: str) -> str:
     )
 
 
+def _furthest_behind(pipeline: Pipeline) -> list[PartitionLag]:
+    """The partitions, as the sink sees them that is the furthest behind."""
+    found: dict[tuple[str, TopicPartition], PartitionLag] = {}
+    for group in groups_of(pipeline):
+        for each in lags(pipeline, group):
+            place = each.source, each.partition
+            if place not in found or (each.committed_offset or 0) < (found[place].committed_offset or 0):
+                found[place] = each
+    return list(found.values())
+
+
 def _offsets(source: TopicSource, behind: list[PartitionLag]) -> list[dict[str, Any]]:
     """Where the next run begins in each partition, and where the partition ends now."""
     at_first = [each.end_offset if source.starting == "latest" else each.first_offset for each in behind]
@@ -110,44 +121,11 @@ def columns_of(frame: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
 
-def describe_source(source: Source) -> str:
-    if isinstance(source, TopicSource):
-        what = ",".join(source.topics) if source.pattern is None else f"topics like {source.pattern}"
-        decoded = f" as {source.format.kind}" if source.format else ""
-        return f"topic {what}{decoded} at {source.kafka['bootstrap.servers']} from {source.starting}"
-    if isinstance(source, DatabaseSource):
-        return f"{source.table or source.query} of {without_password(source.url)}"
-    if isinstance(source, LogSource):
-        return f"log directories {', '.join(source.paths)}"
-    return f"{source.file_format} in {source.path}"
-
-
-def describe_sink(sink: Sink) -> str:
-    if isinstance(sink, DatabaseSink):
-        return f"{sink.mode} to {sink.table} of {without_password(sink.url)}"
-    settings = asdict(sink)
-    where = (
-        settings.get("topic") or settings.get("path") or settings.get("kafka", {}).get("bootstrap.servers")
-    )
-    how = (
-        settings.get("file_format")
-        or settings.get("mode")
-        or (settings.get("format") or {}).get("kind")
-        or ""
-    )
-    return " ".join(
-        part for part in (sink.TYPE, str(where or "by column topic"), f"({how})" if how else "") if part
-    )
-
-
-def without_password(url: str) -> str:
-    return _PASSWORD.sub(r"://\1:…@", url)
-
-
 def _explained(frame: DataFrame) -> str:
     """Spark's own plan."""
     with redirect_stdout(StringIO()) as told:
-        frame.explain()
+        # Of a query as SQL gives it, Spark looks at the names, and does not see that they are streams.
+        frame.select("*").explain()
     return without_password(told.getvalue()).strip()
 
 
@@ -155,9 +133,8 @@ def plan_text(plan: dict[str, Any]) -> str:
     """The plan for a person."""
     lines = [
         f"pipeline {plan['name']}",
-        f"  guarantee   {plan['guarantee']}",
         f"  trigger     {plan['trigger']}",
-        f"  checkpoint  {plan['checkpoint']}: {plan['progress']}",
+        f"  checkpoint  {plan['checkpoint']}",
     ]
     for source in plan["sources"]:
         offsets = source["offsets"]
@@ -168,10 +145,11 @@ def plan_text(plan: dict[str, Any]) -> str:
     for step in plan["transforms"]:
         lines += [f"step {step['name']}", f"  does        {step['does']}"]
         lines.append(f"  columns     {_columns_text(step['columns'])}")
-    lines += ["sink", f"  writes      {plan['sink']['writes']}"]
-    lines.append(f"  columns     {_columns_text(plan['sink']['columns'])}")
+    for sink in plan["sinks"]:
+        lines += [sink["key"], f"  writes      {sink['writes']}", f"  guarantee   {sink['guarantee']}"]
+        lines += [f"  from        {sink['from']}", f"  columns     {_columns_text(sink['columns'])}"]
     for query in plan["queries"]:
-        lines.append(f"Spark's plan of {query['name']}")
+        lines.append(f"query {query['name']}: {query['progress']}")
         lines += [f"  {_cut(line)}" for line in query["explain"].splitlines()]
     return "\n".join(lines)
 

@@ -28,6 +28,8 @@ class BatchReport:
     """Records that topics have and the pipeline has not read, after this batch; None if no source is a topic."""
     state_rows: int
     watermark: str | None
+    state_bytes: int = 0
+    """What the state of stateful steps takes in memory, as Spark reports it."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,6 +70,7 @@ def report_of(
         rows_per_second=round(rows * 1000 / batch_ms, 1) if batch_ms else 0.0,
         lag=lag,
         state_rows=sum(int(each.get("numRowsTotal") or 0) for each in progress.get("stateOperators", ())),
+        state_bytes=sum(int(each.get("memoryUsedBytes") or 0) for each in progress.get("stateOperators", ())),
         watermark=watermark if watermark and not watermark.startswith("1970-01-01T00:00:00.000") else None,
     )
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Final, get_type_hints
 
 from barnabas.spark.pipeline import model
-from barnabas.spark.pipeline.tables import takes_text, type_names
+from barnabas.spark.pipeline.tables import key_of, takes_text, type_names
 
 # A heading, and the tables below it by their names in a file.
 TABLES: Final[tuple[tuple[str, type], ...]] = (
@@ -34,7 +34,7 @@ def _section(heading: str, table: type) -> str:
     for field in dataclasses.fields(table):
         takes = takes_text(hints[field.name], field.metadata["takes"])
         lines.append(
-            f"| `{field.name}` | {_escaped(takes)} | {_default(field)} | {_escaped(field.metadata['meaning'])} |"
+            f"| `{key_of(field)}` | {_escaped(takes)} | {_default(field)} | {_escaped(field.metadata['meaning'])} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -11,14 +11,9 @@ from pathlib import Path
 from barnabas.client.admin.results import CommittedOffset
 from barnabas.errors import NonEmptyGroup
 from barnabas.model import TopicPartition
-from barnabas.spark.pipeline.checkpoint import (
-    DEAD_LETTERS,
-    SINK_LOG,
-    local_path,
-    remove_checkpoint,
-    remove_folder,
-)
+from barnabas.spark.pipeline.checkpoint import SINK_LOG, local_path, remove_checkpoint, remove_folder
 from barnabas.spark.pipeline.connect import BOOTSTRAP, clusters, require_connected
+from barnabas.spark.pipeline.flows import groups_of, letters_name
 from barnabas.spark.pipeline.group import RESET, admin_of, committed_offsets, end_offsets, source_partitions
 from barnabas.spark.pipeline.model import FileSink, Pipeline
 from barnabas.spark.pipeline.tables import located
@@ -31,8 +26,8 @@ class PlannedReset:
 
     checkpoint: str
     checkpoint_exists: bool
-    sink_log: Path | None
-    """The log of Spark's file sink, if there is one: with it the sink would omit the batches of a new query."""
+    sink_logs: tuple[Path, ...]
+    """The logs of Spark's file sinks: with them the sinks would omit the batches of new queries."""
     groups: tuple[str, ...]
     committed: Mapping[TopicPartition, int]
     offsets: Mapping[TopicPartition, int]
@@ -46,13 +41,14 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
     committed: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, int] = {}
     groups: set[str] = set()
-    names = (pipeline.name, f"{pipeline.name}.{DEAD_LETTERS}")
+    names = (*groups_of(pipeline), letters_name(pipeline))
     for kafka in _clusters(pipeline):
         with admin_of(kafka) as admin:
             groups |= {each.group_id for each in admin.list_groups() if each.group_id in names}
-            committed |= {
-                each: found.offset for each, found in committed_offsets(admin, pipeline.name).items()
-            }
+            for group in groups_of(pipeline):
+                for each, found in committed_offsets(admin, group).items():
+                    # Of several sinks, the one that is the furthest behind counts.
+                    committed[each] = min(found.offset, committed.get(each, found.offset))
     for source in pipeline.topic_sources.values():
         if place is None or source.as_table:
             continue
@@ -62,16 +58,20 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
             if place == LATEST:
                 offsets |= ends
             elif partitions:
-                found = admin.list_offsets(dict.fromkeys(partitions, place))
+                places = admin.list_offsets(dict.fromkeys(partitions, place))
                 # Behind the last record there is no offset of a time.
                 offsets |= {
-                    each: ends[each] if (at := found[each].offset) is None else at for each in partitions
+                    each: ends[each] if (at := places[each].offset) is None else at for each in partitions
                 }
-    log = local_path(pipeline.sink.path) / SINK_LOG if isinstance(pipeline.sink, FileSink) else None
+    logs = [
+        local_path(sink.path) / SINK_LOG
+        for sink in pipeline.sinks_by_key.values()
+        if isinstance(sink, FileSink)
+    ]
     return PlannedReset(
         checkpoint=location,
         checkpoint_exists=local_path(location).exists(),
-        sink_log=log if log is not None and log.exists() else None,
+        sink_logs=tuple(log for log in logs if log.exists()),
         groups=tuple(sorted(groups)),
         committed=committed,
         offsets=offsets,
@@ -81,8 +81,8 @@ def plan_reset(pipeline: Pipeline, checkpoint: str | None, place: int | None) ->
 def execute_reset(pipeline: Pipeline, planned: PlannedReset) -> None:
     """Removes the checkpoint first: a new run expects a group without a checkpoint, but not the reverse."""
     remove_checkpoint(planned.checkpoint)
-    if planned.sink_log is not None:
-        remove_folder(planned.sink_log)
+    for log in planned.sink_logs:
+        remove_folder(log)
     for kafka in _clusters(pipeline):
         with admin_of(kafka) as admin:
             known = {each.group_id for each in admin.list_groups()}
@@ -103,7 +103,8 @@ def execute_reset(pipeline: Pipeline, planned: PlannedReset) -> None:
         }
         if theirs:
             with admin_of(source.kafka) as admin:
-                admin.alter_group_offsets(pipeline.name, theirs)
+                for group in groups_of(pipeline):
+                    admin.alter_group_offsets(group, theirs)
 
 
 def _clusters(pipeline: Pipeline) -> list[Mapping[str, str]]:

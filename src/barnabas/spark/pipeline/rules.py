@@ -39,6 +39,7 @@ READS_ALL: Final = frozenset(
     }
 )
 
+AGGREGATES: Final = frozenset({"Aggregate", "Distinct"})
 LIMITS: Final = frozenset({"GlobalLimit", "LocalLimit"})
 
 
@@ -90,6 +91,18 @@ def left_unread(spark: SparkSession, result: DataFrame, ruled: Mapping[str, Data
     optimized = session.sessionState().optimizer().execute(analyzed)
     seen = "\n".join(_conditions_that_see_all(optimized, result.isStreaming))
     return [name for name in names if _mark(name) not in seen]
+
+
+def has_state(frame: DataFrame) -> bool:
+    """Whether Spark keeps rows of a stream from batch to batch, so that there is a choice of the output mode."""
+    return _has_state(frame._jdf.queryExecution().analyzed())
+
+
+def _has_state(plan: Any) -> bool:
+    name = plan.nodeName()
+    if plan.isStreaming() and (name in AGGREGATES or "State" in name):
+        return True
+    return any(_has_state(plan.children().apply(index)) for index in range(plan.children().size()))
 
 
 def _conditions_that_see_all(plan: Any, is_streaming: bool) -> Iterator[str]:

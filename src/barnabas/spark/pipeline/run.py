@@ -1,7 +1,8 @@
 """Runs a pipeline: starts its queries, monitors them, and stops them between batches.
 
-Most pipelines are one query. If the sink is a topic, dead letters are rows of the same query, so that they are in the
-same transaction. With any other sink they are a separate query, with its own checkpoint and group.
+Most pipelines are one query; `flows.py` says which queries a pipeline with several sinks has. If the one sink is a
+topic, dead letters are rows of the same query, so that they are in the same transaction. Otherwise they are a separate
+query, with its own checkpoint and group.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +20,17 @@ from barnabas.errors import InvalidConfig, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.spark.failures import told
 from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, SINK_LOG, is_fresh
-from barnabas.spark.pipeline.frames import FrameBuilder, Frames, with_letters
+from barnabas.spark.pipeline.fan_out import FanOut, require_known_sinks
+from barnabas.spark.pipeline.flows import FLOW_FOLDERS, Flow, flows_of, letters_name
+from barnabas.spark.pipeline.frames import FlowFrame, FrameBuilder, Frames, with_letters
 from barnabas.spark.pipeline.group import CLIENT_ID, end_offsets, starting_offsets
 from barnabas.spark.pipeline.model import AVAILABLE_NOW, FileSink, Pipeline, TopicSink, TopicSource
 from barnabas.spark.pipeline.progress import BatchReport, end_offsets_of, lag_of, report_of
+from barnabas.spark.pipeline.rules import has_state
 from barnabas.spark.pipeline.sinks import BatchSink, commits_source_offsets, open_sink, topic_sink
 from barnabas.spark.pipeline.tables import duration_ms
 from barnabas.spark.session import query_id_of
+from barnabas.spark.storage import exists
 from barnabas.spark.topics.offsets import Offsets, admin_settings, commit_progress
 
 if TYPE_CHECKING:
@@ -41,14 +46,18 @@ ASIDE_SETTINGS: Final = {"default.api.timeout.ms": "5000", "request.timeout.ms":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A query to start. `sink` is None where Spark's own writes files."""
+    """A query to start. Its sink writes batches, unless it is a sink of files, which Spark's own writes."""
 
     name: str
     frame: DataFrame
-    sink: BatchSink | None
+    sink: BatchSink | FileSink
     checkpoint: str
-    commits_progress: bool
+    output_mode: str
+    groups: tuple[str, ...]
+    """The groups that its progress is committed to, besides those of transactions."""
     scans: int = 1
+    flow: Flow | None = None
+    """Which sinks it writes to; None for dead letters."""
 
 
 @dataclass(slots=True)
@@ -62,6 +71,8 @@ class _Running:
 class PipelineRun:
     """The queries of a pipeline in a session."""
 
+    fan_out_class: type[FanOut] = FanOut
+
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, folder: Path, *, available_now: bool = False
     ) -> None:
@@ -74,60 +85,85 @@ class PipelineRun:
 
     def frames(self) -> Frames:
         """The DataFrames; errors in them have been reported already."""
-        assert self._pipeline.checkpoint is not None
-        starting = starting_offsets(self._pipeline) if is_fresh(self._pipeline.checkpoint) else {}
-        return FrameBuilder(self._spark, self._pipeline, self._folder, starting).build()
+        made: list[Frames] = []
+        starts: list[dict[str, str]] = []
+        chosen: list[FlowFrame] = []
+        for index, flow in enumerate(flows_of(self._pipeline)):
+            fresh = is_fresh(flow.checkpoint)
+            starting = (
+                starting_offsets(self._pipeline, [each.group for each in flow.outputs]) if fresh else {}
+            )
+            # A query with a history does not look at the start: all that have one, and most that have none, share.
+            if not made or (fresh and starting not in starts):
+                starts.append(starting)
+                made.append(FrameBuilder(self._spark, self._pipeline, self._folder, starting).build())
+            chosen.append(made[starts.index(starting) if fresh else 0].flows[index])
+        return replace(made[0], flows=tuple(chosen))
 
     def planned(self, frames: Frames) -> list[Planned]:
         pipeline = self._pipeline
-        assert pipeline.checkpoint is not None
-        frame = frames.result
         letters = frames.letters
         united = (
             letters is not None
             and isinstance(pipeline.sink, TopicSink)
             and pipeline.output_mode != "complete"
         )
-        if letters is not None and united:
-            assert isinstance(pipeline.sink, TopicSink)
-            frame = with_letters(frame, letters, pipeline.sink.topic)
-        is_files = isinstance(pipeline.sink, FileSink)
-        planned = [
-            Planned(
-                name=pipeline.name,
-                frame=frame,
-                sink=None
-                if is_files
-                else open_sink(pipeline, pipeline.checkpoint, take_over=self._takes_over()),
-                checkpoint=pipeline.checkpoint,
-                commits_progress=not commits_source_offsets(pipeline),
-                scans=2 if united or frames.is_read_twice else 1,
-            )
-        ]
+        planned = [self._planned_flow(each, letters if united else None) for each in frames.flows]
         if letters is not None and not united:
-            assert pipeline.dead_letters is not None
-            name = f"{pipeline.name}.{DEAD_LETTERS}"
-            checkpoint = f"{pipeline.checkpoint}/{DEAD_LETTERS}"
-            planned.append(
-                Planned(
-                    name=name,
-                    frame=letters,
-                    sink=topic_sink(
-                        pipeline,
-                        TopicSink(topic=pipeline.dead_letters.topic, kafka=pipeline.letters_kafka),
-                        group=name,
-                        checkpoint=checkpoint,
-                    ),
-                    checkpoint=checkpoint,
-                    commits_progress=pipeline.guarantee == "at-least-once",
-                )
-            )
+            planned.append(self._planned_letters(letters))
         return planned
 
-    def _takes_over(self) -> bool:
-        assert self._pipeline.checkpoint is not None
+    def _planned_flow(self, made: FlowFrame, letters: DataFrame | None) -> Planned:
+        """The query of some sinks; letters go to the same topic's transaction."""
+        pipeline, flow, frame = self._pipeline, made.flow, made.frame
+        first = flow.outputs[0].sink
+        if letters is not None:
+            assert isinstance(first, TopicSink)
+            frame = with_letters(frame, letters, first.topic)
+        take_over = self._takes_over(flow)
+        sink: BatchSink | FileSink
+        if isinstance(first, FileSink):
+            sink = first
+        elif pipeline.sink is not None:
+            sink = open_sink(pipeline, flow.outputs[0], flow.checkpoint, take_over=take_over)
+        else:
+            sink = self.fan_out_class(
+                [
+                    (output, open_sink(pipeline, output, flow.checkpoint, take_over=take_over))
+                    for output in flow.outputs
+                ]
+            )
+        return Planned(
+            name=flow.name,
+            frame=frame,
+            sink=sink,
+            checkpoint=flow.checkpoint,
+            output_mode=pipeline.output_mode if pipeline.sink or has_state(frame) else "append",
+            groups=tuple(
+                output.group for output in flow.outputs if not commits_source_offsets(pipeline, output.sink)
+            ),
+            scans=2 if letters is not None or made.is_read_twice else 1,
+            flow=flow,
+        )
+
+    def _planned_letters(self, letters: DataFrame) -> Planned:
+        pipeline = self._pipeline
+        assert pipeline.dead_letters is not None
+        name = letters_name(pipeline)
+        checkpoint = f"{pipeline.checkpoint}/{DEAD_LETTERS}"
+        topic = TopicSink(topic=pipeline.dead_letters.topic, kafka=pipeline.letters_kafka)
+        return Planned(
+            name=name,
+            frame=letters,
+            sink=topic_sink(pipeline, topic, group=name, checkpoint=checkpoint),
+            checkpoint=checkpoint,
+            output_mode="append",
+            groups=(name,) if pipeline.guarantee == "at-least-once" else (),
+        )
+
+    def _takes_over(self, flow: Flow) -> bool:
         goes_on = any(each.starting == "committed" for each in self._pipeline.topic_sources.values())
-        return goes_on and is_fresh(self._pipeline.checkpoint)
+        return goes_on and is_fresh(flow.checkpoint)
 
     def start(self) -> None:
         try:
@@ -151,39 +187,50 @@ class PipelineRun:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{duration_ms(self._pipeline.trigger)} milliseconds")
-        sink = self._pipeline.sink
-        if planned.sink is None:
-            assert isinstance(sink, FileSink)
-            self._require_own_folder(sink, planned.checkpoint)
-            writer = writer.outputMode(self._pipeline.output_mode).format(sink.file_format)
+        writer = writer.outputMode(planned.output_mode)
+        sink = planned.sink
+        if planned.flow is not None:
+            self._require_own_checkpoint()
+            if self._pipeline.sink is None:
+                require_known_sinks(self._spark, planned.flow)
+        if isinstance(sink, FileSink):
+            assert planned.flow is not None
+            self._require_own_folder(sink, planned.flow)
+            writer = writer.format(sink.file_format)
             if sink.partition_by:
                 writer = writer.partitionBy(*sink.partition_by)
             return writer.options(**sink.options).start(sink.path)
-        is_main = planned.name == self._pipeline.name
-        return (
-            _to_sink(writer, planned.sink)
-            .outputMode(self._pipeline.output_mode if is_main else "append")
-            .start()
-        )
+        return _to_sink(writer, sink).start()
 
-    def _require_own_folder(self, sink: FileSink, checkpoint: str) -> None:
+    def _require_own_checkpoint(self) -> None:
+        """Rejects a checkpoint of the other kind: the queries would start from the beginning and write all again."""
+        checkpoint = self._pipeline.checkpoint
+        was, folders = ("[sink]", ("offsets",)) if self._pipeline.sinks else ("[sinks]", FLOW_FOLDERS)
+        if any(exists(self._spark, f"{checkpoint}/{folder}") for folder in folders):
+            raise InvalidConfig(
+                f"checkpoint: {checkpoint} is from a time when the pipeline had {was}, and its progress does not"
+                " count for these sinks: start from the beginning with barnabas pipeline reset, or choose another"
+                " checkpoint"
+            )
+
+    def _require_own_folder(self, sink: FileSink, flow: Flow) -> None:
         """Rejects a new query on a folder with a history: Spark would silently omit its first batches."""
-        if _exists(self._spark, f"{sink.path}/{SINK_LOG}") and not _exists(
+        checkpoint = flow.checkpoint
+        if exists(self._spark, f"{sink.path}/{SINK_LOG}") and not exists(
             self._spark, f"{checkpoint}/offsets"
         ):
             raise InvalidConfig(
-                f"sink.path: {sink.path} has batches of another query, and Spark would leave out those of this one,"
-                f" whose checkpoint {checkpoint} is new: choose another folder, or remove {SINK_LOG} there (barnabas"
-                " pipeline reset does)"
+                f"{flow.outputs[0].key}.path: {sink.path} has batches of another query, and Spark would leave out those"
+                f" of this one, whose checkpoint {checkpoint} is new: choose another folder, or remove {SINK_LOG} there"
+                " (barnabas pipeline reset does)"
             )
 
     def _write_once(self, planned: Planned) -> None:
         """A pipeline with tables only: there is one batch, and no stream that could continue."""
-        sink = self._pipeline.sink
-        if planned.sink is not None:
-            planned.sink.write_batch(planned.frame, 0, str(uuid.uuid4()))
+        sink = planned.sink
+        if not isinstance(sink, FileSink):
+            sink.write_batch(planned.frame, 0, str(uuid.uuid4()))
             return
-        assert isinstance(sink, FileSink)
         writer = planned.frame.write.mode("append").format(sink.file_format).options(**sink.options)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
@@ -207,8 +254,8 @@ class PipelineRun:
                 continue
             each.last_batch_id = int(progresses[-1]["batchId"])
             offsets = end_offsets_of(progresses[-1])
-            if each.planned.commits_progress:
-                self._commit(each.planned.name, offsets)
+            for group in each.planned.groups:
+                self._commit(group, offsets)
             lag = self._lag.lag(offsets)
             found += [
                 report_of(
@@ -268,13 +315,6 @@ class PipelineRun:
             if close is not None:
                 close()
         self._lag.close()
-
-
-def _exists(spark: SparkSession, location: str) -> bool:
-    """Whether such a file or folder exists, in any file system of Spark."""
-    jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location)
-    return bool(path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path))
 
 
 def _to_sink(writer: DataStreamWriter, sink: BatchSink) -> DataStreamWriter:

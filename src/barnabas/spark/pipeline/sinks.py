@@ -1,4 +1,4 @@
-"""The sink of a pipeline: an object that writes a batch, exactly once or at least once.
+"""The sinks of a pipeline: an object that writes a batch, exactly once or at least once.
 
 Spark's own sink writes files. It is exactly once by a log beside them, and needs no such object.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.spark.pipeline.flows import Output
 from barnabas.spark.pipeline.model import (
     DatabaseSink,
     DeltaSink,
@@ -28,18 +29,16 @@ class BatchSink(Protocol):
     def write_batch(self, frame: DataFrame, batch_id: int, query_id: str) -> None: ...
 
 
-def commits_source_offsets(pipeline: Pipeline) -> bool:
-    """Whether the sink's transactions commit the offsets of the pipeline's group: they can in one cluster only."""
-    sink = pipeline.sink
+def commits_source_offsets(pipeline: Pipeline, sink: Sink) -> bool:
+    """Whether the sink's transactions commit the offsets of its group: they can in one cluster only."""
     if not isinstance(sink, TopicSink) or pipeline.guarantee != "exactly-once":
         return False
     read = {each.kafka[BOOTSTRAP] for each in pipeline.topic_sources.values() if not each.as_table}
     return read == {sink.kafka[BOOTSTRAP]}
 
 
-def guarantee_of(pipeline: Pipeline) -> str:
+def guarantee_of(pipeline: Pipeline, sink: Sink) -> str:
     """The guarantee of the sink, in a sentence."""
-    sink = pipeline.sink
     if isinstance(sink, TopicSink | MirrorSink):
         if pipeline.guarantee == "exactly-once":
             return "exactly once: a transaction a batch, with the note that it is in"
@@ -54,16 +53,16 @@ _GUARANTEES: dict[type[Sink], str] = {
 }
 
 
-def open_sink(pipeline: Pipeline, checkpoint: str, *, take_over: bool) -> BatchSink:
+def open_sink(pipeline: Pipeline, output: Output, checkpoint: str, *, take_over: bool) -> BatchSink:
     """`take_over`: the query is new and continues from the offsets that another query has left in the group."""
-    sink = pipeline.sink
+    sink = output.sink
     if isinstance(sink, TopicSink):
         return topic_sink(
             pipeline,
             sink,
-            group=pipeline.name,
+            group=output.group,
             checkpoint=checkpoint,
-            commits_source_offsets=commits_source_offsets(pipeline),
+            commits_source_offsets=commits_source_offsets(pipeline, sink),
             take_over=take_over,
         )
     if isinstance(sink, DeltaSink):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from barnabas.spark.pipeline.checkpoint import DEAD_LETTERS, NotLocal, local_path, read_checkpoint
 from barnabas.spark.pipeline.connect import require_connected
+from barnabas.spark.pipeline.flows import flows_of, groups_of, letters_name
 from barnabas.spark.pipeline.group import lags
 from barnabas.spark.pipeline.model import Pipeline
 from barnabas.spark.pipeline.tables import located
@@ -18,15 +20,16 @@ def status_of(pipeline: Pipeline, checkpoint: str | None = None) -> dict[str, An
     location = located(checkpoint, Path()) if checkpoint else pipeline.checkpoint
     assert location is not None
     try:
-        queries = [_query_row(pipeline.name, location)]
+        queries = [_query_row(flow.name, flow.checkpoint) for flow in flows_of(pipeline, location)]
         letters = f"{location}/{DEAD_LETTERS}"
         if local_path(letters).exists():
-            queries.append(_query_row(f"{pipeline.name}.{DEAD_LETTERS}", letters))
+            queries.append(_query_row(letters_name(pipeline), letters))
     except NotLocal as error:
         queries = [{"query": pipeline.name, "query_id": None, "told": str(error)}]
     require_connected(pipeline)
     partitions = [
         {
+            "group": group,
             "source": each.source,
             "topic": each.partition.topic,
             "partition": each.partition.partition,
@@ -34,15 +37,20 @@ def status_of(pipeline: Pipeline, checkpoint: str | None = None) -> dict[str, An
             "end_offset": each.end_offset,
             "lag": each.lag,
         }
-        for each in lags(pipeline)
+        for group in groups_of(pipeline)
+        for each in lags(pipeline, group)
     ]
-    known = [row["lag"] for row in partitions if row["lag"] is not None]
+    known: Counter[str] = Counter()
+    for row in partitions:
+        if row["lag"] is not None:
+            known[str(row["group"])] += int(row["lag"])
     return {
         "name": pipeline.name,
-        "group": pipeline.name,
+        "groups": list(groups_of(pipeline)),
         "checkpoint": location,
         "queries": queries,
-        "lag": sum(known) if known else None,
+        # Of several sinks, the one that is the furthest behind counts.
+        "lag": max(known.values(), default=None),
         "partitions": partitions,
     }
 

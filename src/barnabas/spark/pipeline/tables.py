@@ -85,6 +85,11 @@ def entry(
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """The key of a field: `from` is a word of Python, and its field is `from_`."""
+    return field.name.removesuffix("_")
+
+
 def duration_ms(text: str) -> int | None:
     """The duration of a text such as 1h30m; None if it is not a duration."""
     parts = _DURATION.findall(text)
@@ -153,7 +158,7 @@ class TableReader:
             self._refuse(where, value, "a table")
             return None
         hints = get_type_hints(kind)
-        fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        fields = {key_of(field): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         known = [*fields, *([TYPE_KEY] if hasattr(kind, "TYPE") else [])]
         count_before = len(self.faults)
         for name in value:
@@ -167,14 +172,14 @@ class TableReader:
             place = _join(where, name)
             if name not in value:
                 if field.default is field.default_factory is dataclasses.MISSING:
-                    takes = takes_text(hints[name], field.metadata["takes"])
+                    takes = takes_text(hints[field.name], field.metadata["takes"])
                     self.fault(place, f"is missing; it takes {takes}: {field.metadata['meaning']}")
                 continue
-            made = self._value(hints[name], value[name], place, field.metadata["takes"])
+            made = self._value(hints[field.name], value[name], place, field.metadata["takes"])
             check = field.metadata["check"]
             if made is not None and check is not None and not check(made):
                 self._refuse(place, value[name], field.metadata["takes"])
-            found[name] = made
+            found[field.name] = made
         return kind(**found) if len(self.faults) == count_before else None
 
     def _value(self, hint: Any, value: Value, where: str, extra: str = "") -> Any:

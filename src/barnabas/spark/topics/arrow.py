@@ -1,16 +1,4 @@
-"""Records as rows of Spark: the columns of its kafka format, created from whole buffers and not from single records.
-
-    key            binary
-    value          binary
-    topic          string
-    partition      int
-    offset         bigint
-    timestamp      timestamp (null where the milliseconds do not fit into Spark's microseconds)
-    timestampType  int (0 of the producer, 1 of the broker, -1 of messages without)
-    headers        array<struct<key: string, value: binary>>, null where there are none
-
-All are nullable, as in Spark's format. If a query declares some of them as its schema, the source creates only those.
-"""
+"""Records as rows of Spark, created from whole buffers and not from single records."""
 
 from __future__ import annotations
 
@@ -21,40 +9,23 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
-from barnabas.errors import InvalidConfig
-from barnabas.records.arrow import fixed_array, headers_array, key_array, value_array
+from barnabas.records.arrow import (
+    fixed_array,
+    headers_array,
+    key_array,
+    repeated_number,
+    repeated_text,
+    value_array,
+)
 from barnabas.records.columns import RecordColumns
+from barnabas.spark.topics.schema import HEADERS
 from barnabas.spark.worker_memory import settle_in
 
 if TYPE_CHECKING:
-    from barnabas.model import TopicPartition
+    from pyspark.sql.types import StructType
 
-HEADERS_TYPE: Final = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
-COLUMN_TYPES: Final[Mapping[str, DataType]] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": HEADERS_TYPE,
-}
-HEADERS: Final = "headers"
+    from barnabas.model import TopicPartition
 
 # Spark takes a batch as a whole; a batch of compressed records may be many times the fetched size.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -65,29 +36,6 @@ ARROW_HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
 INT64_MAX: Final = 2**63 - 1
-
-
-def spark_schema(*, include_headers: bool) -> StructType:
-    return StructType(
-        [StructField(name, kind) for name, kind in COLUMN_TYPES.items() if include_headers or name != HEADERS]
-    )
-
-
-def check_schema(schema: StructType) -> None:
-    """Raises InvalidConfig for a schema with other columns than a topic has, or of other types."""
-    for field in schema.fields:
-        kind = COLUMN_TYPES.get(field.name)
-        if kind is None:
-            raise InvalidConfig(
-                f"schema: a topic has no column {field.name!r}; it has {', '.join(COLUMN_TYPES)}:"
-                " leave the schema out, and decode key and value by functions of Spark"
-            )
-        if field.dataType != kind or not field.nullable:
-            raise InvalidConfig(
-                f"schema: column {field.name!r} of a topic is {kind.simpleString()}, nullable, and not"
-                f" {field.dataType.simpleString()}{'' if field.nullable else ' not null'}: leave the schema out, and"
-                " cast by functions of Spark"
-            )
 
 
 class RowMaker:
@@ -140,8 +88,11 @@ class RowMaker:
             self._repeated_for = partition
         known = self._repeated.get(name)
         if known is None or len(known) < count:
-            value = partition.topic if name == "topic" else partition.partition
-            known = self._repeated[name] = pa.repeat(pa.scalar(value, _CONSTANTS[name]), count)
+            known = self._repeated[name] = (
+                repeated_text(partition.topic, count)
+                if name == "topic"
+                else repeated_number(partition.partition, count)
+            )
         return known.slice(0, count)
 
 
@@ -173,7 +124,7 @@ def _headers(columns: RecordColumns) -> pa.Array:
     )
 
 
-_CONSTANTS: Final[Mapping[str, pa.DataType]] = {"topic": pa.string(), "partition": pa.int32()}
+_CONSTANTS: Final = frozenset({"topic", "partition"})
 _MAKERS: Final[Mapping[str, Callable[[RecordColumns], pa.Array]]] = {
     "key": key_array,
     "value": value_array,

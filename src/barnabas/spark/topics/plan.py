@@ -121,7 +121,7 @@ def bound(limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicP
 
 
 @dataclass(slots=True)
-class _Bounds:
+class Bounds:
     """The values that some filters leave, both ends inclusive."""
 
     low: int = INT64_MIN
@@ -157,9 +157,9 @@ class Restriction:
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
-    partition: _Bounds = field(default_factory=_Bounds)
-    offset: _Bounds = field(default_factory=_Bounds)
-    timestamp_us: _Bounds = field(default_factory=_Bounds)
+    partition: Bounds = field(default_factory=Bounds)
+    offset: Bounds = field(default_factory=Bounds)
+    timestamp_us: Bounds = field(default_factory=Bounds)
 
     def push(self, condition: Filter) -> bool:
         """Whether the condition is now part of the restriction, so that Spark need not look at it again."""

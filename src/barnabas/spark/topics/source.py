@@ -1,13 +1,15 @@
-"""The data source `barnabas`: topics, read and written with the options of Spark's own kafka format."""
+"""The data source `barnabas`: topics, read and written with the options of Spark's own kafka format.
+
+For each stream, Spark starts a process that only asks for offsets, and the first batch waits for it. What tasks need to
+read records is imported by tasks (`topics/reading.py`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -18,23 +20,16 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from barnabas.model import Offset
-from barnabas.records.columns import ColumnsBuilder
 from barnabas.spark.pushdown import takes_filters
-from barnabas.spark.topics.arrow import MICROSECONDS, RowMaker, check_schema, spark_schema
 from barnabas.spark.topics.directory import TopicDirectory, report_data_loss
-from barnabas.spark.topics.fetch import fetch_range
 from barnabas.spark.topics.offsets import EARLIEST, LATEST
 from barnabas.spark.topics.options import Position, TopicOptions, check_batch, check_stream, parse_options
 from barnabas.spark.topics.plan import OffsetRange, Restriction, split, split_by_default
+from barnabas.spark.topics.schema import check_schema, spark_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from barnabas.client.reader.partition_reader import Fetched
-
-# Columns are passed on at this size; a fetch may hold many times that in compressed records.
-COLUMNS_BYTES: Final = 4 * 1024 * 1024
 
 
 class TopicDataSource(DataSource):
@@ -140,18 +135,13 @@ class TopicReader(DataSourceReader):
         if not isinstance(partition, OffsetRange):
             # If there is nothing to read, PySpark makes up a partition of its own.
             return
+        from barnabas.spark.topics.reading import between_times, read_range
+
+        bounds = self._restriction.timestamp_us
         for batch in read_range(self._options, self._schema, partition):
-            wanted = self._of_time(batch)
+            wanted = batch if bounds.is_open else between_times(batch, bounds)
             if wanted.num_rows > 0:
                 yield wanted
-
-    def _of_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        bounds = self._restriction.timestamp_us
-        if bounds.is_open or batch.num_rows == 0:
-            return batch
-        times = batch.column("timestamp")
-        low, high = pa.scalar(bounds.low, MICROSECONDS), pa.scalar(bounds.high, MICROSECONDS)
-        return batch.filter(pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high)))
 
 
 class FilteringTopicReader(TopicReader):
@@ -159,32 +149,3 @@ class FilteringTopicReader(TopicReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return [each for each in filters if not self._restriction.push(each)]
-
-
-def read_range(options: TopicOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range as record batches of bounded size."""
-    maker = RowMaker(schema)
-    for fetched in fetch_range(
-        options.kafka,
-        wanted,
-        poll_timeout_ms=options.poll_timeout_ms,
-        fail_on_data_loss=options.fail_on_data_loss,
-    ):
-        yield from _rows(maker, fetched, wanted)
-
-
-def _rows(maker: RowMaker, fetched: Fetched, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    data = fetched.as_bytes()
-    position = fetched.state.position
-    assert position is not None
-
-    builder = ColumnsBuilder(with_headers=maker.with_headers)
-    while (header := fetched.next_batch(position)) is not None:
-        if header.base_offset >= wanted.end_offset:
-            break
-        builder.append_batch(data, fetched.batch_position, header=header, start_offset=Offset(position))
-        # Uncompressed data stays where it is, and is gathered at once.
-        if builder.size_bytes >= len(data) + COLUMNS_BYTES:
-            yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)
-            builder = ColumnsBuilder(with_headers=maker.with_headers)
-    yield from maker.batches(builder.finish(), wanted.partition, end_offset=wanted.end_offset)

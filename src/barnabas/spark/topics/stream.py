@@ -217,7 +217,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from barnabas.spark.topics.source import read_range
+        from barnabas.spark.topics.reading import read_range
 
         assert isinstance(partition, OffsetRange)
         return read_range(self._options, self._schema, partition)

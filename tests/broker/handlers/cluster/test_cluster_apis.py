@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas import errors
@@ -24,17 +26,21 @@ TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 @pytest.mark.parametrize("version", range(4))
 def test_there_are_no_acls_without_an_authorizer(client: RawClient, version: int) -> None:
     disabled = errors.SecurityDisabled.code
-    described = client.ask("DescribeAcls", version, DescribeAclsRequest(operation=1, permission_type=1))
+    any_acl: dict[str, Any] = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
+    described = client.ask("DescribeAcls", version, DescribeAclsRequest(**any_acl))
     assert (described.error_code, described.error_message, described.resources) == (
         disabled,
         "No Authorizer is configured on the broker",
         [],
     )
     refusal = (disabled, "No Authorizer is configured.")
-    creations = [AclCreation(resource_type=2, resource_name=name, principal="User:ann") for name in "ab"]
+    creations = [
+        AclCreation(resource_type=2, resource_name=name, principal="User:ann", operation=3, permission_type=3)
+        for name in "ab"
+    ]
     created = client.ask("CreateAcls", version, CreateAclsRequest(creations=creations))
     assert [(each.error_code, each.error_message) for each in created.results] == [refusal, refusal]
-    deleted = client.ask("DeleteAcls", version, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
+    deleted = client.ask("DeleteAcls", version, DeleteAclsRequest(filters=[DeleteAclsFilter(**any_acl)]))
     assert [(each.error_code, each.error_message) for each in deleted.filter_results] == [refusal]
 
 

@@ -47,7 +47,12 @@ from tests.broker.running import RunningBroker
 # Later than any that the broker's own controller has.
 EPOCH = 1_000
 CONTROLLER = 7
-IN_CLUSTER = {"zookeeper.connect": "nowhere:2181", "broker.id": "1"}
+# When the broker stops, there is no controller that would answer it.
+IN_CLUSTER = {
+    "zookeeper.connect": "nowhere:2181",
+    "broker.id": "1",
+    "controlled.shutdown.enable": "false",
+}
 
 
 async def open_own_store(
@@ -263,6 +268,7 @@ def test_partitions_that_cannot_be_end_the_connection(broker: RunningBroker, ind
         assert client.is_closed_by_broker()
 
 
+@pytest.mark.slow
 def test_a_cluster_of_many_partitions_is_taken_at_once(broker: RunningBroker, client: RawClient) -> None:
     request = metadata("wide", 8, *range(10_000))
     for state in request.topic_states[0].partition_states:

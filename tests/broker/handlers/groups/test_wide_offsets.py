@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.handlers.groups.offset_fetch import ALL_AT_ONCE
 from barnabas.broker.handlers.groups.wide_commit import PIECE_PARTITIONS, pieces
 from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.errors import (
@@ -30,6 +31,7 @@ from tests.broker.group_requests import commit, delete_groups, listed, wait_for_
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import create_topic
 from tests.broker.running import RunningBroker
+from tests.sampling import sample
 
 PARTITIONS = 50
 NAMES = ("one", "two")
@@ -212,3 +214,37 @@ def test_many_groups_are_deleted(client: RawClient, topic_ids: dict[str, bytes])
     expected = {name: 0 if name in existing else GroupIdNotFound.code for name in names}
     assert list(delete_groups(client, *names).items()) == list(expected.items())
     assert not set(existing) & set(listed(client))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", sample([10, 7, 9], fast=1))
+def test_all_offsets_of_groups_that_have_many(client: RawClient, version: int) -> None:
+    """They are looked up in turns; groups with many offsets are deleted one after the other."""
+    name, count = f"all-v{version}", ALL_AT_ONCE // 2 + 50
+    ids = {each: create_topic(client, each, count).topic_id for each in (f"{name}-1", f"{name}-2")}
+    offsets = {(each, index): index for each in ids for index in range(count)}
+    wait_for_coordinator(client, name)
+    assert set(commit(client, name, offsets).values()) == {0}
+    wait_for_coordinator(client, f"{name}-few")
+    assert commit(client, f"{name}-few", {(f"{name}-1", 3): 8}) == {(f"{name}-1", 3): 0}
+    if version < 8:
+        topics = client.ask("OffsetFetch", version, OffsetFetchRequest(group_id=name, topics=None)).topics
+    else:
+        asked = [OffsetFetchRequestGroup(group_id=each, topics=None) for each in (f"{name}-few", name)]
+        few, many = client.ask("OffsetFetch", version, OffsetFetchRequest(groups=asked)).groups
+        assert [(each.partition_index, each.committed_offset) for each in few.topics[0].partitions] == [
+            (3, 8)
+        ]
+        topics = many.topics
+    names = {topic_id: each for each, topic_id in ids.items()}
+    assert offsets == {
+        (names[topic.topic_id] if version >= 10 else topic.name, each.partition_index): each.committed_offset
+        for topic in topics
+        for each in topic.partitions
+    }
+    assert sum(len(topic.partitions) for topic in topics) == len(offsets)
+    assert delete_groups(client, name, f"{name}-few", "none") == {
+        name: 0,
+        f"{name}-few": 0,
+        "none": GroupIdNotFound.code,
+    }

@@ -83,6 +83,7 @@ def test_a_large_batch_for_a_compacted_topic(client: RawClient, large: bytes) ->
     assert produce(client, "compacted", batch(SMALL)).base_offset == len(LARGE)
 
 
+@pytest.mark.slow
 def test_large_batches_of_old_formats(client: RawClient) -> None:
     create_topic(client, "old")
     old = batch(*LARGE, magic=MAGIC_V1, compression=CompressionType.GZIP)
@@ -94,6 +95,7 @@ def test_large_batches_of_old_formats(client: RawClient) -> None:
     assert values(found.records) == LARGE
 
 
+@pytest.mark.slow
 def test_all_partitions_of_a_request_in_its_order(client: RawClient, large: bytes) -> None:
     """One partition that is named twice shows the order."""
     create_topic(client, "order", 2, compression_type="gzip")
@@ -137,6 +139,7 @@ def test_without_acknowledgement(client: RawClient, broker: RunningBroker, large
     assert fetched_values(client, "unacknowledged", 0) == [*LARGE, SMALL, SMALL]
 
 
+@pytest.mark.slow
 def test_others_write_to_the_partition_meanwhile(
     client: RawClient, broker: RunningBroker, large: bytes
 ) -> None:

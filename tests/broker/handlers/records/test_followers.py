@@ -38,11 +38,13 @@ from tests.broker.record_requests import (
     produce_request,
     values,
 )
-from tests.broker.replication.roles import change_replicas
+from tests.broker.replication.roles import change_replicas, code_of, role
 from tests.broker.running import RunningBroker
+from tests.broker.transaction_requests import describe_producers
 from tests.waiting import wait_until
 
 FOLLOWER = BrokerId(7)
+TOOL = -2
 LATEST, EARLIEST = -1, -2
 
 
@@ -108,6 +110,42 @@ def test_others_are_no_followers(broker: RunningBroker, client: RawClient) -> No
     assert code(replica_id=8, current_leader_epoch=epoch) == UnknownLeaderEpoch.code
     assert code(replica_id=FOLLOWER, current_leader_epoch=epoch - 1) == FencedLeaderEpoch.code
     assert code(replica_id=FOLLOWER, current_leader_epoch=epoch + 1) == UnknownLeaderEpoch.code
+
+
+def test_tools_read_what_is_not_committed(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "compared")
+    set_replicas(broker, "compared", FOLLOWER)
+    assert produce(client, "compared", batch(b"a")).error_code == 0
+    for version in (4, 10, 12):
+        found = fetch(client, "compared", 0, version=version, replica_id=TOOL)
+        assert (values(found.records), found.high_watermark) == ([b"a"], 0)
+        assert values(fetch(client, "compared", 0, version=version).records) == []
+
+
+def test_a_replica_that_does_not_lead_describes_producers(broker: RunningBroker, client: RawClient) -> None:
+    create_topic(client, "described")
+    epoch = set_replicas(broker, "described", FOLLOWER)
+    written = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert produce(client, "described", written).error_code == 0
+    replicas = broker.server.broker.replicas
+    partition = replicas.find(TopicPartition("described", 0))
+    assert partition is not None
+
+    async def lose_leadership() -> None:
+        request = role(
+            FOLLOWER,
+            epoch + 1,
+            replicas=[replicas.broker_id, FOLLOWER],
+            controller_epoch=replicas.controller_epoch,
+            topic="described",
+            topic_id=partition.topic_id,
+        )
+        assert code_of(replicas.become(request)) == 0
+
+    broker.call(lose_leadership)
+    assert fetch(client, "described", 0).error_code == NotLeaderOrFollower.code
+    [producer] = describe_producers(client, "described").active_producers
+    assert producer.producer_id == 5
 
 
 def test_quotas_and_metrics_of_consumers_leave_followers_out(

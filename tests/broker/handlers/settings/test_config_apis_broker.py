@@ -12,6 +12,7 @@ import pytest
 from barnabas import errors
 from barnabas.broker.upkeep import config_updates
 from barnabas.broker.upkeep.maintenance import Pace
+from barnabas.clock import SystemClock
 from barnabas.log.cleaner.exclusion import CleaningAborted
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -37,7 +38,7 @@ ID = "3"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    settings = {"broker.id": ID, "log.retention.ms": "70000", "ssl.keystore.password": "secret"}
+    settings = {"broker.id": ID, "log.retention.ms": "70000", "password.encoder.secret": "a secret"}
     with RunningBroker(tmp_path_factory.mktemp("broker"), settings) as running:
         yield running
 
@@ -59,7 +60,7 @@ def test_a_brokers_settings_with_their_sources(client: RawClient) -> None:
         ("log.retention.ms", "70000", STATIC_BROKER),
         ("log.retention.hours", "168", DEFAULT),
     ]
-    password = entries["ssl.keystore.password"]
+    password = entries["password.encoder.secret"]
     assert (password.value, password.is_sensitive) == (None, True)
     assert password.synonyms[0].value is None
     assert entries["num.partitions"].config_source == DEFAULT
@@ -245,6 +246,7 @@ def test_levels_that_cannot_be(
     assert describe_result(client, BROKER_LOGGER, "4").error_code == errors.InvalidRequest.code
 
 
+@pytest.mark.slow
 def test_a_cleaner_that_may_not_read_goes_on_when_it_may() -> None:
     bounds = [0.0, float("inf")]
     asked: list[float] = []
@@ -253,11 +255,11 @@ def test_a_cleaner_that_may_not_read_goes_on_when_it_may() -> None:
         asked.append(bounds[min(len(asked), 1)])
         return asked[-1]
 
-    pace = Pace(bytes_per_second, threading.Event())
+    pace = Pace(bytes_per_second, threading.Event(), SystemClock())
     while not asked:
         pace.on_bytes(1 << 40)
     assert asked == bounds
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(CleaningAborted):
-        Pace(bytes_per_second, stopping).on_bytes(1)
+        Pace(bytes_per_second, stopping, SystemClock()).on_bytes(1)

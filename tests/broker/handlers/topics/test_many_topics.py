@@ -52,6 +52,7 @@ def partition_counts(client: RawClient) -> dict[str, int]:
     return {each.name: len(each.partitions) for each in topics}
 
 
+@pytest.mark.slow
 def test_many_topics_are_created_extended_and_deleted(client: RawClient) -> None:
     create_topic(client, "exists")
     names = names_of("many")

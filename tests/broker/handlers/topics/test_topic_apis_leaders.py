@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas import errors
+from barnabas.broker.handlers.topics.pieces import PIECE_SIZE
 from barnabas.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -163,3 +164,22 @@ def test_a_page_that_there_cannot_be(client: RawClient, topic: str, partition: i
     )
     [answer] = client.ask("DescribeTopicPartitions", 0, request).topics
     assert (answer.name, answer.error_code) == ("here", errors.InvalidRequest.code)
+
+
+def test_many_partitions_are_named(client: RawClient) -> None:
+    """The controller decides about some at a time. The answer is one."""
+    count = PIECE_SIZE + 20
+    indexes = list(range(count + 1))
+    create_topic(client, "many", count)
+    unknown, not_needed = errors.UnknownTopicOrPartition.code, errors.ElectionNotNeeded.code
+    elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="many", partitions=indexes)])
+    [elected] = client.ask("ElectLeaders", 2, elect).replica_election_results
+    assert [(each.partition_id, each.error_code) for each in elected.partition_result] == [
+        *((index, not_needed) for index in range(count)),
+        (count, unknown),
+    ]
+    targets = [ReassignablePartition(partition_index=index, replicas=[1_001]) for index in indexes]
+    reassign = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="many", partitions=targets)])
+    [reassigned] = client.ask("AlterPartitionReassignments", 0, reassign).responses
+    assert [each.partition_index for each in reassigned.partitions] == indexes
+    assert [each.error_code for each in reassigned.partitions] == [0] * count + [unknown]

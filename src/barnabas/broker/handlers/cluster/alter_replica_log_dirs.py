@@ -31,7 +31,11 @@ async def handle(
         for index in topic.partitions
     }
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    end_ns = broker.turns.end_ns()
     for at, directory in targets.items():
+        if broker.turns.is_over(end_ns):
+            await broker.turns.next()
+            end_ns = broker.turns.end_ns()
         error_code = NONE
         try:
             await broker.log_dir_mover.move(at, directory)
@@ -44,4 +48,24 @@ async def handle(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-HANDLER: Final = coroutine_handler(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle)
+def refuse(
+    request: AlterReplicaLogDirsRequest, error: KafkaError, version: int
+) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+HANDLER: Final = coroutine_handler(
+    AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle, refuse=refuse
+)

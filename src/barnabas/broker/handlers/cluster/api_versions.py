@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.handlers.cluster.features import FEATURES_EPOCH, finalized_features, supported_features
+from barnabas.broker.handlers.cluster.features import finalized_features, supported_features
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.requests.routes import routes
@@ -34,13 +34,12 @@ def handle(broker: Broker, exchange: AnyExchange, request: ApiVersionsRequest) -
             return ApiVersionsResponse(error_code=InvalidRequest.code)
         exchange.session.client_software_name = name
         exchange.session.client_software_version = version
-    in_cluster = broker.config.uses_zookeeper
+    uses_zookeeper, features = broker.config.uses_zookeeper, broker.image.features
     return ApiVersionsResponse(
-        api_keys=_api_keys(in_cluster=in_cluster),
-        supported_features=supported_features(exchange.version),
-        finalized_features_epoch=FEATURES_EPOCH,
-        # Brokers of Kafka 3.9 in the same cluster have none in ZooKeeper mode, and clients expect the same of all.
-        finalized_features=[] if in_cluster else finalized_features(),
+        api_keys=_api_keys(in_cluster=broker.config.is_in_cluster),
+        supported_features=supported_features(exchange.version, uses_zookeeper=uses_zookeeper),
+        finalized_features_epoch=features.epoch,
+        finalized_features=finalized_features(features, uses_zookeeper=uses_zookeeper),
     )
 
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import cluster_operations
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.broker.requests.operations import NOT_ASKED
 from barnabas.errors import MismatchedEndpointType, UnsupportedEndpointType
 from barnabas.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from barnabas.protocol.messages.describe_cluster_response import (
@@ -45,7 +46,7 @@ def handle(broker: Broker, exchange: AnyExchange, request: DescribeClusterReques
             for node in image.brokers.values()
             if (endpoint := node.endpoint(listener)) is not None
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(broker, exchange)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )

@@ -1,46 +1,42 @@
-"""The features of the cluster with their levels. Barnabas always uses the highest level."""
+"""The features of the cluster with their levels, as ApiVersions lists them.
+
+A single node has all of them at their highest levels. In a cluster with ZooKeeper the controller finalizes levels.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from barnabas.coordination.metadata.features import (
+    SUPPORTED,
+    FinalizedFeatures,
+    LevelRange,
+    SupportedFeatures,
+)
 from barnabas.protocol.messages.api_versions_response import FinalizedFeatureKey, SupportedFeatureKey
 
-# Counts changes of levels, and there are none. Clients ignore features whose epoch is below 0.
-FEATURES_EPOCH: Final = 0
 # Older clients cannot read a feature that may be at level 0.
 _FIRST_WITH_LEVEL_0: Final = 4
 
-
-class Feature(NamedTuple):
-    name: str
-    min_level: int
-    max_level: int
-
-
-FEATURES: Final = (
-    # Releases of Kafka: level 7 is 3.3, level 30 is 4.3. Tools show it as the version of the cluster.
-    Feature("metadata.version", 7, 30),
-    # Level 1: the broker assigns partitions to the members of groups (KIP-848).
-    Feature("group.version", 0, 1),
-    # Level 2: writing to a partition adds it to the transaction, and each transaction has its own epoch (KIP-890).
-    Feature("transaction.version", 0, 2),
-)
+# Releases of Kafka: level 7 is 3.3, level 30 is 4.3. Tools show it as the version of the cluster. It does not exist in
+# clusters with ZooKeeper.
+_METADATA_VERSION: Final = "metadata.version"
+SINGLE_NODE: Final[SupportedFeatures] = {_METADATA_VERSION: LevelRange(7, 30), **SUPPORTED}
+_SINGLE_NODE_LEVELS: Final = {name: each.max_level for name, each in SINGLE_NODE.items()}
 
 
-def supported_features(version: int) -> list[SupportedFeatureKey]:
+def supported_features(version: int, *, uses_zookeeper: bool) -> list[SupportedFeatureKey]:
     """In the form of this version of ApiVersions."""
     return [
-        SupportedFeatureKey(name=feature.name, min_version=feature.min_level, max_version=feature.max_level)
-        for feature in FEATURES
-        if feature.min_level > 0 or version >= _FIRST_WITH_LEVEL_0
+        SupportedFeatureKey(name=name, min_version=each.min_level, max_version=each.max_level)
+        for name, each in (SUPPORTED if uses_zookeeper else SINGLE_NODE).items()
+        if each.min_level > 0 or version >= _FIRST_WITH_LEVEL_0
     ]
 
 
-def finalized_features() -> list[FinalizedFeatureKey]:
+def finalized_features(features: FinalizedFeatures, *, uses_zookeeper: bool) -> list[FinalizedFeatureKey]:
+    levels = features.levels if uses_zookeeper else _SINGLE_NODE_LEVELS
     return [
-        FinalizedFeatureKey(
-            name=feature.name, min_version_level=feature.max_level, max_version_level=feature.max_level
-        )
-        for feature in FEATURES
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in levels.items()
     ]

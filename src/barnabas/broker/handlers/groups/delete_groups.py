@@ -6,18 +6,22 @@ turns, some at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.handlers.groups.asking import caller_of
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.broker.waiting.turns import STEP
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from barnabas.security.acls import DELETE, GROUP
+
+_OFFSETS_AT_ONCE: Final = 1_000
 
 
 class _Gathered:
@@ -56,6 +60,7 @@ def handle(
     by_shell: dict[GroupShell, list[str]] = {}
     for group_id in group_ids:
         try:
+            authorize(broker, exchange, DELETE, GROUP, group_id)
             by_shell.setdefault(broker.groups.shell_of(group_id), []).append(group_id)
         except KafkaError as error:
             gathered.refuse([group_id], error)
@@ -70,12 +75,25 @@ def handle(
         caller = caller_of(exchange, gathered.add)
         part.shell.carry_out(part.shell.coordinator.delete_groups(caller, part.group_ids))
 
-    parts = [
-        _Part(shell, names[start : start + STEP])
-        for shell, names in by_shell.items()
-        for start in range(0, len(names), STEP)
-    ]
-    return exchange.answer_in_turns(broker.turns, parts, delete, lambda _: parked)
+    parts = [part for shell, names in by_shell.items() for part in _parts(shell, names)]
+    if len(parts) == len(by_shell):
+        return exchange.answer_in_turns(broker.turns, parts, delete, lambda _: parked)
+    return exchange.answer_from(broker.turns.map(parts, delete, lambda _: parked))
+
+
+def _parts(shell: GroupShell, group_ids: Iterable[str]) -> Iterator[_Part]:
+    """Groups that are deleted together: some, and fewer if they have many offsets, each of which is a record."""
+    part: list[str] = []
+    offsets = 0
+    for group_id in group_ids:
+        more = shell.coordinator.offsets.count(group_id)
+        if part and (len(part) == STEP or offsets + more > _OFFSETS_AT_ONCE):
+            yield _Part(shell, part)
+            part, offsets = [], 0
+        part.append(group_id)
+        offsets += more
+    if part:
+        yield _Part(shell, part)
 
 
 HANDLER: Final = Handler(DeleteGroupsRequest, DeleteGroupsResponse, handle)

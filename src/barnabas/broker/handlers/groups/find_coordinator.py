@@ -16,10 +16,12 @@ from typing import Any, Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.errors import NONE, CoordinatorNotAvailable, InvalidRequest, KafkaError
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from barnabas.security.acls import DESCRIBE, GROUP, TRANSACTIONAL_ID
 
 _FIRST_BATCHED: Final = 4
 _GROUP: Final = 0
@@ -33,9 +35,6 @@ _MALFORMED: Final = (
 def handle(
     broker: Broker, exchange: Exchange[FindCoordinatorResponse], request: FindCoordinatorRequest
 ) -> Answer[FindCoordinatorResponse]:
-    runtime = _runtime(broker, request.key_type)
-    if runtime is not None and not runtime.has_topic:
-        runtime.create_topic()
     is_batched = exchange.version >= _FIRST_BATCHED
 
     def find(key: str) -> Coordinator:
@@ -71,9 +70,15 @@ def _response(is_batched: bool, found: list[Coordinator]) -> FindCoordinatorResp
 
 
 def _find(broker: Broker, exchange: AnyExchange, key_type: int, key: str) -> Coordinator:
+    if key_type == _GROUP:
+        authorize(broker, exchange, DESCRIBE, GROUP, key)
+    elif key_type == _TRANSACTION:
+        authorize(broker, exchange, DESCRIBE, TRANSACTIONAL_ID, key)
     runtime = _runtime(broker, key_type)
     if runtime is None:
         raise InvalidRequest(f"{_MALFORMED} There are no coordinators of type {key_type}.")
+    if not runtime.has_topic:
+        runtime.create_topic()
     image = broker.image
     topic = image.topics.get(runtime.topic)
     index = runtime.partition_of(key)

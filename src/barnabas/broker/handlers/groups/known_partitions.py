@@ -1,11 +1,15 @@
-"""Offsets are kept for partitions that exist: others are refused one by one, before the coordinator is asked."""
+"""Offsets are kept for partitions that exist, and of topics that the client may read.
+
+Others are refused one by one, before the coordinator is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol, TypeVar
 
 from barnabas.coordination.metadata.image import MetadataImage
+from barnabas.errors import TopicAuthorizationFailed
 
 
 class TopicWithPartitions(Protocol):
@@ -35,6 +39,21 @@ def take_known(
         if topic.partitions or not unknown:
             known.append(topic)
     return known, refused
+
+
+def take_permitted(
+    permission: Container[str], topics: list[AskedT], refuse: Callable[[AskedT, list[int], int], RefusedT]
+) -> tuple[list[AskedT], list[RefusedT]]:
+    """The topics that the client may use, and the answers of `refuse` for the others. Topics without a name stay."""
+    permitted: list[AskedT] = []
+    refused: list[RefusedT] = []
+    for topic in topics:
+        if not topic.name or topic.name in permission:
+            permitted.append(topic)
+        else:
+            indexes = [each.partition_index for each in topic.partitions]
+            refused.append(refuse(topic, indexes, TopicAuthorizationFailed.code))
+    return permitted, refused
 
 
 def add_refused(topics: list[RefusedT], refused: list[RefusedT]) -> None:

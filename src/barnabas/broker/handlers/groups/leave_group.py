@@ -7,16 +7,19 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.groups.asking import ask
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.leave_group_request import LeaveGroupRequest
 from barnabas.protocol.messages.leave_group_response import LeaveGroupResponse
+from barnabas.security.acls import GROUP, READ
 
 
 def handle(
     broker: Broker, exchange: Exchange[LeaveGroupResponse], request: LeaveGroupRequest
 ) -> Answer[LeaveGroupResponse]:
     try:
+        authorize(broker, exchange, READ, GROUP, request.group_id)
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)

@@ -2,6 +2,7 @@
 
 - Offsets of version 0 are stored like all others; Kafka before 4.0 kept them in ZooKeeper.
 - From version 10 on topics are given by their id.
+- A client needs READ on the group and on each topic.
 - Unknown partitions are refused one by one, before the coordinator is asked.
 """
 
@@ -12,11 +13,12 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.groups.asking import ask, caller_of
-from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known
+from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known, take_permitted
 from barnabas.broker.handlers.groups.wide_commit import PIECE_PARTITIONS, commit_in_pieces
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, denies
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
-from barnabas.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.errors import GroupAuthorizationFailed, KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.groups.offsets import commit_error
 from barnabas.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from barnabas.protocol.messages.offset_commit_response import (
@@ -24,6 +26,7 @@ from barnabas.protocol.messages.offset_commit_response import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from barnabas.security.acls import GROUP, READ
 
 _FIRST_WITH_IDS: Final = 10
 
@@ -34,12 +37,17 @@ def handle(
     broker: Broker, exchange: Exchange[OffsetCommitResponse], request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:
     image = broker.image
-    if exchange.version >= _FIRST_WITH_IDS:
+    has_ids = exchange.version >= _FIRST_WITH_IDS
+    if has_ids:
         for topic in request.topics:
             topic.name = image.topic_names.get(topic.topic_id, "")
-        request.topics, refused = take_known(image, request.topics, _refuse_by_id)
-    else:
-        request.topics, refused = take_known(image, request.topics, _refuse)
+    denied: _Refused = []
+    if broker.authorization is not None:
+        if denies(broker, exchange, READ, GROUP, request.group_id):
+            return commit_error(request, GroupAuthorizationFailed.code)
+        request.topics, denied = take_permitted(Permission(broker, exchange, READ), request.topics, _refusal)
+    request.topics, refused = take_known(image, request.topics, _refuse_by_id if has_ids else _refuse)
+    refused += denied
     if refused and not request.topics:
         return OffsetCommitResponse(topics=refused)
     if _partition_count(request) > PIECE_PARTITIONS:

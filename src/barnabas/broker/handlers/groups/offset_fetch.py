@@ -3,6 +3,7 @@
 - From version 2 on a client may ask for all partitions of a group, and an error is the group's.
 - From version 7 on it may insist on offsets that no open transaction is about to change.
 - From version 8 on a request asks about several groups, from version 10 on topics are given by their id.
+- A client needs DESCRIBE on the group and on each topic. All topics of a group are those that it may describe.
 - Many partitions are looked up in turns.
 """
 
@@ -13,10 +14,11 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
-from barnabas.broker.requests.exchange import Answer, Exchange
+from barnabas.broker.handlers.permissions import Permission, authorize, denies
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
 from barnabas.broker.waiting.turns import AT_ONCE, STEP
 from barnabas.coordination.metadata.image import MetadataImage
-from barnabas.errors import NONE, KafkaError, UnknownTopicId
+from barnabas.errors import NONE, KafkaError, TopicAuthorizationFailed, UnknownTopicId
 from barnabas.groups.offset_fetch_forms import group_error, requested_groups, response_of_groups
 from barnabas.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -29,8 +31,11 @@ from barnabas.protocol.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from barnabas.security.acls import DESCRIBE, GROUP
 
 _FIRST_WITH_IDS: Final = 10
+# All offsets of a group that has no more of them are looked up together.
+ALL_AT_ONCE: Final = 1_000
 
 
 class _Question(NamedTuple):
@@ -52,19 +57,23 @@ def handle(
     version = exchange.version
     groups = _requested_once(request, version)
     has_ids = version >= _FIRST_WITH_IDS
-    unknown = [_name_topics(image, group) if has_ids else [] for group in groups]
-    questions = [each for number, group in enumerate(groups) for each in _questions(number, group)]
+    permission = Permission(broker, exchange, DESCRIBE)
+    refused = [_take_refused(broker, exchange, group, permission) for group in groups]
+    questions = [each for number, group in enumerate(groups) for each in _questions(broker, number, group)]
 
     def finish(results: list[_Result]) -> OffsetFetchResponse:
         responses = _merged(groups, questions, results, version)
-        if has_ids:
-            for group, response, unknown_topics in zip(groups, responses, unknown, strict=True):
-                if response.error_code == NONE:
-                    _add_ids(image, group, response, unknown_topics)
+        for group, response, topics in zip(groups, responses, refused, strict=True):
+            if response.error_code == NONE:
+                if group.topics is None:
+                    response.topics = [topic for topic in response.topics if topic.name in permission]
+                    if has_ids:
+                        _add_ids(image, response)
+                response.topics += topics
         return response_of_groups(responses, version)
 
     return exchange.answer_in_turns(
-        broker.turns, questions, lambda question: _fetch(broker, question.group, request), finish
+        broker.turns, questions, lambda question: _fetch(broker, exchange, question.group, request), finish
     )
 
 
@@ -84,14 +93,28 @@ def _requested_once(request: OffsetFetchRequest, version: int) -> list[OffsetFet
     return groups
 
 
-def _questions(number: int, group: OffsetFetchRequestGroup) -> list[_Question]:
-    topics = group.topics
+def _questions(broker: Broker, number: int, group: OffsetFetchRequestGroup) -> list[_Question]:
+    topics = group.topics if group.topics is not None else _all_topics(broker, group.group_id)
     if topics is None or sum(len(topic.partition_indexes) + 1 for topic in topics) <= AT_ONCE:
         return [_Question(number, group, continues_topic=False)]
     return [
         _Question(number, _part(group, topic, start), continues_topic=start > 0)
         for topic in topics
         for start in range(0, max(len(topic.partition_indexes), 1), STEP)
+    ]
+
+
+def _all_topics(broker: Broker, group_id: str) -> list[OffsetFetchRequestTopics] | None:
+    """The partitions of a group that has offsets for many of them."""
+    try:
+        offsets = broker.groups.shell_of(group_id).coordinator.offsets
+    except KafkaError:
+        return None
+    if offsets.count(group_id) <= ALL_AT_ONCE:
+        return None
+    return [
+        OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+        for name, indexes in offsets.committed_partitions(group_id).items()
     ]
 
 
@@ -108,8 +131,11 @@ def _part(
     )
 
 
-def _fetch(broker: Broker, group: OffsetFetchRequestGroup, request: OffsetFetchRequest) -> _Result:
+def _fetch(
+    broker: Broker, exchange: AnyExchange, group: OffsetFetchRequestGroup, request: OffsetFetchRequest
+) -> _Result:
     try:
+        authorize(broker, exchange, DESCRIBE, GROUP, group.group_id)
         shell = broker.groups.shell_of(group.group_id)
         return shell.coordinator.offsets.fetch(group, require_stable=request.require_stable)
     except KafkaError as error:
@@ -137,40 +163,47 @@ def _merged(
     return merged
 
 
-def _name_topics(image: MetadataImage, group: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
-    """Takes topics with unknown ids out of the request, and gives the others their names."""
-    if group.topics is None:
+def _take_refused(
+    broker: Broker, exchange: AnyExchange, group: OffsetFetchRequestGroup, permission: Permission
+) -> list[OffsetFetchResponseTopics]:
+    """Takes topics out of the request that are unknown or that the client may not describe; returns their answers.
+
+    Topics that are given by their ids get their names.
+    """
+    # A group that the client may not describe is refused with all of its topics.
+    if group.topics is None or denies(broker, exchange, DESCRIBE, GROUP, group.group_id, is_logged=False):
         return []
-    unknown = [topic for topic in group.topics if topic.topic_id not in image.topic_names]
-    group.topics = [topic for topic in group.topics if topic.topic_id in image.topic_names]
+    names = broker.image.topic_names
+    taken, refused = [], []
     for topic in group.topics:
-        topic.name = image.topic_names[topic.topic_id]
-    return unknown
+        if exchange.version >= _FIRST_WITH_IDS:
+            topic.name = names.get(topic.topic_id, "")
+            if not topic.name:
+                refused.append(_refused_topic(topic, UnknownTopicId.code))
+                continue
+        if topic.name in permission:
+            taken.append(topic)
+        else:
+            refused.append(_refused_topic(topic, TopicAuthorizationFailed.code))
+    group.topics = taken
+    return refused
 
 
-def _add_ids(
-    image: MetadataImage,
-    group: OffsetFetchRequestGroup,
-    response: OffsetFetchResponseGroup,
-    unknown: Sequence[OffsetFetchRequestTopics],
-) -> None:
-    if group.topics is None:
-        for topic in response.topics:
-            found = image.topics.get(topic.name)
-            if found is not None:
-                topic.topic_id = found.id
-        # A topic that is being deleted has no id any more.
-        response.topics = [topic for topic in response.topics if topic.topic_id in image.topic_names]
-    response.topics += [_unknown_topic(topic) for topic in unknown]
+def _add_ids(image: MetadataImage, response: OffsetFetchResponseGroup) -> None:
+    for topic in response.topics:
+        found = image.topics.get(topic.name)
+        if found is not None:
+            topic.topic_id = found.id
+    # A topic that is being deleted has no id any more.
+    response.topics = [topic for topic in response.topics if topic.topic_id in image.topic_names]
 
 
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _refused_topic(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
+        name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=-1, error_code=UnknownTopicId.code
-            )
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, error_code=code)
             for index in topic.partition_indexes
         ],
     )

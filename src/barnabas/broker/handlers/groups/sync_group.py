@@ -10,10 +10,12 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.groups.asking import ask
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.errors import InconsistentGroupProtocol, KafkaError
 from barnabas.protocol.messages.sync_group_request import SyncGroupRequest
 from barnabas.protocol.messages.sync_group_response import SyncGroupResponse
+from barnabas.security.acls import GROUP, READ
 
 _FIRST_WITH_PROTOCOL: Final = 5
 
@@ -26,6 +28,7 @@ def handle(
     ):
         return SyncGroupResponse(error_code=InconsistentGroupProtocol.code)
     try:
+        authorize(broker, exchange, READ, GROUP, request.group_id)
         shell = broker.groups.shell_of_named(request.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)

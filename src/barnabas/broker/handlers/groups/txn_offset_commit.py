@@ -14,9 +14,10 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.handlers.groups.asking import caller_of
-from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known
+from barnabas.broker.handlers.groups.known_partitions import add_refused, take_known, take_permitted
 from barnabas.broker.handlers.groups.wide_txn_commit import Then, commit_in_pieces, is_wide
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, authorize
 from barnabas.broker.handlers.transaction_verification import (
     Dialect,
     Producer,
@@ -44,6 +45,7 @@ from barnabas.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from barnabas.security.acls import GROUP, READ, TRANSACTIONAL_ID, WRITE
 
 _FIRST_WITH_LOADING: Final = 2
 _FIRST_WITH_ABORTABLE: Final = 4
@@ -53,7 +55,14 @@ _FIRST_THAT_ADDS: Final = 5
 def handle(
     broker: Broker, exchange: Exchange[TxnOffsetCommitResponse], request: TxnOffsetCommitRequest
 ) -> Answer[TxnOffsetCommitResponse]:
-    known, refused = take_known(broker.image, request.topics, _refuse)
+    try:
+        authorize(broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id)
+        authorize(broker, exchange, READ, GROUP, request.group_id)
+    except KafkaError as error:
+        return txn_commit_error(request, error.code)
+    permitted, denied = take_permitted(Permission(broker, exchange, READ), request.topics, _refusal)
+    known, refused = take_known(broker.image, permitted, _refuse)
+    refused += denied
     request.topics = [topic for topic in known if topic.partitions]
     if not request.topics:
         return _merged(exchange.version, refused, TxnOffsetCommitResponse())
@@ -126,11 +135,16 @@ def _commit(
 
 
 def _refuse(topic: TxnOffsetCommitRequestTopic, unknown: list[int]) -> TxnOffsetCommitResponseTopic:
-    code = UnknownTopicOrPartition.code
+    return _refusal(topic, unknown, UnknownTopicOrPartition.code)
+
+
+def _refusal(
+    topic: TxnOffsetCommitRequestTopic, indexes: list[int], code: int
+) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index in unknown
+            TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index in indexes
         ],
     )
 

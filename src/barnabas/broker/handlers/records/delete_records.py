@@ -12,17 +12,25 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS
-from barnabas.errors import InvalidTopicException, KafkaError, PolicyViolation, RequestTimedOut
+from barnabas.errors import (
+    InvalidTopicException,
+    KafkaError,
+    PolicyViolation,
+    RequestTimedOut,
+    TopicAuthorizationFailed,
+)
 from barnabas.protocol.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
 from barnabas.protocol.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from barnabas.security.acls import DELETE
 
 
 class _Deletion(NamedTuple):
@@ -74,12 +82,16 @@ def handle(
 ) -> Answer[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     deletions = []
+    permission = Permission(broker, exchange, DELETE)
     for topic in request.topics:
         answers = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(answers)
         for asked in topic.partitions:
             answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
             answers.partitions.append(answer)
+            if topic.name not in permission:
+                answer.error_code = TopicAuthorizationFailed.code
+                continue
             deletions.append(_Deletion(topic.name, asked, answer))
 
     def await_replicas(waiting: Sequence[_Waiting | None]) -> Answer[DeleteRecordsResponse]:

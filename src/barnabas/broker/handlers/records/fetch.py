@@ -7,25 +7,28 @@
 - A consumer with a rack (version 11) may get a replica to read from in place of records (KIP-392). Followers serve
   consumers of these versions up to their own high watermark.
 - read_committed (version 4) ends at the last stable offset and lists the aborted transactions.
+- A client needs READ on each topic, a follower CLUSTER_ACTION on the cluster.
 - A fetch of many partitions is done in turns.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, denies
 from barnabas.broker.handlers.records.fetch_conversion import Unconverted, convert_fetched, convert_small
 from barnabas.broker.handlers.records.fetch_waiting import WIDE_WAITING_MAX, DelayedFetch, WideDelayedFetch
 from barnabas.broker.quotas.quotas import CONSUMER_BYTE_RATE
 from barnabas.broker.replication.delayed import ANY_PARTITION
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.topic_metrics import TopicMetrics
-from barnabas.broker.requests.exchange import Answer, Exchange, Parked
+from barnabas.broker.requests.authorization import refusal
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange, Parked
 from barnabas.broker.requests.fetch_sessions import FetchContext, FetchTarget, replica_id
 from barnabas.broker.waiting.purgatory import DelayedOperation
 from barnabas.broker.waiting.turns import AT_ONCE, STEP
@@ -54,11 +57,13 @@ from barnabas.protocol.messages.fetch_response import (
 )
 from barnabas.records.layout import BATCH_HEADER_BYTES, MAGIC_V0, MAGIC_V1
 from barnabas.replication.remote_replica import RemoteReplica
+from barnabas.security.acls import CLUSTER_ACTION, READ, TOPIC
 
 # The class of `replica.selector.class` that looks at racks (KIP-392).
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _READ_COMMITTED: Final = 1
+_CONSUMER: Final = -1
 _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
 _FIRST_VERSION_WITH_BATCHES: Final = 4
 _FIRST_VERSION_WITH_ZSTD: Final = 10
@@ -86,6 +91,7 @@ class Fetch:
         "_max_bytes",
         "_next",
         "_only_leader",
+        "_permission",
         "_rack",
         "_remaining_bytes",
         "_replica_id",
@@ -117,6 +123,7 @@ class Fetch:
                 self._max_bytes = int(window_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._context = context
+        self._permission = None if broker.authorization is None else _permission(broker, exchange, context)
         self.size_bytes = 0
         # The metrics that count the bytes once they are sent.
         self._found: list[tuple[TopicMetrics, PartitionData]] = []
@@ -131,10 +138,14 @@ class Fetch:
         # An error or a diverging epoch is sent at once, however few bytes there are.
         self.is_urgent = False
         self._has_waited = False
-        # The broker that fetches as a follower; negative for consumers.
+        # The broker that fetches as a follower; -1 for consumers, and smaller for tools.
         self._replica_id = replica_id(request, exchange.version)
-        # Consumers of newer versions may read from followers.
-        self._only_leader = context.is_follower or exchange.version < _FIRST_VERSION_WITH_RACK
+        # Consumers of newer versions may read from followers. Tools with other negative ids compare replicas: they
+        # read the whole log of any replica.
+        is_tool = self._replica_id < _CONSUMER
+        self._only_leader = context.is_follower or (
+            exchange.version < _FIRST_VERSION_WITH_RACK and not is_tool
+        )
         # The rack in which the consumer should read, if the selector looks at racks.
         self._rack = ""
         self._tells_watermarks = False
@@ -144,7 +155,7 @@ class Fetch:
             self._rack = "" if self._only_leader else request.rack_id
             # Followers serve consumers up to the high watermark, which they should learn soon.
             self._tells_watermarks = context.is_follower and context.is_incremental
-        if context.is_follower:
+        if context.is_follower or is_tool:
             self._isolation = Isolation.LOG_END
         elif request.isolation_level == _READ_COMMITTED:
             self._isolation = Isolation.TXN_COMMITTED
@@ -259,6 +270,8 @@ class Fetch:
         )
         self._answered.append((target, answer))
         try:
+            if self._permission is not None and self._topic(target) not in self._permission:
+                raise refusal(TOPIC)
             sends_first_whole = version >= _FIRST_VERSION_WITH_MAX_BYTES and self.size_bytes == 0
             max_bytes = max(min(target.asked.partition_max_bytes, self._remaining_bytes), 0)
             found_bytes = self._read_partition(target, answer, max_bytes, sends_first_whole)
@@ -542,6 +555,13 @@ class Fetch:
             for node in self._broker.image.brokers.values()
             if node.id in leaders and (endpoint := node.endpoint(self.exchange.session.listener)) is not None
         ]
+
+
+def _permission(broker: Broker, exchange: AnyExchange, context: FetchContext) -> Container[str] | None:
+    """The topics that the client may read, None for all of them. A follower may read all or none."""
+    if not context.is_follower:
+        return Permission(broker, exchange, READ)
+    return () if denies(broker, exchange, CLUSTER_ACTION) else None
 
 
 def handle(broker: Broker, exchange: Exchange[FetchResponse], request: FetchRequest) -> Answer[FetchResponse]:

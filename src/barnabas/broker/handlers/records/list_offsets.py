@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission
 from barnabas.broker.handlers.records.time_search import TimeSearch
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
@@ -25,6 +26,7 @@ from barnabas.errors import (
     KafkaError,
     LeaderNotAvailable,
     OffsetNotAvailable,
+    TopicAuthorizationFailed,
     UnsupportedVersion,
 )
 from barnabas.log.partition.offsets import (
@@ -44,6 +46,7 @@ from barnabas.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.security.acls import DESCRIBE
 
 _CONSUMER: Final = -1
 _ANY_REPLICA: Final = -2
@@ -82,7 +85,7 @@ def handle(
         return exchange.answer_from(_answer_in_turns(broker, exchange, request))
     named = Counter(_names(request))
     response = ListOffsetsResponse()
-    for question in _questions(exchange, request, named, response):
+    for question in _questions(broker, exchange, request, named, response):
         _answer(broker, exchange, request, question)
     return response
 
@@ -95,18 +98,23 @@ def _names(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
 
 
 def _questions(
+    broker: Broker,
     exchange: AnyExchange,
     request: ListOffsetsRequest,
     named: Counter[tuple[str, int]],
     response: ListOffsetsResponse,
 ) -> Iterator[Question]:
-    """The questions one after the other. Each has its answer in the response."""
+    """The questions one after the other. Each has its answer in the response. Refused ones are left out."""
+    permission = Permission(broker, exchange, DESCRIBE)
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answers)
         for asked in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             answers.partitions.append(answer)
+            if topic.name not in permission:
+                answer.error_code = TopicAuthorizationFailed.code
+                continue
             is_named_twice = exchange.version > 0 and named[topic.name, asked.partition_index] > 1
             yield Question(topic.name, asked, answer, is_named_twice)
 
@@ -122,7 +130,7 @@ async def _answer_in_turns(
     end_ns = turns.end_ns()
     search = TimeSearch(broker, exchange)
     response = ListOffsetsResponse()
-    for question in _questions(exchange, request, named, response):
+    for question in _questions(broker, exchange, request, named, response):
         if exchange.version > 0 and is_search(question.asked.timestamp):
             await _answer_by_search(broker, exchange, request, question, search)
         else:

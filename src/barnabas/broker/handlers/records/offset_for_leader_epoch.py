@@ -9,8 +9,9 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, denies
 from barnabas.broker.requests.exchange import Answer, Exchange
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, TopicAuthorizationFailed
 from barnabas.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -20,6 +21,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from barnabas.security.acls import CLUSTER_ACTION, DESCRIBE
 
 
 def handle(
@@ -27,12 +29,18 @@ def handle(
 ) -> Answer[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     questions = []
+    # Consumers need less than followers.
+    is_follower = not denies(broker, exchange, CLUSTER_ACTION, is_logged=False)
+    permission = Permission(broker, exchange, DESCRIBE)
     for topic in request.topics:
         answers = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(answers)
         for asked in topic.partitions:
             answer = EpochEndOffset(partition=asked.partition)
             answers.partitions.append(answer)
+            if not is_follower and topic.topic not in permission:
+                answer.error_code = TopicAuthorizationFailed.code
+                continue
             questions.append((topic.topic, asked, answer))
     return exchange.answer_in_turns(
         broker.turns, questions, lambda each: _answer(broker, *each), lambda _: response

@@ -6,6 +6,7 @@
   7 on perhaps with zstd.
 - Records of a transaction (from version 3 on) are appended after its coordinator has verified their partitions. From
   version 11 on the client knows TRANSACTION_ABORTABLE, from version 12 on the coordinator adds the partitions itself.
+- A client needs WRITE on each topic, and on the transactional id.
 - Only the broker, and clients with the id `__admin_client`, write to internal topics.
 - From version 8 on the response names the invalid records, from version 10 on the current leader. From version 13 on
   topics are given by their id.
@@ -18,11 +19,13 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, denies
 from barnabas.broker.handlers.records.slow_append import append_with_worker
 from barnabas.broker.handlers.transaction_verification import FIRST_PRODUCE_WITH_IDS, Verified, verify_produce
 from barnabas.broker.quotas.quotas import PRODUCER_BYTE_RATE
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.replicated import await_replicated
+from barnabas.broker.requests.authorization import refusal
 from barnabas.broker.requests.conversions import RequestShare
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange, Parked
 from barnabas.broker.waiting.turns import AT_ONCE
@@ -63,6 +66,7 @@ from barnabas.records.layout import (
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.rejection import RejectedRecords, RejectedTimestamps
 from barnabas.records.validate import RecordsTakeLong
+from barnabas.security.acls import TRANSACTIONAL_ID, WRITE
 
 # Clients with this id may write to internal topics, as in Kafka.
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -86,6 +90,7 @@ class Appending:
         "_failure",
         "_has_ended",
         "_next",
+        "_permission",
         "_pieces",
         "_request",
         "_response",
@@ -106,6 +111,7 @@ class Appending:
         self._exchange = exchange
         self._request = request
         self._verified = verified
+        self._permission = None if broker.authorization is None else Permission(broker, exchange, WRITE)
         self._response = ProduceResponse()
         # The number of partitions whose records the in-sync replicas have not all written.
         self._unreplicated = 0
@@ -159,6 +165,8 @@ class Appending:
         request = self._request
         exchange = self._exchange
         try:
+            if self._permission is not None and name is not None:
+                self._permission.check(name)
             if request.acks not in _ACKS:
                 raise InvalidRequiredAcks(f"acks is {request.acks}, and can be -1, 0 or 1")
             if name is None:
@@ -258,6 +266,8 @@ def handle(
 ) -> Answer[ProduceResponse]:
     if request.transactional_id is None:
         return Appending(broker, exchange, request, None).begin()
+    if denies(broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id):
+        return _refuse_all(request, refusal(TRANSACTIONAL_ID))
     parked = exchange.park()
     then = partial(_append_verified, parked, broker, exchange, request)
     verify_produce(broker, exchange, request, then)
@@ -265,6 +275,21 @@ def handle(
 
 
 HANDLER: Final = Handler(ProduceRequest, ProduceResponse, handle)
+
+
+def _refuse_all(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        # There is no response: the end of the connection tells the client.
+        raise error
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        response.responses.append(answers)
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index)
+            _fail(answer, error)
+            answers.partition_responses.append(answer)
+    return response
 
 
 def _append_verified(

@@ -5,7 +5,8 @@ Credentials are stored whether or not a listener uses SASL. A request may name a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -34,6 +35,9 @@ from barnabas.protocol.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResult,
 )
 
+# Kafka's logger of decisions.
+audit_log = logging.getLogger("kafka.authorizer.logger")
+
 _ITERATIONS_MIN: Final = 4_096
 _ITERATIONS_MAX: Final = 16_384
 _SALT_BYTES_MAX: Final = 1_024
@@ -48,7 +52,11 @@ async def handle(
     edits: dict[str, Edit[ScramCredential]] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion]
     changes = [*request.deletions, *request.upsertions]
+    end_ns = broker.turns.end_ns()
     for change in changes:
+        if broker.turns.is_over(end_ns):
+            await broker.turns.next()
+            end_ns = broker.turns.end_ns()
         if results.get(change.name) is not None:
             continue
         try:
@@ -66,11 +74,13 @@ async def handle(
         except KafkaError as error:
             results[change.name] = error
             edits.pop(change.name, None)
-    if edits:
+    async for part in broker.turns.parts(list(edits.items())):
+        edited = dict(part)
         try:
-            results.update(await broker.writer.alter_scram_credentials(edits))
+            results.update(await broker.writer.alter_scram_credentials(edited))
         except KafkaError as error:
-            results.update(dict.fromkeys(edits, error))
+            results.update(dict.fromkeys(edited, error))
+    _log_changes(changes, results, exchange)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(
@@ -83,8 +93,34 @@ async def handle(
     )
 
 
+def _log_changes(
+    changes: Iterable[ScramCredentialDeletion | ScramCredentialUpsertion],
+    results: Mapping[str, KafkaError | None],
+    exchange: AnyExchange,
+) -> None:
+    for change in changes:
+        if results.get(change.name) is None:
+            word = "Removed" if isinstance(change, ScramCredentialDeletion) else "Set"
+            mechanism = MECHANISM_CODES.get(change.mechanism)
+            audit_log.info(
+                "%s %s credential of User:%s by %s", word, mechanism, change.name, exchange.session.principal
+            )
+
+
+def refuse(
+    request: AlterUserScramCredentialsRequest, error: KafkaError, version: int
+) -> AlterUserScramCredentialsResponse:
+    users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=str(error))
+            for user in sorted(users)
+        ]
+    )
+
+
 HANDLER: Final = coroutine_handler(
-    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, handle
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, handle, refuse=refuse
 )
 
 

@@ -63,7 +63,11 @@ async def handle(
     results: dict[Sides, KafkaError | None] = {}
     edits: dict[QuotaEntity, Edit[float]] = {}
     asked: dict[QuotaEntity, Sides] = {}
+    end_ns = broker.turns.end_ns()
     for entry in request.entries:
+        if broker.turns.is_over(end_ns):
+            await broker.turns.next()
+            end_ns = broker.turns.end_ns()
         sides = _sides(entry.entity)
         try:
             if sides in results:
@@ -75,11 +79,12 @@ async def handle(
         except KafkaError as error:
             results[sides] = error
     edits = {entity: edit for entity, edit in edits.items() if results[asked[entity]] is None}
-    if edits:
+    async for part in broker.turns.parts(list(edits.items())):
+        edited = dict(part)
         try:
-            altered = await broker.writer.alter_quotas(edits, validate_only=request.validate_only)
+            altered = await broker.writer.alter_quotas(edited, validate_only=request.validate_only)
         except KafkaError as error:
-            altered = dict.fromkeys(edits, error)
+            altered = dict.fromkeys(edited, error)
         results.update((asked[entity], result) for entity, result in altered.items())
     return AlterClientQuotasResponse(
         entries=[
@@ -93,7 +98,23 @@ async def handle(
     )
 
 
-HANDLER: Final = coroutine_handler(AlterClientQuotasRequest, AlterClientQuotasResponse, handle)
+def refuse(request: AlterClientQuotasRequest, error: KafkaError, version: int) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            AnsweredEntry(
+                error_code=error.code,
+                error_message=str(error),
+                entity=[
+                    AnsweredEntity(entity_type=each.entity_type, entity_name=each.entity_name)
+                    for each in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+HANDLER: Final = coroutine_handler(AlterClientQuotasRequest, AlterClientQuotasResponse, handle, refuse=refuse)
 
 
 def _sides(entity: Sequence[EntityData]) -> Sides:

@@ -30,7 +30,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: AlterConfigsReq
         for each in request.resources
     ]
     responses = await alter_resources(
-        broker, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
+        broker, exchange, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
     )
     return AlterConfigsResponse(responses=responses)
 

@@ -8,13 +8,15 @@ from typing import Protocol, TypeVar
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.results import code_of, message_of
+from barnabas.broker.handlers.settings.config_access import authorize_configs
 from barnabas.broker.handlers.settings.edits import Operation, ResourceChange, edit_of
+from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.settings.loggers import change_levels
 from barnabas.broker.settings.resources import ResourceType, check_broker_name
-from barnabas.broker.waiting.turns import AT_ONCE
 from barnabas.coordination.metadata.topic_names import check_topic_name
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import InvalidRequest, KafkaError
+from barnabas.security.acls import ALTER_CONFIGS
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 ResultT = TypeVar("ResultT")
@@ -32,6 +34,7 @@ class ResultClass(Protocol[ResultT_co]):
 
 async def alter_resources(
     broker: Broker,
+    exchange: AnyExchange,
     resources: Sequence[ResourceChange],
     result_class: ResultClass[ResultT],
     *,
@@ -41,10 +44,16 @@ async def alter_resources(
     counts = Counter(each.key for each in resources)
     edits: dict[ResourceType, dict[str, Edit[str]]] = {}
     errors: _Results = {}
+    end_ns = broker.turns.end_ns()
     for each in resources:
+        if broker.turns.is_over(end_ns):
+            await broker.turns.next()
+            end_ns = broker.turns.end_ns()
         try:
             if counts[each.key] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
+            if ResourceType(each.resource_type) is not ResourceType.UNKNOWN:
+                authorize_configs(broker, exchange, ALTER_CONFIGS, each.resource_type, each.name)
             _check_form(each)
             _check_name(broker, each)
             resource_type = ResourceType(each.resource_type)
@@ -56,15 +65,16 @@ async def alter_resources(
         except KafkaError as error:
             errors[each.key] = error
     errors.update(await _store(broker, edits, validate_only=validate_only))
-    return [
-        result_class(
-            error_code=code_of(errors.get(each.key)),
-            error_message=message_of(errors.get(each.key)),
-            resource_type=each.resource_type,
-            resource_name=each.name,
+
+    def result(change: ResourceChange) -> ResultT:
+        return result_class(
+            error_code=code_of(errors.get(change.key)),
+            error_message=message_of(errors.get(change.key)),
+            resource_type=change.resource_type,
+            resource_name=change.name,
         )
-        for each in resources
-    ]
+
+    return await broker.turns.map(resources, result, list)
 
 
 async def _store(
@@ -80,14 +90,12 @@ async def _store(
         (ResourceType.CLIENT_METRICS, writer.alter_client_metrics),
     ):
         wanted = list(edits.get(resource_type, {}).items())
-        for start in range(0, len(wanted), AT_ONCE):
-            if start > 0:
-                await broker.turns.next()
-            part = dict(wanted[start : start + AT_ONCE])
+        async for part in broker.turns.parts(wanted):
+            edited = dict(part)
             try:
-                altered = await alter(part, validate_only=validate_only)
+                altered = await alter(edited, validate_only=validate_only)
             except KafkaError as error:
-                altered = dict.fromkeys(part, error)
+                altered = dict.fromkeys(edited, error)
             results.update(((resource_type, name), result) for name, result in altered.items())
     return results
 

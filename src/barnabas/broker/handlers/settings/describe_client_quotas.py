@@ -61,7 +61,13 @@ def handle(
     )
 
 
-HANDLER: Final = Handler(DescribeClientQuotasRequest, DescribeClientQuotasResponse, handle)
+def refuse(
+    request: DescribeClientQuotasRequest, error: KafkaError, version: int
+) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+
+
+HANDLER: Final = Handler(DescribeClientQuotasRequest, DescribeClientQuotasResponse, handle, refuse=refuse)
 
 
 def _sides(entity: QuotaEntity) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """DescribeConfigs, versions 0 to 4: settings with their values and the sources of the values.
 
 - Version 0 only says whether a value is the default. Version 1 has its source and, on request, the other values that
-  apply without it (synonyms). Version 3 has its type and, on request, the allowed values as documentation.
+  apply without it (synonyms). Version 3 has its type and, on request, its meaning and the allowed values.
 - Null or no keys ask for all settings of a resource. Unknown names are left out.
 - The broker with the empty name has the settings that were made at run time for all brokers.
+- A client needs DESCRIBE_CONFIGS on the topic or the group, for other resources on the cluster.
 - A resource of an unknown type makes the whole request invalid.
 """
 
@@ -15,6 +16,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
+from barnabas.broker.handlers.settings.config_access import authorize_configs
 from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.broker.settings.group_configs import GROUP_SETTINGS
 from barnabas.broker.settings.loggers import logger_levels
@@ -34,7 +36,9 @@ from barnabas.config.describe import (
     describe_topic,
 )
 from barnabas.config.log_config import TOPIC_SETTINGS
+from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.topic_names import check_topic_name
+from barnabas.coordination.store.contract import StoreError
 from barnabas.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from barnabas.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from barnabas.protocol.messages.describe_configs_response import (
@@ -43,6 +47,7 @@ from barnabas.protocol.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.security.acls import DESCRIBE_CONFIGS
 
 # A resource has up to hundreds of settings, and a tool asks for all topics at once: other requests run in between.
 RESOURCES_AT_ONCE: Final = 10
@@ -55,21 +60,29 @@ async def handle(
 ) -> Answer[DescribeConfigsResponse]:
     for each in request.resources:
         if ResourceType(each.resource_type) is ResourceType.UNKNOWN:
-            error = InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}")
-            return DescribeConfigsResponse(
-                results=[
-                    _failure(resource.resource_type, resource.resource_name, error)
-                    for resource in request.resources
-                ]
+            return _refused(
+                request,
+                InvalidRequest(f"Unexpected resource type UNKNOWN for resource {each.resource_name}"),
             )
     # A resource that is named twice is described once, so that a small request has no large response.
     wanted = dict.fromkeys(
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))
         for each in request.resources
     )
+    try:
+        await broker.control.learn_settings(
+            name for resource_type, name, _ in wanted if resource_type == ResourceType.TOPIC
+        )
+    except StoreError as error:
+        return _refused(request, as_kafka_error(error))
     response = DescribeConfigsResponse(results=[])
     described = _Described(broker)
     for number, (resource_type, name, keys) in enumerate(wanted, start=1):
+        try:
+            authorize_configs(broker, exchange, DESCRIBE_CONFIGS, resource_type, name)
+        except KafkaError as error:
+            response.results.append(_failure(resource_type, name, error))
+            continue
         response.results.append(_result(described, request, resource_type, name, frozenset(keys)))
         if number % RESOURCES_AT_ONCE == 0:
             await broker.turns.next()
@@ -115,6 +128,11 @@ def _result(
     return DescribeConfigsResult(
         error_message=None, resource_type=resource_type, resource_name=name, configs=configs
     )
+
+
+def _refused(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+    results = [_failure(each.resource_type, each.resource_name, error) for each in request.resources]
+    return DescribeConfigsResponse(results=results)
 
 
 def _failure(resource_type: int, name: str, error: KafkaError) -> DescribeConfigsResult:
@@ -232,7 +250,13 @@ def _answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
 
 
 def _documentation(name: str) -> str | None:
-    """The allowed values of the setting."""
+    """The meaning of the setting, and the values that it takes."""
+    # Few clients ask for it, and the meanings are a file of their own.
+    from barnabas.config.meanings import broker_meaning, group_meaning, topic_meaning
+
     row = broker_settings().get(GROUP_SETTINGS.get(name, name))
     setting = TOPIC_SETTINGS.get(name) or (row and row.setting)
-    return None if setting is None else setting.describe_allowed()
+    if setting is None:
+        return None
+    meaning = topic_meaning(name) or group_meaning(name) or broker_meaning(name)
+    return f"{meaning} It takes {setting.describe_allowed()}."

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.settings.group_configs import GROUP_SETTINGS, group_overrides
 from barnabas.broker.settings.resources import ResourceType
+from barnabas.broker.settings.stored_passwords import decoded, encoded
 from barnabas.broker.telemetry.configs import CLIENT_METRICS_SETTINGS, parse_subscription
 from barnabas.config.broker_config import BrokerConfig, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
+from barnabas.config.listeners import SecurityProtocol
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
 from barnabas.coordination.planning.topic_creation import check_topic_config
 from barnabas.coordination.writing.cluster_writer import Edit
@@ -116,7 +118,12 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
     )
     per_broker = bool(resource.name)
     config = broker.config
+    new = {change.name for change in resource.changes if change.operation == Operation.SET}
+    stored, given = (
+        {name: text for name, text in after.items() if (name in new) == is_new} for is_new in (False, True)
+    )
     try:
+        after = {**decoded(config, stored), **given}
         for name in after:
             if name.startswith(_LISTENER_SETTINGS):
                 raise InvalidConfig(
@@ -131,9 +138,18 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
             broker=after if per_broker else config.dynamic_broker,
         )
         _check_threads(config, changed)
+        if any("ssl." in change.name for change in resource.changes) or resource.replaces:
+            _check_certificates(config, changed)
+        return {**stored, **encoded(config, given)}
     except InvalidConfig as error:
         raise InvalidRequest(str(error)) from error
-    return after
+
+
+def _check_certificates(before: BrokerConfig, after: BrokerConfig) -> None:
+    if any(each.security_protocol is not SecurityProtocol.PLAINTEXT for each in before.endpoints):
+        from barnabas.broker.authentication.certificate_changes import check_certificate_changes
+
+        check_certificate_changes(before, after)
 
 
 def _check_threads(before: BrokerConfig, after: BrokerConfig) -> None:

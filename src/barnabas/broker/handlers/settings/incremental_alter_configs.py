@@ -32,7 +32,7 @@ async def handle(
         for each in request.resources
     ]
     responses = await alter_resources(
-        broker, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
+        broker, exchange, resources, AlterConfigsResourceResponse, validate_only=request.validate_only
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 

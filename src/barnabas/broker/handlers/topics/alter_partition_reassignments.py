@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.results import code_of, message_of
+from barnabas.broker.handlers.topics.pieces import PIECE_SIZE
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import KafkaError
@@ -35,8 +36,7 @@ async def handle(
     }
     may_change = request.allow_replication_factor_change
     try:
-        change = broker.controller.alter_reassignments(targets, allow_replication_factor_change=may_change)
-        errors = await within(request.timeout_ms, change)
+        errors = await within(request.timeout_ms, _alter(broker, targets, may_change))
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=may_change, error_code=error.code, error_message=str(error)
@@ -57,9 +57,39 @@ async def handle(
     )
 
 
+def refuse(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError, version: int
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=str(error),
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_partition(partition.partition_index, error) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 HANDLER: Final = coroutine_handler(
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle, refuse=refuse
 )
+
+
+async def _alter(
+    broker: Broker, targets: dict[TopicPartition, list[int] | None], may_change: bool
+) -> dict[TopicPartition, KafkaError | None]:
+    """Some partitions at a time: the controller decides about all of them at once."""
+    errors: dict[TopicPartition, KafkaError | None] = {}
+    async for part in broker.turns.parts(list(targets.items()), PIECE_SIZE):
+        errors.update(
+            await broker.controller.alter_reassignments(
+                dict(part), allow_replication_factor_change=may_change
+            )
+        )
+    return errors
 
 
 def _partition(index: int, error: KafkaError | None) -> ReassignablePartitionResponse:

@@ -3,6 +3,7 @@
 - Up to version 5 topics are named; from version 6 each is given by its name or by its id.
 - A topic that is named twice is not deleted: INVALID_REQUEST.
 - With `delete.topic.enable=false` the error is TOPIC_DELETION_DISABLED from version 3 on, and INVALID_REQUEST before.
+- A client needs DELETE on each topic, or on the cluster. It learns nothing of topics that it may not describe.
 - From version 5 on a client above its mutation quota is refused.
 """
 
@@ -15,15 +16,17 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.handlers.permissions import Permission, denies
 from barnabas.broker.handlers.results import code_of, message_of
 from barnabas.broker.handlers.topics.pieces import DELETION_SIZE, change_in_pieces
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.coordination.metadata.image import MetadataImage, TopicImage
+from barnabas.coordination.metadata.image import TopicImage
 from barnabas.errors import (
     InvalidRequest,
     KafkaError,
     NotController,
+    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -31,6 +34,7 @@ from barnabas.errors import (
 from barnabas.protocol.message import ZERO_UUID, Uuid
 from barnabas.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from barnabas.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from barnabas.security.acls import DELETE, DESCRIBE
 
 _FIRST_VERSION_WITH_DELETION_DISABLED: Final = 3
 _FIRST_VERSION_WITH_QUOTA_ERROR: Final = 5
@@ -45,7 +49,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: DeleteTopicsReq
         return _refused(
             request, (TopicDeletionDisabled if tells else InvalidRequest)("Topic deletion is disabled.")
         )
-    refused, topics = _sort_out(broker.image, request)
+    refused, topics = _sort_out(broker, exchange, request)
     quota = MutationQuota(broker, exchange, strict_since=_FIRST_VERSION_WITH_QUOTA_ERROR)
     errors: list[KafkaError | None]
     try:
@@ -90,9 +94,14 @@ def _refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsRes
 
 
 def _sort_out(
-    image: MetadataImage, request: DeleteTopicsRequest
+    broker: Broker, exchange: AnyExchange, request: DeleteTopicsRequest
 ) -> tuple[list[DeletableTopicResult], list[TopicImage]]:
     """The results for topics that cannot be deleted, and the topics to delete."""
+    image = broker.image
+    may_all = not denies(broker, exchange, DELETE, is_logged=False)
+    deletable = Permission(broker, exchange, DELETE)
+    describable = Permission(broker, exchange, DESCRIBE)
+    denial = TopicAuthorizationFailed("Topic authorization failed.")
     refused = []
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
@@ -117,15 +126,21 @@ def _sort_out(
             refused.append(
                 _result(None, topic_id, UnknownTopicId("This server does not host this topic ID."))
             )
-        else:
+        elif may_all or topic.name in deletable:
             found[topic_id] = topic
+        else:
+            refused.append(_result(topic.name if topic.name in describable else None, topic_id, denial))
     for name, times in names.items():
         topic = image.topics.get(name)
         if times > 1:
             refused.append(_result(name, ZERO_UUID, InvalidRequest("Duplicate topic name.")))
+        elif not may_all and name not in describable:
+            refused.append(_result(name, ZERO_UUID, denial))
         elif topic is None:
             missing = UnknownTopicOrPartition("This server does not host this topic-partition.")
             refused.append(_result(name, ZERO_UUID, missing))
+        elif not may_all and name not in deletable:
+            refused.append(_result(name, ZERO_UUID, denial))
         elif topic.id in ids:
             found.pop(topic.id, None)
             twice = InvalidRequest("The provided topic name maps to an ID that was already supplied.")

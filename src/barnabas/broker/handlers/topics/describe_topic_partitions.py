@@ -9,12 +9,17 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, operations
 from barnabas.broker.handlers.topics.metadata import is_reachable, leader_for_clients
 from barnabas.broker.requests.exchange import AnyExchange
-from barnabas.broker.requests.operations import TOPIC_OPERATIONS
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
-from barnabas.errors import InvalidRequest, InvalidTopicException, UnknownTopicOrPartition
+from barnabas.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from barnabas.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from barnabas.protocol.messages.describe_topic_partitions_response import (
     Cursor,
@@ -22,13 +27,14 @@ from barnabas.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from barnabas.security.acls import DESCRIBE, TOPIC
 
 
 def handle(
     broker: Broker, exchange: AnyExchange, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     try:
-        return _describe(broker, exchange.session.listener, request)
+        return _describe(broker, exchange, request)
     except InvalidRequest as error:
         # The response has no error for the whole request.
         return DescribeTopicPartitionsResponse(
@@ -43,9 +49,9 @@ HANDLER: Final = Handler(DescribeTopicPartitionsRequest, DescribeTopicPartitions
 
 
 def _describe(
-    broker: Broker, listener: str, request: DescribeTopicPartitionsRequest
+    broker: Broker, exchange: AnyExchange, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    image = broker.image
+    image, listener = broker.image, exchange.session.listener
     wants_all = not request.topics
     first_name, first_partition = "", 0
     if request.cursor is not None:
@@ -58,14 +64,16 @@ def _describe(
     remaining = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
 
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(name for name in wanted if name >= first_name):
+    permission = Permission(broker, exchange, DESCRIBE, is_logged=not wants_all)
+    names = sorted(name for name in wanted if name >= first_name)
+    for name in [each for each in names if each in permission]:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.get(name)
         if topic is None:
             if not wants_all:
-                response.topics.append(_unknown(name))
+                response.topics.append(_unknown(name, operations(broker, exchange, TOPIC, name)))
             continue
         start = first_partition if name == first_name else 0
         end = min(len(topic.partitions), start + remaining)
@@ -77,23 +85,31 @@ def _describe(
                 partitions=[
                     _partition(image, index, topic.partitions[index], listener) for index in range(start, end)
                 ],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=operations(broker, exchange, TOPIC, name),
             )
         )
         remaining -= max(end - start, 0)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    if not wants_all:
+        # Whether such topics exist is not said.
+        code = TopicAuthorizationFailed.code
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+            for name in names
+            if name not in permission
+        ]
     return response
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, authorized_operations: int) -> DescribeTopicPartitionsResponseTopic:
     error = UnknownTopicOrPartition if is_legal_topic_name(name) else InvalidTopicException
     return DescribeTopicPartitionsResponseTopic(
         error_code=error.code,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations,
     )
 
 

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.results import code_of, message_of
+from barnabas.broker.handlers.topics.pieces import PIECE_SIZE
 from barnabas.broker.requests.deadlines import within
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.planning.partition_changes import ElectionType
@@ -38,7 +40,7 @@ async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersReq
     failure = None
     errors: dict[TopicPartition, KafkaError | None]
     try:
-        election = broker.controller.elect_leaders(wanted, _election_type(request.election_type))
+        election = _elect(broker, wanted, _election_type(request.election_type))
         errors = await within(request.timeout_ms, election)
     except KafkaError as error:
         failure = error
@@ -62,7 +64,33 @@ async def handle(broker: Broker, exchange: AnyExchange, request: ElectLeadersReq
     )
 
 
-HANDLER: Final = coroutine_handler(ElectLeadersRequest, ElectLeadersResponse, handle)
+def refuse(request: ElectLeadersRequest, error: KafkaError, version: int) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code if version > 0 else NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error.code, error_message=str(error))
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+HANDLER: Final = coroutine_handler(ElectLeadersRequest, ElectLeadersResponse, handle, refuse=refuse)
+
+
+async def _elect(
+    broker: Broker, wanted: Sequence[TopicPartition], election_type: ElectionType
+) -> dict[TopicPartition, KafkaError | None]:
+    """Elects leaders of some partitions at a time: the controller decides about all of them at once."""
+    errors: dict[TopicPartition, KafkaError | None] = {}
+    async for part in broker.turns.parts(wanted, PIECE_SIZE):
+        errors.update(await broker.controller.elect_leaders(part, election_type))
+    return errors
 
 
 def _election_type(code: int) -> ElectionType:

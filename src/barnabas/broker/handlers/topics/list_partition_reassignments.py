@@ -43,6 +43,24 @@ async def handle(
     return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
 
 
+def refuse(
+    request: ListPartitionReassignmentsRequest, error: KafkaError, version: int
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=str(error),
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )
+
+
 HANDLER: Final = coroutine_handler(
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle, refuse=refuse
 )

@@ -4,20 +4,23 @@
   10 and 11 have the field, and get INVALID_REQUEST for all topics if they use it.
 - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. If client and broker allow it (version 4 on; older clients
   always allow it), it is created in the background, and the client finds it when it asks again.
+- A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and is left out of
+  all topics. Automatic creation needs CREATE on the cluster or the topic.
 - Before version 6 a leader without the client's listener is LEADER_NOT_AVAILABLE, later LISTENER_NOT_FOUND.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.mutation_quota import MutationQuota
+from barnabas.broker.handlers.permissions import Permission, cluster_operations, denies, operations
 from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange
-from barnabas.broker.requests.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.broker.waiting.turns import AT_ONCE, STEP, Turns
+from barnabas.broker.requests.operations import NOT_ASKED
+from barnabas.broker.waiting.turns import AT_ONCE, STEP
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.errors import (
@@ -27,6 +30,7 @@ from barnabas.errors import (
     LeaderNotAvailable,
     ListenerNotFound,
     ReplicaNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -39,6 +43,7 @@ from barnabas.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.security.acls import CREATE, DESCRIBE, TOPIC
 
 _FIRST_VERSION_WITH_LISTENER_ERROR: Final = 6
 _FIRST_VERSION_WITH_IDS: Final = 12
@@ -55,6 +60,8 @@ def handle(
         and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
     ):
         return _refuse(request.topics)
+    permission = Permission(broker, exchange, DESCRIBE, is_logged=bool(request.topics))
+    denied: Container[str] = ()
     if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         missing = [
             topic.name
@@ -62,21 +69,27 @@ def handle(
             if topic.name is not None
             and topic.topic_id == ZERO_UUID
             and topic.name not in image.topics
-            and is_legal_topic_name(topic.name)
+            and topic.name in permission
         ]
         if missing:
-            broker.automatic_topics.create(missing, MutationQuota(broker, exchange, strict_since=None).charge)
-    wanted = _wanted(image, request, exchange.version, broker.automatic_topics.under_way)
+            denied = _not_creatable(broker, exchange, missing)
+            created = [name for name in missing if name not in denied and is_legal_topic_name(name)]
+            if created:
+                quota = MutationQuota(broker, exchange, strict_since=None)
+                broker.automatic_topics.create(created, quota.charge)
+    wanted = _wanted(broker, request, exchange.version, permission, denied)
     count = sum(len(each.partitions) + 1 for each in wanted)
     if count > AT_ONCE:
-        return exchange.answer_from(_answer_in_turns(broker.turns, exchange, request, image, wanted))
+        return exchange.answer_from(_answer_in_turns(broker, exchange, request, image, wanted))
     topics = [
-        _topic(found, request, _partitions(image, found, 0, len(found.partitions), exchange))
+        _topic(
+            broker, exchange, found, request, _partitions(image, found, 0, len(found.partitions), exchange)
+        )
         if isinstance(found, TopicImage)
         else found
         for found in wanted
     ]
-    return _response(image, exchange, request, topics)
+    return _response(broker, image, exchange, request, topics)
 
 
 HANDLER: Final = Handler(MetadataRequest, MetadataResponse, handle)
@@ -94,14 +107,22 @@ def _refuse(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
+def _not_creatable(broker: Broker, exchange: AnyExchange, names: Iterable[str]) -> Container[str]:
+    if not denies(broker, exchange, CREATE, is_logged=False):
+        return ()
+    permission = Permission(broker, exchange, CREATE)
+    return {name for name in names if name not in permission}
+
+
 async def _answer_in_turns(
-    turns: Turns,
+    broker: Broker,
     exchange: AnyExchange,
     request: MetadataRequest,
     image: MetadataImage,
     wanted: list[TopicImage | MetadataResponseTopic],
 ) -> MetadataResponse:
     """For thousands of partitions. All of them come from one image."""
+    turns = broker.turns
     end_ns = turns.end_ns()
     topics: list[MetadataResponseTopic] = []
     for found in wanted:
@@ -114,13 +135,17 @@ async def _answer_in_turns(
             if turns.is_over(end_ns):
                 await turns.next()
                 end_ns = turns.end_ns()
-        topics.append(_topic(found, request, partitions))
+        topics.append(_topic(broker, exchange, found, request, partitions))
     await turns.next()
-    return _response(image, exchange, request, topics)
+    return _response(broker, image, exchange, request, topics)
 
 
 def _response(
-    image: MetadataImage, exchange: AnyExchange, request: MetadataRequest, topics: list[MetadataResponseTopic]
+    broker: Broker,
+    image: MetadataImage,
+    exchange: AnyExchange,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     listener = exchange.session.listener
     brokers = [
@@ -137,15 +162,18 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(broker, exchange) if asks_cluster else NOT_ASKED,
     )
 
 
 def _wanted(
-    image: MetadataImage, request: MetadataRequest, version: int, under_way: Container[str]
+    broker: Broker, request: MetadataRequest, version: int, permission: Permission, denied: Container[str]
 ) -> list[TopicImage | MetadataResponseTopic]:
+    image, under_way = broker.image, broker.automatic_topics.under_way
     if request.topics is None or (version == 0 and not request.topics):
-        return list(image.topics.values())
+        if broker.authorization is None:
+            return list(image.topics.values())
+        return [topic for topic in image.topics.values() if topic.name in permission]
     wanted: list[TopicImage | MetadataResponseTopic] = []
     seen: set[str | bytes] = set()
     for asked in request.topics:
@@ -155,12 +183,19 @@ def _wanted(
         seen.add(key)
         if asked.topic_id != ZERO_UUID:
             by_id = image.topic_by_id(asked.topic_id)
-            wanted.append(
-                by_id
-                or MetadataResponseTopic(error_code=UnknownTopicId.code, name=None, topic_id=asked.topic_id)
-            )
+            if by_id is not None and by_id.name in permission:
+                wanted.append(by_id)
+            else:
+                code = UnknownTopicId.code if by_id is None else TopicAuthorizationFailed.code
+                wanted.append(MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id))
             continue
         name = asked.name or ""
+        if name not in permission or name in denied:
+            # Whether such a topic exists is not said.
+            is_internal = name in denied and name in INTERNAL_TOPICS
+            code = TopicAuthorizationFailed.code
+            wanted.append(MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal))
+            continue
         topic = image.topics.get(name)
         if topic is not None and name not in under_way:
             wanted.append(topic)
@@ -174,7 +209,11 @@ def _wanted(
 
 
 def _topic(
-    topic: TopicImage, request: MetadataRequest, partitions: list[MetadataResponsePartition]
+    broker: Broker,
+    exchange: AnyExchange,
+    topic: TopicImage,
+    request: MetadataRequest,
+    partitions: list[MetadataResponsePartition],
 ) -> MetadataResponseTopic:
     asks_operations = request.include_topic_authorized_operations
     return MetadataResponseTopic(
@@ -182,7 +221,9 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS if asks_operations else NOT_ASKED,
+        topic_authorized_operations=operations(broker, exchange, TOPIC, topic.name)
+        if asks_operations
+        else NOT_ASKED,
     )
 
 

@@ -13,11 +13,13 @@ from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC
 from barnabas.broker.coordinators.transaction_errors import code_for
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import CoordinatorNotAvailable, KafkaError
 from barnabas.model import ProducerEpoch, ProducerId, TopicPartition
 from barnabas.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from barnabas.security.acls import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from barnabas.transactions.producer import TRANSACTION_VERSION_0, ProducerIdAndEpoch
 
 _FIRST_WITH_FENCED: Final = 2
@@ -26,6 +28,11 @@ _FIRST_WITH_FENCED: Final = 2
 def handle(
     broker: Broker, exchange: Exchange[AddOffsetsToTxnResponse], request: AddOffsetsToTxnRequest
 ) -> Answer[AddOffsetsToTxnResponse]:
+    try:
+        authorize(broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id)
+        authorize(broker, exchange, READ, GROUP, request.group_id)
+    except KafkaError as error:
+        return _response(exchange.version, error)
     if broker.groups.has_topic:
         return _add(broker, exchange, request)
     return exchange.answer_from(_create_and_add(broker, exchange, request))

@@ -16,9 +16,12 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission, denies
+from barnabas.broker.requests.authorization import refusal
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage
 from barnabas.errors import (
+    ClusterAuthorizationFailed,
     KafkaError,
     OperationNotAttempted,
     TopicAuthorizationFailed,
@@ -35,6 +38,7 @@ from barnabas.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from barnabas.security.acls import CLUSTER_ACTION, TRANSACTIONAL_ID, WRITE
 from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2, ProducerIdAndEpoch
 
 _FIRST_WITH_FENCED: Final = 2
@@ -106,13 +110,19 @@ def handle(
     broker: Broker, exchange: Exchange[AddPartitionsToTxnResponse], request: AddPartitionsToTxnRequest
 ) -> Answer[AddPartitionsToTxnResponse]:
     is_of_broker = exchange.version >= _FIRST_OF_BROKERS
+    if is_of_broker and denies(broker, exchange, CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
     all_asked = _asked_of_broker(request) if is_of_broker else _asked_of_client(request)
     if not all_asked:
         return AddPartitionsToTxnResponse()
     parked = exchange.park()
     gathered = _Gathered(parked, exchange.version, all_asked)
+    permission = None if is_of_broker else Permission(broker, exchange, WRITE)
     for index, asked in enumerate(all_asked):
-        refused = _refused(broker.image, asked, is_of_broker)
+        if not is_of_broker and denies(broker, exchange, WRITE, TRANSACTIONAL_ID, asked.transactional_id):
+            gathered.add_error(index, refusal(TRANSACTIONAL_ID))
+            continue
+        refused = _refused(broker.image, asked, permission)
         if refused:
             gathered.add(index, refused)
             continue
@@ -170,12 +180,17 @@ def _asked_of_broker(request: AddPartitionsToTxnRequest) -> list[_Asked]:
     ]
 
 
-def _refused(image: MetadataImage, asked: _Asked, is_of_broker: bool) -> dict[TopicPartition, KafkaError]:
-    """The errors of all partitions if one of them cannot be added; empty if all can."""
+def _refused(
+    image: MetadataImage, asked: _Asked, permission: Permission | None
+) -> dict[TopicPartition, KafkaError]:
+    """The errors of all partitions if one of them cannot be added; empty if all can.
+
+    Brokers have no permission here: they may add partitions of all topics, internal ones too.
+    """
     refused: dict[TopicPartition, KafkaError] = {}
     for key in asked.partitions():
         topic = image.topics.get(key.topic)
-        if key.topic in INTERNAL_TOPICS and not is_of_broker:
+        if permission is not None and (key.topic in INTERNAL_TOPICS or key.topic not in permission):
             refused[key] = TopicAuthorizationFailed(key.topic)
         elif topic is None or not 0 <= key.partition < len(topic.partitions):
             refused[key] = UnknownTopicOrPartition(str(key))

@@ -1,6 +1,7 @@
 """DescribeProducers, version 0: the producers with an id that have written to partitions, and their transactions.
 
 It shows hanging transactions: the first offset of an open transaction, and the time of its producer's last record.
+Every replica answers, about its own log.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission
 from barnabas.broker.requests.exchange import Answer, Exchange
 from barnabas.coordination.metadata.topic_names import check_topic_name
 from barnabas.errors import KafkaError, UnknownTopicOrPartition
@@ -19,6 +21,7 @@ from barnabas.protocol.messages.describe_producers_response import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.security.acls import READ
 
 
 def handle(
@@ -28,11 +31,12 @@ def handle(
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    permission = Permission(broker, exchange, READ)
     response = DescribeProducersResponse(topics=[TopicResponse(name=name) for name in wanted])
     return exchange.answer_in_turns(
         broker.turns,
         [(answers, index) for answers in response.topics for index in wanted[answers.name]],
-        lambda each: each[0].partitions.append(_describe(broker, each[0].name, each[1])),
+        lambda each: each[0].partitions.append(_describe(broker, permission, each[0].name, each[1])),
         lambda _: response,
     )
 
@@ -40,13 +44,17 @@ def handle(
 HANDLER: Final = Handler(DescribeProducersRequest, DescribeProducersResponse, handle)
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _describe(broker: Broker, permission: Permission, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         check_topic_name(topic)
+        permission.check(topic)
         if topic not in broker.image.topics:
             raise UnknownTopicOrPartition(f"there is no topic {topic!r}")
-        producers = broker.replicas.partition(topic, index).leader_log().active_producers()
+        partition = broker.replicas.partition(topic, index)
+        # Without a log there is an error, whichever it is.
+        log = partition.log if partition.log is not None else partition.leader_log()
+        producers = log.active_producers()
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = str(error)

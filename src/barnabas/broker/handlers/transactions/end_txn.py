@@ -14,11 +14,13 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import authorize
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
 from barnabas.errors import KafkaError
 from barnabas.model import ProducerEpoch, ProducerId
 from barnabas.protocol.messages.end_txn_request import EndTxnRequest
 from barnabas.protocol.messages.end_txn_response import EndTxnResponse
+from barnabas.security.acls import TRANSACTIONAL_ID, WRITE
 from barnabas.transactions.answers import ProducerAnswer
 from barnabas.transactions.producer import TRANSACTION_VERSION_0, TRANSACTION_VERSION_2, ProducerIdAndEpoch
 
@@ -31,6 +33,7 @@ def handle(
 ) -> Answer[EndTxnResponse]:
     has_epochs = exchange.version >= _FIRST_WITH_EPOCHS
     try:
+        authorize(broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id)
         shell = broker.transactions.shell_of_named(request.transactional_id)
     except KafkaError as error:
         return _response(exchange.version, ProducerAnswer(error=error))

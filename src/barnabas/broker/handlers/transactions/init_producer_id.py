@@ -15,11 +15,14 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.coordinators.transaction_errors import code_for
 from barnabas.broker.handlers.handler import coroutine_handler
-from barnabas.broker.requests.exchange import Answer, Exchange, Parked
+from barnabas.broker.handlers.permissions import authorize, denies
+from barnabas.broker.requests.authorization import refusal
+from barnabas.broker.requests.exchange import Answer, AnyExchange, Exchange, Parked
 from barnabas.errors import InvalidRequest, InvalidTransactionTimeout, KafkaError
 from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from barnabas.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from barnabas.security.acls import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from barnabas.transactions.answers import ProducerAnswer
 from barnabas.transactions.producer import ProducerIdAndEpoch
 from barnabas.transactions.transaction import FIRST_PRODUCER_EPOCH
@@ -31,6 +34,7 @@ async def handle(
     broker: Broker, exchange: Exchange[InitProducerIdResponse], request: InitProducerIdRequest
 ) -> Answer[InitProducerIdResponse]:
     try:
+        _authorize(broker, exchange, request.transactional_id)
         expected = _expected(request)
         if request.transactional_id is None:
             await broker.transactions.wait_for_producer_ids()
@@ -59,6 +63,19 @@ async def handle(
 
 
 HANDLER: Final = coroutine_handler(InitProducerIdRequest, InitProducerIdResponse, handle)
+
+
+def _authorize(broker: Broker, exchange: AnyExchange, transactional_id: str | None) -> None:
+    """An idempotent producer needs a permission of its own, or one to write to some topic."""
+    authorization = broker.authorization
+    if authorization is None:
+        return
+    if transactional_id is not None:
+        authorize(broker, exchange, WRITE, TRANSACTIONAL_ID, transactional_id)
+    elif denies(broker, exchange, IDEMPOTENT_WRITE, is_logged=False) and not authorization.allows_some(
+        exchange, WRITE, TOPIC
+    ):
+        raise refusal(CLUSTER)
 
 
 def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:

@@ -12,10 +12,12 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import Permission
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import CoordinatorLoadInProgress, InvalidRegularExpression
 from barnabas.protocol.messages.list_transactions_request import ListTransactionsRequest
 from barnabas.protocol.messages.list_transactions_response import ListTransactionsResponse
+from barnabas.security.acls import DESCRIBE, TRANSACTIONAL_ID
 from barnabas.transactions.listing import TransactionFilter, list_transactions
 
 
@@ -33,10 +35,15 @@ def handle(
         )
     except InvalidRegularExpression as error:
         return ListTransactionsResponse(error_code=error.code)
+    permission = Permission(broker, exchange, DESCRIBE, TRANSACTIONAL_ID)
     active = [shell.coordinator for shell in broker.transactions if shell.is_active]
     return ListTransactionsResponse(
         unknown_state_filters=wanted.unknown_states,
-        transaction_states=list(list_transactions(active, wanted, broker.now_ms)),
+        transaction_states=[
+            each
+            for each in list_transactions(active, wanted, broker.now_ms)
+            if each.transactional_id in permission
+        ],
     )
 
 

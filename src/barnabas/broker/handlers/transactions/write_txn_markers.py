@@ -11,10 +11,11 @@ from typing import Final
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
+from barnabas.broker.handlers.permissions import denies
 from barnabas.broker.handlers.results import code_of
 from barnabas.broker.handlers.transaction_verification import check_producer
 from barnabas.broker.requests.exchange import Answer, Exchange, Parked
-from barnabas.errors import KafkaError
+from barnabas.errors import ClusterAuthorizationFailed, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from barnabas.protocol.messages.write_txn_markers_response import (
@@ -23,6 +24,7 @@ from barnabas.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from barnabas.security.acls import ALTER, CLUSTER_ACTION
 
 
 class _Answers:
@@ -47,6 +49,8 @@ class _Answers:
 def handle(
     broker: Broker, exchange: Exchange[WriteTxnMarkersResponse], request: WriteTxnMarkersRequest
 ) -> Answer[WriteTxnMarkersResponse]:
+    if denies(broker, exchange, ALTER, is_logged=False) and denies(broker, exchange, CLUSTER_ACTION):
+        return _refused(request, ClusterAuthorizationFailed.code)
     if not request.markers:
         return WriteTxnMarkersResponse()
     parked = exchange.park()
@@ -73,6 +77,27 @@ def handle(
 
 
 HANDLER: Final = Handler(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle)
+
+
+def _refused(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
 
 
 def _result(producer_id: int, results: dict[TopicPartition, KafkaError | None]) -> WritableTxnMarkerResult:

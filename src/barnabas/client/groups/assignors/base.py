@@ -15,6 +15,10 @@ Assignments = dict[str, list[TopicPartition]]
 """The partitions of each member, by member id."""
 
 
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""The racks that have a replica of a partition."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A member of a group as its leader sees it.
@@ -28,6 +32,7 @@ class Member:
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
     user_data: bytes | None = None
+    rack_id: str | None = None
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -42,8 +47,16 @@ class Assignor(ABC):
     cooperative: ClassVar[bool] = False
 
     @abstractmethod
-    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
-        """The partitions of every member; topics that do not exist are not among the counts."""
+    def assign(
+        self,
+        partition_counts: Mapping[str, int],
+        members: Sequence[Member],
+        racks: PartitionRacks | None = None,
+    ) -> Assignments:
+        """The partitions of every member; topics that do not exist are not among the counts.
+
+        `racks` are given if members have racks. Only roundrobin does not use them.
+        """
 
     def user_data(self) -> bytes | None:
         """The user data of a member, which goes to the leader with its subscription."""

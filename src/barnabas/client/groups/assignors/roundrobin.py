@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.client.groups.assignors.base import Assignments, Assignor, Member
+from barnabas.client.groups.assignors.base import Assignments, Assignor, Member, PartitionRacks
 from barnabas.model import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
-    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
+    def assign(
+        self,
+        partition_counts: Mapping[str, int],
+        members: Sequence[Member],
+        racks: PartitionRacks | None = None,
+    ) -> Assignments:
         assignments: Assignments = {member.member_id: [] for member in members}
         ordered = sorted(members, key=lambda member: member.order)
         subscribed_topics = {topic for member in members for topic in member.topics}

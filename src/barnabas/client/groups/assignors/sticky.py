@@ -3,7 +3,8 @@
 Both find their assignment in the same three steps: members keep the partitions that they claim to own; partitions
 without an owner go to the least loaded member that subscribes to their topic; then partitions move from loaded members
 to those with at least two fewer, until none can. If all members subscribe to the same topics, this moves as few
-partitions as possible.
+partitions as possible. With racks, members then exchange partitions that are near to the other (`racks.py`): as in
+Kafka, a replica in the member's rack counts for more than the partition that it had before.
 
 They differ in how members report their partitions. The user data of sticky, all big-endian:
 
@@ -20,10 +21,12 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from struct import Struct, error
 from typing import Final
 
-from barnabas.client.groups.assignors.base import NO_GENERATION, Assignments, Assignor, Member
+from barnabas.client.groups.assignors.base import NO_GENERATION, Assignments, Assignor, Member, PartitionRacks
+from barnabas.client.groups.assignors.racks import exchange_partitions, is_near, racks_matter
 from barnabas.model import TopicPartition
 
 _INT16: Final = Struct(">h")
@@ -37,12 +40,17 @@ class StickyAssignor(Assignor):
         self._owned: tuple[TopicPartition, ...] | None = None
         self._generation = NO_GENERATION
 
-    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
+    def assign(
+        self,
+        partition_counts: Mapping[str, int],
+        members: Sequence[Member],
+        racks: PartitionRacks | None = None,
+    ) -> Assignments:
         owned: dict[str, tuple[int, Iterable[TopicPartition]]] = {}
         for member in members:
             partitions, generation = decode_user_data(member.user_data)
             owned[member.member_id] = generation, partitions
-        return balance(partition_counts, members, owned)
+        return balance(partition_counts, members, owned, racks)
 
     def user_data(self) -> bytes | None:
         return None if self._owned is None else encode_user_data(self._owned, self._generation)
@@ -59,9 +67,14 @@ class CooperativeStickyAssignor(Assignor):
     def __init__(self) -> None:
         self._generation = NO_GENERATION
 
-    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignments:
+    def assign(
+        self,
+        partition_counts: Mapping[str, int],
+        members: Sequence[Member],
+        racks: PartitionRacks | None = None,
+    ) -> Assignments:
         owned = {member.member_id: (_generation_of(member), member.owned) for member in members}
-        assignments = balance(partition_counts, members, owned)
+        assignments = balance(partition_counts, members, owned, racks)
         given_up = {
             partition
             for member in members
@@ -138,14 +151,18 @@ def balance(
     partition_counts: Mapping[str, int],
     members: Sequence[Member],
     owned: Mapping[str, tuple[int, Iterable[TopicPartition]]],
+    racks: PartitionRacks | None = None,
 ) -> Assignments:
     """Balanced assignments that keep as many owned partitions as possible; they are given with their generation."""
+    racks = racks if racks and racks_matter(racks.values(), members) else {}
     ordered = sorted(members, key=lambda member: member.order)
     assignments: Assignments = {member.member_id: [] for member in members}
     for partition, member_id in _owners(partition_counts, ordered, owned).items():
         assignments[member_id].append(partition)
-    _assign_ownerless(partition_counts, ordered, assignments)
+    _assign_ownerless(partition_counts, ordered, assignments, racks)
     _move_to_balance(ordered, assignments)
+    if racks:
+        exchange_partitions(ordered, assignments, racks)
     return {member_id: sorted(partitions) for member_id, partitions in assignments.items()}
 
 
@@ -171,7 +188,10 @@ def _owners(
 
 
 def _assign_ownerless(
-    partition_counts: Mapping[str, int], members: Sequence[Member], assignments: Assignments
+    partition_counts: Mapping[str, int],
+    members: Sequence[Member],
+    assignments: Assignments,
+    racks: PartitionRacks,
 ) -> None:
     """Topics that few members want come first, as they leave the least choice."""
     wanting: dict[str, list[int]] = defaultdict(list)
@@ -188,8 +208,22 @@ def _assign_ownerless(
             partition = TopicPartition(topic, number)
             if partition not in assigned:
                 load, index = loads[0]
+                if racks:
+                    load, index = min(
+                        loads, key=partial(_distance, members, racks.get(partition, frozenset()))
+                    )
+                    loads[loads.index((load, index))] = load + 1, index
+                else:
+                    heapq.heapreplace(loads, (load + 1, index))
                 assignments[members[index].member_id].append(partition)
-                heapq.heapreplace(loads, (load + 1, index))
+
+
+def _distance(
+    members: Sequence[Member], racks: frozenset[str], loaded: tuple[int, int]
+) -> tuple[int, bool, int]:
+    """The order in which members get a partition: the least loaded, and of these one that it is near to."""
+    load, index = loaded
+    return load, not is_near(members[index], racks), index
 
 
 def _move_to_balance(members: Sequence[Member], assignments: Assignments) -> None:

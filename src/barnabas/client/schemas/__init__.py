@@ -1,0 +1,1 @@
+"""Records with schemas, in the wire format of Confluent's Schema Registry: Avro, JSON Schema and Protobuf."""

@@ -1,0 +1,75 @@
+"""Time-outs have one unit and one spelling in all clients: `timeout_ms`. Other clients have `timeout`, in seconds."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+C = TypeVar("C")
+
+
+def checked_timeout_ms(method: str, timeout: object, timeout_ms: float | None) -> float | None:
+    """`timeout_ms`, where a method of the producer also has `timeout`. Zero is the same in any unit, and allowed."""
+    if timeout is None:
+        refuse_other_types(method, timeout_ms)
+        return timeout_ms
+    if timeout == 0:
+        return 0.0
+    return refuse_timeout(method, timeout)
+
+
+def refuse_timeout(method: str, given: object) -> NoReturn:
+    """Raises TypeError that names the argument to use."""
+    hint = f"timeout_ms={given * 1000:g}" if isinstance(given, int | float) else "timeout_ms=1000"
+    raise TypeError(
+        f"{method}() takes timeout_ms, in milliseconds, and not timeout: {hint} if you meant seconds"
+    )
+
+
+def refuse_other_types(method: str, timeout_ms: object) -> None:
+    """Raises TypeError that names the argument, if it is no number."""
+    if timeout_ms is not None and not isinstance(timeout_ms, int | float):
+        raise TypeError(f"{method}() takes timeout_ms as a number of milliseconds, and not {timeout_ms!r}")
+
+
+def timeouts_in_ms(client: type[C]) -> type[C]:
+    """Makes all methods of a class that have `timeout_ms` refuse `timeout`, and what is no number, with a hint."""
+    for name in dir(client):
+        method = getattr(client, name)
+        if inspect.isfunction(method) and not name.startswith("_"):
+            named = inspect.signature(method).parameters
+            if "timeout_ms" in named and "timeout" not in named:
+                setattr(client, name, _hinting(method))
+    return client
+
+
+def _hinting(method: Callable[..., Any]) -> Callable[..., Any]:
+    parameter = inspect.signature(method).parameters["timeout_ms"]
+    # Where it is among the arguments without a name; a keyword alone is never there.
+    is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    place = (
+        list(inspect.signature(method).parameters).index("timeout_ms") - 1 if is_positional else sys.maxsize
+    )
+
+    def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        if "timeout" in keywords:
+            refuse_timeout(method.__name__, keywords["timeout"])
+        given = arguments[place] if len(arguments) > place else keywords.get("timeout_ms")
+        refuse_other_types(method.__name__, given)
+
+    if inspect.iscoroutinefunction(method):
+
+        async def later(self: Any, /, *arguments: Any, **keywords: Any) -> Any:
+            check(arguments, keywords)
+            return await method(self, *arguments, **keywords)
+
+        return functools.update_wrapper(later, method)
+
+    def now(self: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        check(arguments, keywords)
+        return method(self, *arguments, **keywords)
+
+    return functools.update_wrapper(now, method)

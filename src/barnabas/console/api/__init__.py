@@ -1,0 +1,1 @@
+"""The HTTP API of the console: one module per subject, and the table of its routes."""

@@ -1,0 +1,1 @@
+"""The pages of the console: plain HTML, CSS and JavaScript modules, served as they are."""

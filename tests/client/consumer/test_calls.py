@@ -1,0 +1,209 @@
+"""Calls of the consumer and the admin client that users of other clients look for, and what they say about mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+import barnabas
+import barnabas.aio
+from barnabas.errors import (
+    ConsumerWakeup,
+    InvalidConfig,
+    InvalidRequest,
+    KafkaError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from tests.client.consumer_servers import SERVERS, WAIT_S, Server, running
+from tests.waiting import wait_until, wait_until_async
+
+WAIT_MS = WAIT_S * 1000
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(request.param, tmp_path_factory.mktemp("calls")) as found:
+        yield found
+
+
+def test_an_iteration_ends_after_its_time_out(server: Server) -> None:
+    topic = server.topic()
+    settings = {
+        "bootstrap.servers": server.address,
+        "auto.offset.reset": "earliest",
+        "consumer.timeout.ms": 300,
+    }
+    with barnabas.Producer(bootstrap_servers=server.address) as producer:
+        producer.send_many(topic, [b"1", b"2", b"3"]).result(WAIT_S)
+    with barnabas.Consumer(settings) as consumer:
+        consumer.assign([(topic, 0)])
+        # The first record may take longer than the time-out of the iteration.
+        assert len(consumer.poll(WAIT_MS)) == 3
+        consumer.seek((topic, 0), 0)
+        wait_until(lambda: consumer.metrics()["bytes-waiting"] > 0)
+        assert [record.value for record in consumer] == [b"1", b"2", b"3"]
+        assert list(consumer) == []
+
+    async def read() -> list[Any]:
+        async with barnabas.aio.Consumer(settings) as reader:
+            reader.assign([(topic, 0)])
+            assert len(await reader.poll(WAIT_MS)) == 3
+            reader.seek((topic, 0), 0)
+            await wait_until_async(lambda: reader.metrics()["bytes-waiting"] > 0)
+            return [record.value async for record in reader]
+
+    assert asyncio.run(read()) == [b"1", b"2", b"3"]
+
+
+def test_wakeup_ends_a_poll_of_another_thread(server: Server) -> None:
+    topic = server.topic()
+    with barnabas.Consumer(bootstrap_servers=server.address) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.wakeup()
+        with pytest.raises(ConsumerWakeup):
+            consumer.poll(WAIT_MS)
+        woken = []
+
+        def wait() -> None:
+            try:
+                next(consumer)
+            except ConsumerWakeup as error:
+                woken.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: consumer._core.handover.is_polling)
+        consumer.wakeup()
+        thread.join(WAIT_S)
+        assert len(woken) == 1
+        assert consumer.poll(0) == []
+
+
+def test_wakeup_in_asyncio(server: Server) -> None:
+    topic = server.topic()
+
+    async def test() -> None:
+        async with barnabas.aio.Consumer(bootstrap_servers=server.address) as consumer:
+            consumer.assign([(topic, 0)])
+            polling = asyncio.create_task(consumer.poll(WAIT_MS))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(consumer.wakeup)
+            with pytest.raises(ConsumerWakeup):
+                await polling
+
+    asyncio.run(test())
+
+
+def test_seek_to_a_time(server: Server) -> None:
+    topic = server.topic(2)
+    with barnabas.Producer(bootstrap_servers=server.address) as producer:
+        for time_ms in (1_000, 2_000, 3_000):
+            producer.send(topic, str(time_ms), partition=0, timestamp_ms=time_ms).result(WAIT_S)
+        producer.send(topic, "old", partition=1, timestamp_ms=1_000).result(WAIT_S)
+    with barnabas.Consumer(bootstrap_servers=server.address) as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.seek_to_time(1_500)
+        assert consumer.position((topic, 0)) == 1
+        # No record is that late: the end.
+        assert consumer.position((topic, 1)) == 1
+        consumer.seek_to_time(0, (topic, 1))
+        assert consumer.position((topic, 1)) == 0
+        with pytest.raises(InvalidRequest, match="in ms since 1970"):
+            consumer.seek_to_time(cast(Any, "yesterday"))
+
+
+def test_metrics(server: Server) -> None:
+    topic = server.topic()
+    with barnabas.Producer(bootstrap_servers=server.address) as producer:
+        producer.send_many(topic, [b"x"] * 10).result(WAIT_S)
+        figures = producer.metrics()
+        assert figures["record-send-total"] == 10
+        assert figures["record-error-total"] == 0
+        assert figures["connection-count"] >= 1
+        assert figures["buffer-available-bytes"] == figures["buffer-total-bytes"] == 32 << 20
+    with barnabas.Consumer(
+        bootstrap_servers=server.address, group_id=f"group-{topic}", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe(topic)
+        assert len(consumer.poll(WAIT_MS, max_records=4)) == 4
+        consumer.commit()
+        figures = consumer.metrics()
+        assert figures["records-lag-max"] == 6
+        assert figures["assigned-partitions"] == figures["rebalance-total"] == figures["commit-total"] == 1
+        assert figures["fetch-total"] >= 1
+        assert figures["bytes-fetched-total"] > 0
+    with barnabas.Admin(bootstrap_servers=server.address) as admin:
+        admin.list_topics()
+        assert admin.metrics()["connection-creation-total"] >= 1
+
+
+def test_a_subscription_to_a_topic_that_does_not_exist_is_told_and_waited_for(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"later-{server.topic()}"
+    told: queue.Queue[KafkaError] = queue.Queue()
+    with (
+        barnabas.Consumer(
+            bootstrap_servers=server.address,
+            group_id=f"group-{topic}",
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            metadata_max_age_ms=200,
+            on_error=told.put,
+        ) as consumer,
+        caplog.at_level(logging.WARNING, "barnabas.client"),
+    ):
+        consumer.subscribe([topic])
+        assert consumer.poll(0) == []
+        error = told.get(timeout=WAIT_S)
+        assert isinstance(error, UnknownTopicOrPartition)
+        assert f"topic '{topic}' does not exist: check the name" in str(error)
+        assert [each.getMessage() for each in caplog.records].count(str(error)) == 1
+        server.topic(name=topic)
+        with barnabas.Producer(bootstrap_servers=server.address) as producer:
+            producer.send(topic, b"late")
+        assert [record.value for record in consumer.poll(WAIT_MS)] == [b"late"]
+        assert told.empty()
+
+
+def test_admin_calls_name_what_is_wrong(server: Server) -> None:
+    with barnabas.Admin(bootstrap_servers=server.address) as admin:
+        wrong: Any = admin
+        topic = f"made-{server.topic()}"
+        # Numbers and booleans are as good as texts.
+        admin.create_topics(
+            topic, configs={"retention.ms": 1000, "preallocate": False, "cleanup.policy": ["compact"]}
+        )
+        resource = barnabas.ConfigResource(barnabas.ResourceType.TOPIC, topic)
+        entries = admin.describe_configs(resource)[resource]
+        assert entries["retention.ms"].value == "1000"
+        assert entries["cleanup.policy"].value == "compact"
+        admin.alter_configs({resource: {"retention.ms": 2000}})
+        assert admin.describe_configs(resource)[resource]["retention.ms"].value == "2000"
+        with pytest.raises(TypeError, match="topics"):
+            wrong.create_topics(configs={"retention.ms": 1000})
+        with pytest.raises(InvalidConfig, match=r"retention\.ms=\{\}.*a text, number"):
+            wrong.create_topics("other", configs={"retention.ms": {}})
+        with pytest.raises(InvalidRequest, match="settings go into configs="):
+            wrong.create_topics({"other": {"retention.ms": 1000}})
+        with pytest.raises(InvalidRequest, match="no name of a topic"):
+            wrong.create_topics([3])
+        with pytest.raises(InvalidConfig, match="retention"):
+            admin.create_topics("other", configs={"retention.m": 1000})
+        with pytest.raises(TopicAlreadyExists, match=topic):
+            admin.create_topics(topic)
+        with pytest.raises(UnknownTopicOrPartition, match="topic nosuch does not exist"):
+            admin.delete_topics("nosuch")
+        with pytest.raises(InvalidRequest, match="3 is no name of a topic"):
+            wrong.delete_topics(3)
+        with pytest.raises(InvalidRequest, match="no name of a topic"):
+            wrong.delete_topics([b"bytes"])
+        with pytest.raises(InvalidRequest, match="no name of a group"):
+            wrong.delete_groups([None])
