@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from barnabas.client.admin.results import (
     ScramMechanism,
 )
 from barnabas.console.api.call import Call, Console
+from barnabas.console.api.shown import wait_until_shown
 from barnabas.errors import InvalidRequest
 
 ROWS_MAX: Final = 2_000
@@ -51,7 +53,9 @@ def set_password(console: Console, call: Call) -> Any:
         )
     mechanism = _mechanism(call.body_text("mechanism", required=False))
     iterations = call.body_integer("iterations", DEFAULT_ITERATIONS)
-    console.sampler.admin.set_scram_password(name, password, mechanism=mechanism, iterations=iterations)
+    admin = console.sampler.admin
+    admin.set_scram_password(name, password, mechanism=mechanism, iterations=iterations)
+    wait_until_shown(lambda: admin.describe_scram_users().get(name, {}).get(mechanism) == iterations)
     return {"name": name, "mechanism": _mechanism_name(mechanism), "iterations": iterations}
 
 
@@ -60,7 +64,9 @@ def delete_password(console: Console, call: Call) -> Any:
     if call.body.get("confirm") != name:
         raise InvalidRequest(f"to delete the user, repeat its name: confirm must be {name!r}")
     mechanism = _mechanism(call.body_text("mechanism"))
-    console.sampler.admin.delete_scram_password(name, mechanism)
+    admin = console.sampler.admin
+    admin.delete_scram_password(name, mechanism)
+    wait_until_shown(lambda: mechanism not in admin.describe_scram_users().get(name, {}))
     return {"deleted": name, "mechanism": _mechanism_name(mechanism)}
 
 
@@ -125,26 +131,31 @@ def _acl(call: Call) -> Acl:
     )
 
 
+def _exactly(acl: Acl) -> AclFilter:
+    """The filter that selects one ACL."""
+    return AclFilter(
+        acl.principal,
+        acl.operation,
+        acl.resource_type,
+        acl.resource,
+        acl.pattern_type,
+        acl.host,
+        acl.permission,
+    )
+
+
 def create_acl(console: Console, call: Call) -> Any:
-    acl = _acl(call)
-    console.sampler.admin.create_acls(acl)
+    acl, admin = _acl(call), console.sampler.admin
+    admin.create_acls(acl)
+    wait_until_shown(lambda: bool(admin.describe_acls(_exactly(acl))))
     return _acl_row(acl)
 
 
 def delete_acl(console: Console, call: Call) -> Any:
     """Deletes exactly one ACL."""
-    acl = _acl(call)
-    deleted = console.sampler.admin.delete_acls(
-        AclFilter(
-            acl.principal,
-            acl.operation,
-            acl.resource_type,
-            acl.resource,
-            acl.pattern_type,
-            acl.host,
-            acl.permission,
-        )
-    )
+    exactly, admin = _exactly(_acl(call)), console.sampler.admin
+    deleted = admin.delete_acls(exactly)
+    wait_until_shown(lambda: not admin.describe_acls(exactly))
     return {"deleted": [_acl_row(each) for each in deleted]}
 
 
@@ -156,6 +167,10 @@ def list_quotas(console: Console, call: Call) -> Any:
             for entity, values in sorted(found.items(), key=str)[:ROWS_MAX]
         ]
     }
+
+
+def _has_quotas(found: Mapping[str, float], wanted: Mapping[str, float | None]) -> bool:
+    return all(found.get(name) == value for name, value in wanted.items())
 
 
 def change_quotas(console: Console, call: Call) -> Any:
@@ -174,5 +189,7 @@ def change_quotas(console: Console, call: Call) -> Any:
     for name, value in values.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise InvalidRequest(f"{name[:40]} must be a number, or null to remove the quota")
-    console.sampler.admin.alter_quotas({tuple(sorted(entity.items())): values})
+    admin, key = console.sampler.admin, tuple(sorted(entity.items()))
+    admin.alter_quotas({key: values})
+    wait_until_shown(lambda: _has_quotas(admin.describe_quotas().get(key, {}), values))
     return {"entity": entity, "values": values}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -17,9 +16,10 @@ from barnabas.client.admin.results import (
     TopicDescription,
 )
 from barnabas.console.api.call import Call, Console, choice
+from barnabas.console.api.shown import wait_until_shown
 from barnabas.console.retention import NO_RETENTION
 from barnabas.console.sampling import Snapshot
-from barnabas.errors import InvalidRequest
+from barnabas.errors import InvalidRequest, UnknownTopicOrPartition
 from barnabas.model import TopicPartition
 from barnabas.views.lag import lag_of
 from barnabas.views.offsets import log_ranges
@@ -27,9 +27,6 @@ from barnabas.views.offsets import log_ranges
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 PARTITIONS_SHOWN_MAX: Final = 2_000
-# How long a changed setting is waited for.
-SHOWN_S_MAX: Final = 3.0
-SHOWN_POLL_S: Final = 0.05
 
 
 class Sort(StrEnum):
@@ -168,6 +165,7 @@ def create_topic(console: Console, call: Call) -> Any:
             )
         ]
     )[name]
+    wait_until_shown(lambda: _partition_count(console, name) > 0)
     console.sampler.refresh()
     return {
         "name": name,
@@ -182,6 +180,7 @@ def delete_topic(console: Console, call: Call) -> Any:
     if call.body.get("confirm") != name:
         raise InvalidRequest(f"to delete the topic, repeat its name: confirm must be {name!r}")
     console.sampler.admin.delete_topics([name])
+    wait_until_shown(lambda: _partition_count(console, name) == 0)
     console.sampler.refresh()
     return {"deleted": name}
 
@@ -190,8 +189,17 @@ def add_partitions(console: Console, call: Call) -> Any:
     name = call.path["topic"]
     count = call.body_integer("count")
     console.sampler.admin.create_partitions({name: count})
+    wait_until_shown(lambda: _partition_count(console, name) >= count)
     console.sampler.refresh()
     return {"name": name, "partitions": count}
+
+
+def _partition_count(console: Console, topic: str) -> int:
+    """The partitions that a topic has, none if it does not exist."""
+    try:
+        return len(console.sampler.admin.describe_topics([topic])[topic].partitions)
+    except UnknownTopicOrPartition:
+        return 0
 
 
 def _resource(call: Call) -> ConfigResource:
@@ -240,18 +248,14 @@ def change_configs(console: Console, call: Call) -> Any:
         console.sampler.admin.describe_topics([resource.name])
     console.sampler.admin.alter_configs({resource: changes})
     console.sampler.forget_retention(resource.name)
-    _wait_until_shown(console, resource, changes)
+    wait_until_shown(
+        lambda: _are_shown(console.sampler.admin.describe_configs([resource])[resource], changes)
+    )
     return {"changed": sorted(changes)}
 
 
-def _wait_until_shown(console: Console, resource: ConfigResource, changes: Mapping[str, str | None]) -> None:
-    """Brokers of Apache Kafka confirm a change a moment before they show it."""
-    deadline_s = time.monotonic() + SHOWN_S_MAX
-    while time.monotonic() < deadline_s:
-        entries = console.sampler.admin.describe_configs([resource])[resource]
-        if all(_is_shown(entries.get(name), value) for name, value in changes.items()):
-            return
-        time.sleep(SHOWN_POLL_S)
+def _are_shown(entries: Mapping[str, ConfigEntry], changes: Mapping[str, str | None]) -> bool:
+    return all(_is_shown(entries.get(name), value) for name, value in changes.items())
 
 
 def _is_shown(entry: ConfigEntry | None, value: str | None) -> bool:
