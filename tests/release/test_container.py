@@ -28,7 +28,6 @@ READY_TIMEOUT_S: Final = 60
 # What the image adds to its base.
 ADDED_BYTES_MAX: Final = 100 << 20
 USER: Final = "10092"
-DEBIAN: Final = "http://deb.debian.org/debian"
 
 pytestmark = [
     pytest.mark.slow,
@@ -78,7 +77,7 @@ class Builder:
         subprocess.run(
             [
                 *("debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates"),
-                *("bookworm", str(tree), DEBIAN),
+                *("bookworm", str(tree)),
             ],
             capture_output=True,
             timeout=STEP_TIMEOUT_S,
