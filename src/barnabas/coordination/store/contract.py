@@ -232,6 +232,11 @@ def validate_data(path: str, data: bytes) -> None:
         )
 
 
+def validate_count(operations: Sequence[Operation]) -> None:
+    if len(operations) > OPERATIONS_MAX:
+        raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+
+
 def parent_of(path: str) -> str:
     assert path != "/"
     return path[: path.rindex("/")] or "/"

@@ -12,20 +12,16 @@ When a commit fails, `head` is ahead of the disk by an unknown amount: the store
 from __future__ import annotations
 
 import asyncio
+from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from barnabas.clock import Clock
 from barnabas.coordination.store.contract import (
-    ANY_VERSION,
-    OPERATIONS_MAX,
-    BadArguments,
-    Create,
-    CreateMode,
     Delete,
     EventType,
     MultiFailed,
@@ -33,9 +29,7 @@ from barnabas.coordination.store.contract import (
     Operation,
     OperationResult,
     SessionExpired,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     StoreError,
     StoreUnavailable,
@@ -43,16 +37,16 @@ from barnabas.coordination.store.contract import (
     WatchEvent,
     name_of,
     parent_of,
+    validate_count,
     validate_path,
 )
 from barnabas.coordination.store.journal import EPOCH_SHIFT, Journal
+from barnabas.coordination.store.session import EngineSession
 from barnabas.coordination.store.transaction import Node, Transaction
-from barnabas.coordination.store.watches import WatchKind, WatchTable
+from barnabas.coordination.store.watches import WatchKind
 from barnabas.log.file_system import DiskFileSystem, FileSystem
 from barnabas.primitives.executors import NewExecutor, new_threads
 from barnabas.value import Value
-
-T = TypeVar("T")
 
 PENDING_MAX: Final = 1000
 BATCH_MAX: Final = 1000
@@ -128,7 +122,7 @@ class EmbeddedStore:
     async def connect(self) -> EmbeddedSession:
         self._last_session_id += 1
         assert self._last_session_id >> EPOCH_SHIFT == self._zxid >> EPOCH_SHIFT
-        session = EmbeddedSession(self, self._last_session_id)
+        session = EmbeddedSession(self, self._last_session_id, self._loop)
         self._sessions[session.session_id] = session
         return session
 
@@ -264,16 +258,9 @@ class EmbeddedStore:
                 siblings.discard(name_of(path))
 
     def _notify(self, sessions: Sequence[EmbeddedSession], event: EventType, path: str) -> None:
+        happened = WatchEvent(type=event, path=path)
         for session in sessions:
-            for watcher in session.watches.take(event, path):
-                self.call_out(watcher, WatchEvent(type=event, path=path), f"a watcher of {path}")
-
-    def call_out(self, callback: Callable[[T], None], argument: T, name: str) -> None:
-        """Calls code from outside, whose failure must not disturb the store or its other listeners."""
-        try:
-            callback(argument)
-        except Exception as error:
-            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
+            session.fire(happened)
 
     def _fail(self, failure: StoreUnavailable) -> None:
         self._failure = failure
@@ -287,26 +274,20 @@ class EmbeddedStore:
             session.tell(SessionState.SUSPENDED)
 
 
-class EmbeddedSession:
+class EmbeddedSession(EngineSession):
     """A `Store` on an embedded store. It lasts until it is closed: within one process nothing gets out of touch."""
 
-    __slots__ = ("_listeners", "_session_id", "_state", "_store", "watches")
+    __slots__ = ("_session_id", "_state", "_store")
 
-    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+    def __init__(self, store: EmbeddedStore, session_id: int, loop: AbstractEventLoop) -> None:
+        super().__init__(loop)
         self._store = store
         self._session_id = session_id
         self._state = SessionState.CONNECTED
-        self._listeners: list[SessionListener] = []
-        self.watches = WatchTable()
 
     @property
     def session_id(self) -> int:
         return self._session_id
-
-    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
-        result = await self._run(Create(path, data, mode))
-        assert isinstance(result, str)
-        return result
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         node = self._find(path)
@@ -341,22 +322,10 @@ class EmbeddedSession:
             self.watches.add(WatchKind.CHILDREN, path, watcher)
         return self._store.child_names(path), node.stat()
 
-    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
-        result = await self._run(SetData(path, data, version))
-        assert isinstance(result, Stat)
-        return result
-
-    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
-        await self._run(Delete(path, version))
-
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         self._check_connected()
-        if len(operations) > OPERATIONS_MAX:
-            raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+        validate_count(operations)
         return await self._store.submit(self._session_id, operations)
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
 
     async def close(self) -> None:
         await self._end(SessionState.CLOSED)
@@ -364,10 +333,6 @@ class EmbeddedSession:
     async def expire(self) -> None:
         """Ends the session as ZooKeeper would after its timeout."""
         await self._end(SessionState.EXPIRED)
-
-    def tell(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            self._store.call_out(listener, state, "a session listener")
 
     async def _end(self, state: SessionState) -> None:
         if self._state is not SessionState.CONNECTED:
@@ -378,14 +343,6 @@ class EmbeddedSession:
             await self._store.end_session(self)
         finally:
             self.tell(state)
-
-    async def _run(self, operation: Operation) -> OperationResult:
-        self._check_connected()
-        try:
-            (result,) = await self._store.submit(self._session_id, [operation])
-        except MultiFailed as failed:
-            raise failed.error from None
-        return result
 
     def _find(self, path: str) -> Node | None:
         self._check_connected()

@@ -18,25 +18,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.coordination.store.contract import (
-    ANY_VERSION,
-    OPERATIONS_MAX,
     BadArguments,
-    Create,
-    CreateMode,
-    Delete,
-    MultiFailed,
     Operation,
     OperationResult,
     SessionExpired,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     StoreError,
     StoreUnavailable,
     Watcher,
+    validate_count,
     validate_path,
 )
+from barnabas.coordination.store.session import EngineSession
 from barnabas.coordination.store.socket_messages import (
     BadMessage,
     FrameSplitter,
@@ -49,7 +43,7 @@ from barnabas.coordination.store.socket_messages import (
     read_state,
     write_operations,
 )
-from barnabas.coordination.store.watches import WatchKind, WatchTable
+from barnabas.coordination.store.watches import WatchKind
 
 T = TypeVar("T")
 
@@ -102,11 +96,11 @@ class SocketStore:
         """Sessions are closed by their owners."""
 
 
-class SocketSession(asyncio.Protocol):
+class SocketSession(EngineSession, asyncio.Protocol):
     """A `Store` over a connection."""
 
     def __init__(self, loop: AbstractEventLoop, session_timeout_ms: int) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self._timeout_ms = session_timeout_ms
         self._session_id = 0
         self._state = SessionState.CONNECTED
@@ -116,8 +110,6 @@ class SocketSession(asyncio.Protocol):
         # What to do with the answers to requests under way.
         self._answers: dict[int, Callable[[Reader | StoreError], None]] = {}
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
-        self._watches = WatchTable()
-        self._listeners: list[SessionListener] = []
         self._unanswered_pings = 0
         self._pinging: TimerHandle | None = None
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -138,11 +130,6 @@ class SocketSession(asyncio.Protocol):
         )
         self._ping()
         return may_have_lost
-
-    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
-        result = await self._run(Create(path, data, mode))
-        assert isinstance(result, str)
-        return result
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         def found(reader: Reader) -> Stat | None:
@@ -201,24 +188,12 @@ class SocketSession(asyncio.Protocol):
 
         return await self._read(Kind.CHILDREN, path, watcher, found)
 
-    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
-        result = await self._run(SetData(path, data, version))
-        assert isinstance(result, Stat)
-        return result
-
-    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
-        await self._run(Delete(path, version))
-
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         self._check_connected()
-        if len(operations) > OPERATIONS_MAX:
-            raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+        validate_count(operations)
         return await self._ask(
             Kind.MULTI, lambda request: write_operations(request, operations), read_results
         )
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
 
     async def close(self) -> None:
         """The connection ends when the other side has removed what the session owns."""
@@ -261,10 +236,9 @@ class SocketSession(asyncio.Protocol):
             case Kind.EVENT:
                 event = read_event(reader)
                 reader.end()
-                for watcher in self._watches.take(event.type, event.path):
-                    self._call_out(watcher, event, f"a watcher of {event.path}")
+                self.fire(event)
             case Kind.STATE:
-                self._tell(read_state(reader))
+                self.tell(read_state(reader))
             case Kind.RESULT | Kind.REFUSED:
                 done = self._answers.pop(reader.request_id, None)
                 if done is None:
@@ -272,13 +246,6 @@ class SocketSession(asyncio.Protocol):
                 done(reader if reader.kind is Kind.RESULT else read_error(reader))
             case other:
                 raise BadMessage(f"{other.name} is no answer")
-
-    async def _run(self, operation: Operation) -> OperationResult:
-        try:
-            (result,) = await self.multi([operation])
-        except MultiFailed as failed:
-            raise failed.error from None
-        return result
 
     async def _read(self, kind: Kind, path: str, watcher: Watcher | None, read: Callable[[Reader], T]) -> T:
         validate_path(path)
@@ -323,7 +290,7 @@ class SocketSession(asyncio.Protocol):
 
     def _watch(self, kind: WatchKind, path: str, watcher: Watcher | None) -> None:
         if watcher is not None:
-            self._watches.add(kind, path, watcher)
+            self.watches.add(kind, path, watcher)
 
     def _ping(self) -> None:
         if self._state is not SessionState.CONNECTED or self._transport is None:
@@ -344,22 +311,11 @@ class SocketSession(asyncio.Protocol):
         self._state = state
         if self._pinging is not None:
             self._pinging.cancel()
-        self._watches.clear()
+        self.watches.clear()
         answers, self._answers = self._answers, {}
         for done in answers.values():
             done(self._over())
-        self._tell(state)
-
-    def _tell(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            self._call_out(listener, state, "a session listener")
-
-    def _call_out(self, callback: Callable[[T], None], argument: T, name: str) -> None:
-        """Calls code from outside, whose failure must not disturb the session."""
-        try:
-            callback(argument)
-        except Exception as error:
-            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
+        self.tell(state)
 
     def _over(self) -> SessionExpired:
         return SessionExpired(f"session {self._session_id:#x} is over")

@@ -30,12 +30,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.coordination.store.contract import (
-    ANY_VERSION,
-    OPERATIONS_MAX,
     BadArguments,
-    Create,
-    CreateMode,
-    Delete,
     EventType,
     MultiFailed,
     NodeExists,
@@ -43,16 +38,16 @@ from barnabas.coordination.store.contract import (
     Operation,
     OperationResult,
     SessionExpired,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     StoreError,
     StoreUnavailable,
     Watcher,
     WatchEvent,
+    validate_count,
     validate_path,
 )
+from barnabas.coordination.store.session import EngineSession
 from barnabas.coordination.store.watches import WatchKind, WatchTable
 from barnabas.coordination.store.zookeeper_client import (
     LoopHandler,
@@ -137,21 +132,19 @@ class ZooKeeperStore:
             await above.close()
 
 
-class ZooKeeperSession:
+class ZooKeeperSession(EngineSession):
     """A `Store` on an ensemble."""
 
     def __init__(self, settings: ZooKeeperSettings, chroot: str, *, has_multi_read: bool) -> None:
+        super().__init__(asyncio.get_running_loop())
         self._settings = settings
         self._has_multi_read = has_multi_read
-        self._loop = asyncio.get_running_loop()
         self._handler = LoopHandler(self._loop)
         self._client = new_client(settings, chroot, self._handler)
         self._client.add_listener(self._on_client_state)
         self._state: SessionState | None = None
         # Set while operations may be sent, and once the session is over, so that those who wait find out.
         self._settled = asyncio.Event()
-        self._listeners: list[SessionListener] = []
-        self._watches = WatchTable()
         # The zxid up to which watches have been reported, while the connection is down.
         self._seen_zxid: int | None = None
         self._rewatching: asyncio.Task[None] | None = None
@@ -196,11 +189,6 @@ class ZooKeeperSession:
             # The next operation finds any other error too.
             return not isinstance(error.__cause__, UnimplementedError)
         return True
-
-    async def create(self, path: str, data: bytes = b"", *, mode: CreateMode = CreateMode.PERSISTENT) -> str:
-        result = await self._run(Create(path, data, mode))
-        assert isinstance(result, str)
-        return result
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         validate_path(path)
@@ -258,17 +246,8 @@ class ZooKeeperSession:
         names, stat = await self._read(self._children_async, path, WatchKind.CHILDREN, watcher)
         return sorted(names), stat_of(stat)
 
-    async def set(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> Stat:
-        result = await self._run(SetData(path, data, version))
-        assert isinstance(result, Stat)
-        return result
-
-    async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
-        await self._run(Delete(path, version))
-
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        if len(operations) > OPERATIONS_MAX:
-            raise BadArguments(f"{len(operations)} operations at once are more than {OPERATIONS_MAX}")
+        validate_count(operations)
         for index, operation in enumerate(operations):
             try:
                 validate_operation(operation)
@@ -287,28 +266,18 @@ class ZooKeeperSession:
         raise_refusal(operations, results)
         return [result_of(each) for each in results]
 
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
-
     async def close(self) -> None:
         """Ends the session. Its ephemeral nodes are gone when the server has confirmed it, or expire with it."""
         if self._state in (SessionState.CONNECTED, SessionState.SUSPENDED):
             self._end(SessionState.CLOSED)
         await self._stop_client()
 
-    async def _run(self, operation: Operation) -> OperationResult:
-        try:
-            (result,) = await self.multi([operation])
-        except MultiFailed as failed:
-            raise failed.error from None
-        return result
-
     async def _read(
         self, send: Callable[..., Any], path: str, kind: WatchKind, watcher: Watcher | None
     ) -> Any:
         while True:
             await self._wait_until_settled()
-            on_done = None if watcher is None else _leaving(self._watches, kind, path, watcher)
+            on_done = None if watcher is None else _leaving(self.watches, kind, path, watcher)
             watch = None if watcher is None else self._on_watch
             try:
                 return await self._completion(send(path, watch=watch), on_done)
@@ -400,7 +369,7 @@ class ZooKeeperSession:
         if self._state is SessionState.CONNECTED:
             self._state = SessionState.SUSPENDED
             log.warning("The connection to ZooKeeper is lost; the session may still be alive")
-            self._tell(SessionState.SUSPENDED)
+            self.tell(SessionState.SUSPENDED)
 
     async def _rewatch(self) -> None:
         """Leaves the watches on the new connection, and reports what has changed since the last one."""
@@ -408,7 +377,7 @@ class ZooKeeperSession:
         assert seen_zxid is not None
         try:
             events = await asyncio.gather(
-                *(self._rewatch_one(kind, path, seen_zxid) for kind, path in self._watches)
+                *(self._rewatch_one(kind, path, seen_zxid) for kind, path in self.watches)
             )
         except (ConnectionLoss, ConnectionClosedError, SessionExpiredError):
             # The state that follows begins this again, or ends the session.
@@ -417,12 +386,12 @@ class ZooKeeperSession:
         early, self._early_events = self._early_events, []
         for event in (*events, *early):
             if event is not None:
-                self._fire(event)
+                self.fire(event)
         self._seen_zxid = None
         self._state = SessionState.CONNECTED
         self._settled.set()
         log.info("The connection to ZooKeeper is back, with the same session")
-        self._tell(SessionState.CONNECTED)
+        self.tell(SessionState.CONNECTED)
 
     async def _rewatch_one(self, kind: WatchKind, path: str, seen_zxid: int) -> WatchEvent | None:
         is_children = kind is WatchKind.CHILDREN
@@ -450,32 +419,18 @@ class ZooKeeperSession:
         if kind is None:
             return
         if self._state is SessionState.CONNECTED:
-            self._fire(WatchEvent(type=kind, path=event.path))
+            self.fire(WatchEvent(type=kind, path=event.path))
         elif self._rewatching is not None:
             # The server reports it once, and watchers may not see the change before the others do.
             self._early_events.append(WatchEvent(type=kind, path=event.path))
 
-    def _fire(self, event: WatchEvent) -> None:
-        for watcher in self._watches.take(event.type, event.path):
-            self._call_out(watcher, event, f"a watcher of {event.path}")
-
     def _end(self, state: SessionState) -> None:
         self._state = state
-        self._watches.clear()
+        self.watches.clear()
         if self._rewatching is not None:
             self._rewatching.cancel()
         self._settled.set()
-        self._tell(state)
-
-    def _tell(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            self._call_out(listener, state, "a session listener")
-
-    def _call_out(self, callback: Callable[[Any], None], argument: object, name: str) -> None:
-        try:
-            callback(argument)
-        except Exception as error:
-            self._loop.call_exception_handler({"message": f"{name} failed", "exception": error})
+        self.tell(state)
 
     async def _stop_client(self) -> None:
         if self._closed is None:
