@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.failures import SerializationError
@@ -126,16 +127,7 @@ class AvroSchemas:
             raise missing_extra("Avro", "fastavro", "avro") from None
         self.fastavro: ModuleType = fastavro
         self._registry = registry
-        self._parsed: dict[Schema, Any] = {}
-
-    def parsed(self, schema: Schema) -> Any:
-        parsed = self._parsed.get(schema)
-        if parsed is None:
-            parsed = self._parse(schema)
-            if len(self._parsed) >= PARSED_MAX:
-                self._parsed.clear()
-            self._parsed[schema] = parsed
-        return parsed
+        self.parsed: Callable[[Schema], Any] = lru_cache(PARSED_MAX)(self._parse)
 
     def decode(
         self,

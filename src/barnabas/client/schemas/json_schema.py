@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.client.failures import SerializationError
@@ -113,7 +114,7 @@ class JsonChecks:
         self._jsonschema: Any = jsonschema
         self._referencing: Any = referencing
         self._registry = registry
-        self._validators: dict[Schema, Any] = {}
+        self.validator: Callable[[Schema], Any] = lru_cache(VALIDATORS_MAX)(self._make)
 
     def check(self, schema: Schema, schema_id: int, value: Any) -> None:
         """Raises SerializationError that names the place in the value."""
@@ -122,15 +123,6 @@ class JsonChecks:
             raise SerializationError(
                 f"the value does not fit the JSON Schema {schema_id} at {error.json_path}: {error.message}"
             )
-
-    def validator(self, schema: Schema) -> Any:
-        known = self._validators.get(schema)
-        if known is None:
-            known = self._make(schema)
-            if len(self._validators) >= VALIDATORS_MAX:
-                self._validators.clear()
-            self._validators[schema] = known
-        return known
 
     def _make(self, schema: Schema) -> Any:
         tree = parse_json_schema(schema)

@@ -7,6 +7,8 @@ are registered before it, under their own names, and the schema refers to them.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -134,16 +136,7 @@ class MessageClasses:
         except ImportError:
             raise missing_extra("Protobuf", "protobuf", "protobuf") from None
         self._registry = registry
-        self._classes: dict[tuple[int, tuple[int, ...]], type[Message]] = {}
-
-    def get(self, schema_id: int, indexes: tuple[int, ...]) -> type[Message]:
-        known = self._classes.get((schema_id, indexes))
-        if known is None:
-            known = self._make(schema_id, indexes)
-            if len(self._classes) >= CLASSES_MAX:
-                self._classes.clear()
-            self._classes[schema_id, indexes] = known
-        return known
+        self.get: Callable[[int, tuple[int, ...]], type[Message]] = lru_cache(CLASSES_MAX)(self._make)
 
     def _make(self, schema_id: int, indexes: tuple[int, ...]) -> type[Message]:
         from google.protobuf import descriptor_pool, message_factory
