@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from barnabas.security.new_users import NewUser
 
 _LOADED_S = time.monotonic()
-# Requests leave little garbage that only a search finds. A search stops the loop: through 60,000 objects, the young
-# ones of a few large requests, for about ten milliseconds. All objects are searched after three million new ones.
-GARBAGE_THRESHOLDS = (10_000, 5, 50)
 LOOPBACK = "PLAINTEXT://localhost:9092"
 # Settings that say who is to connect.
 _OPENING = frozenset({"listeners", "advertised.listeners", "zookeeper.connect"})
@@ -213,6 +210,7 @@ def _run_broker(
 ) -> None:
     from barnabas.net.busy_poll import new_event_loop
     from barnabas.server.server import Server
+    from barnabas.server.settled_memory import SettledMemory
 
     gc.enable()
 
@@ -220,7 +218,7 @@ def _run_broker(
         server = Server(config, new_users=new_users)
         server.watch_signals()
         await server.start()
-        _settle_memory()
+        SettledMemory(server.log_count).settle()
         logging.getLogger("barnabas").info("Ready after %.2f s", _running_s())
         if supervisor_fd is not None:
             _report_to(supervisor_fd, server.ports)
@@ -290,22 +288,13 @@ def _run_host(
 
     supervisor = Supervisor(
         config,
-        partial(run_broker, new_users=new_users, settle_memory=_settle_memory),
+        partial(run_broker, new_users=new_users),
         name_process,
         on_ready,
         on_other_end,
         None if supervisor_fd is None else Parent(socket.socket(fileno=supervisor_fd)),
     )
     raise SystemExit(supervisor.run())
-
-
-def _settle_memory() -> None:
-    """The objects that exist by now stay.
-
-    A search through them for garbage, 20 objects per partition, would stop the loop.
-    """
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def _report_to(supervisor_fd: int, ports: dict[str, int]) -> None:

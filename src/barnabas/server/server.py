@@ -113,6 +113,10 @@ class Server:
             await self.stop()
             raise
 
+    def log_count(self) -> int:
+        """How many partitions have an open log."""
+        return self.broker.log_manager.log_count
+
     async def _start(self) -> None:
         check_security(self._config)
         authorizer = None

@@ -21,12 +21,19 @@ from barnabas.errors import (
     KafkaError,
     NotCoordinator,
     TransactionalIdNotFound,
+    UnknownServerError,
     UnstableOffsetCommit,
 )
 from barnabas.model import NO_SEQUENCE, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from barnabas.primitives.decision import Decision
 from barnabas.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from barnabas.protocol.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -475,5 +482,38 @@ def test_a_transactional_id_that_is_lost_was_never_seen() -> None:
         producer.shell = await late.transaction_shell([])
         assert producer.state() == ""
         assert producer.verified() is InvalidProducerIdMapping
+
+    run(test)
+
+
+class CountedRecord:
+    """Notes how often a record is encoded."""
+
+    def __init__(self, encoded: list[int], value_size: int) -> None:
+        self._encoded = encoded
+        self._value_size = value_size
+
+    def key_bytes(self) -> bytes:
+        return b"key"
+
+    def value_bytes(self) -> bytes:
+        self._encoded.append(self._value_size)
+        return bytes(self._value_size)
+
+
+def test_a_batch_that_is_too_large_is_refused_before_all_of_it_is_encoded() -> None:
+    async def test(late: LatePartition) -> None:
+        shell = await late.group_shell()
+        encoded: list[int] = []
+        decision = Decision()
+        decision.append([CountedRecord(encoded, 4_000) for _ in range(1_000)])
+        replies = Replies()
+        partition = OffsetCommitResponsePartition(partition_index=0)
+        topic = OffsetCommitResponseTopic(name=TOPIC, partitions=[partition])
+        decision.reply(replies.caller(), OffsetCommitResponse(topics=[topic]))
+        shell.carry_out(decision)
+        assert commit_code(replies) == UnknownServerError.code
+        assert late.replica.log.log_end_offset == 0
+        assert 0 < len(encoded) <= late.replica.log.config.max_message_bytes // 4_000 + 1
 
     run(test)

@@ -23,6 +23,7 @@ from barnabas.clock import Clock
 from barnabas.errors import (
     CoordinatorLoadInProgress,
     KafkaError,
+    MessageTooLarge,
     NotCoordinator,
     NotEnoughReplicasAfterAppend,
     RequestTimedOut,
@@ -33,7 +34,7 @@ from barnabas.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Times
 from barnabas.primitives.decision import Decision, Producer, Requester, StoredRecord
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.header import BatchHeader
-from barnabas.records.layout import CompressionType
+from barnabas.records.layout import INT32_MAX, CompressionType
 from barnabas.records.policy import AppendOrigin
 from barnabas.records.record import Record
 from barnabas.replication.leader import PartitionLeader
@@ -320,10 +321,23 @@ class CoordinatorShell(ABC):
             is_transactional=producer is not None,
         )
         now_ms = TimestampMs(self._clock.now_ms())
+        bound_bytes = self._uncompressed_bytes_max()
         for record in records:
             builder.append(now_ms, record.key_bytes(), record.value_bytes())
+            if builder.size_bytes > bound_bytes:
+                # The log would refuse the batch. Clients can ask for offsets with megabytes of metadata at once.
+                raise MessageTooLarge(
+                    f"a batch of more than the {bound_bytes} bytes that {self.partition.topic_partition} allows"
+                )
         guard = NO_GUARD if producer is None else producer.verification_guard
         return self.partition.append(builder.build(), ACKS_ALL, AppendOrigin.COORDINATOR, guard)
+
+    def _uncompressed_bytes_max(self) -> int:
+        """The size above which the log refuses a batch, whatever records follow."""
+        partition_log = self.partition.log
+        if partition_log is None or self._compression is not CompressionType.NONE:
+            return INT32_MAX
+        return partition_log.config.max_message_bytes
 
     def _settle(self, decision: Decision, error: KafkaError | None) -> None:
         """The records of the decision are committed, or the error has kept them from it."""

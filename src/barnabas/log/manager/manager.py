@@ -175,6 +175,11 @@ class LogManager:
         """The logs of all partitions. A partition that moves to another directory has two."""
         return self._logs.all()
 
+    @property
+    def log_count(self) -> int:
+        """How many partitions have an open log."""
+        return len(self._logs.current)
+
     def get_or_create(
         self,
         partition: TopicPartition,

@@ -18,6 +18,7 @@ from barnabas.net.busy_poll import new_event_loop
 from barnabas.server.environment import Environment
 from barnabas.server.host.plan import Ports
 from barnabas.server.server import Server
+from barnabas.server.settled_memory import SettledMemory
 
 if TYPE_CHECKING:
     from barnabas.security.new_users import NewUser
@@ -34,9 +35,8 @@ def run_broker(
     lifeline: int,
     on_ready: Callable[[Ports], None],
     new_users: Sequence[NewUser],
-    settle_memory: Callable[[], None],
 ) -> None:
-    """Runs until SIGTERM or the end of the lifeline. `settle_memory` is called when the broker has started."""
+    """Runs until SIGTERM or the end of the lifeline."""
 
     async def open_store(
         environment: Environment, config: BrokerConfig, directories: Sequence[str], losses: Collection[str]
@@ -61,7 +61,7 @@ def run_broker(
         loop.add_reader(lifeline, on_lifeline)
         await server.start()
         is_ready = True
-        settle_memory()
+        SettledMemory(server.log_count).settle()
         on_ready(Ports(server.ports, server.metrics_port))
         await server.run_until_signal()
 
