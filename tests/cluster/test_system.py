@@ -29,22 +29,25 @@ BROKERS: Final = 3
 PARTITIONS: Final = 3
 IN_TURN: Final = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
 COMMAND_TIMEOUT_S: Final = 120
+FETCH_BYTES: Final = 1 << 16
 SETTINGS: Final = {
     "min_insync_replicas": 2,
     # Leaders notice first that a broker hangs.
     "replica_lag_time_max_ms": 1_000,
     "zookeeper_session_timeout_ms": 10_000,
-    # A fetch that has begun is not throttled: small ones keep to a rate.
-    "replica_fetch_max_bytes": 1 << 16,
+    # A fetch that has begun is not throttled: small ones, of small batches, keep to a rate.
+    "replica_fetch_max_bytes": FETCH_BYTES,
     "replica_selector_class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
-# How much is moved, and how fast. As in Kafka a rate counts over 11 s, so that as much may come at once.
-MOVED_BYTES: Final = 6 << 20
+# How much is moved, and how fast. As in Kafka a rate counts over 11 s: as much comes at once, and then nothing until
+# those seconds are over. All of it takes a third burst, without a throttle a part of a second.
+MOVED_BYTES: Final = 8 << 20
 THROTTLE_BYTES_A_SECOND: Final = 300_000
 BURST_S: Final = 11
-# So much of it is copied before brokers bounce, not sooner than this.
-COPIED_BYTES: Final = 4_500_000
-COPIED_S: Final = COPIED_BYTES / THROTTLE_BYTES_A_SECOND - BURST_S
+BURST_BYTES: Final = THROTTLE_BYTES_A_SECOND * BURST_S
+# More than that is copied by fetches that have begun, and in the second in which a burst ends.
+BURST_BYTES_MAX: Final = BURST_BYTES + THROTTLE_BYTES_A_SECOND + 2 * FETCH_BYTES
+HELD_BACK_S: Final = 2
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +99,15 @@ def test_replica_failure(brokers: Cluster) -> None:
 def test_reassign_partitions_with_throttling_while_brokers_bounce(brokers: Cluster, tmp_path: Path) -> None:
     create(brokers, "moved", {0: [1, 2], 1: [1, 2]})
     with brokers.producer(acks="all") as producer:
-        for _ in range(MOVED_BYTES >> 14):
-            producer.send("moved", bytes(1 << 14), partition=1)
-        producer.flush()
+        for _ in range(MOVED_BYTES // FETCH_BYTES):
+            producer.send("moved", bytes(FETCH_BYTES), partition=1)
+            producer.flush()
     plan = tmp_path / "plan.json"
     moves = [{"topic": "moved", "partition": each, "replicas": [3, 2]} for each in (0, 1)]
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     command = [sys.executable, "-m", "barnabas", "-b", brokers.bootstrap, "reassign", "run", str(plan)]
     copied = brokers[3].directory / "moved-1"
+    begun_s = time.monotonic()
     with (
         OwnLoad(brokers, "moved", 1) as load,
         subprocess.Popen(
@@ -114,11 +118,14 @@ def test_reassign_partitions_with_throttling_while_brokers_bounce(brokers: Clust
         ) as moving,
         brokers.admin() as admin,
     ):
-        wait_until(admin.list_reassignments, "the reassignment has begun")
-        started_s = time.monotonic()
-        wait_until(lambda: size_bytes(copied) >= COPIED_BYTES, lambda: f"{size_bytes(copied)} bytes copied")
-        # Without a throttle this takes a part of a second. A little was copied before the reassignment was seen.
-        assert time.monotonic() - started_s > COPIED_S / 2
+        wait_until(
+            lambda: size_bytes(copied) >= BURST_BYTES // 2, lambda: f"{size_bytes(copied)} bytes copied"
+        )
+        held_back_until_s = time.monotonic() + HELD_BACK_S
+        while time.monotonic() < held_back_until_s:
+            load.wait_for_more()
+        copied_bytes = size_bytes(copied)
+        assert copied_bytes <= BURST_BYTES_MAX * (1 + (time.monotonic() - begun_s) // BURST_S)
         assert admin.list_reassignments()
         # The broker that gets the replicas, in order, and the controller, by force.
         brokers[3].restart()

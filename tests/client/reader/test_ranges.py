@@ -38,6 +38,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barnabas.client.reader.ranges, "SETTLING_S", 0.05)
 
 
+@pytest.fixture(scope="module")
+def producer(broker: BrokerProcess) -> Iterator[Producer]:
+    """Sends batches only when it is told to, so that a test knows what is in each."""
+    with Producer(bootstrap_servers=broker.address, linger_ms=60_000) as patient:
+        yield patient
+
+
 def fill(producer: Producer, topic: str, count: int) -> None:
     """Writes batches of ten records."""
     for number in range(count):
