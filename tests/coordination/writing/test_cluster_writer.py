@@ -93,20 +93,20 @@ def test_a_write_that_comes_second_edits_what_the_first_has_written(
         node = b'{"version":1,"config":{"segment.ms":"7"}}'
         runs: list[Mapping[str, str]] = []
         other = await cluster.store.connect()
-        multi = cluster.session.multi
+        multi = EmbeddedSession.multi
 
-        async def multi_after_another(operations: Sequence[Operation]) -> list[OperationResult]:
-            if len(runs) == 1:
+        async def multi_after_another(
+            session: EmbeddedSession, operations: Sequence[Operation]
+        ) -> list[OperationResult]:
+            if session is not other and len(runs) == 1:
                 await other.set("/config/topics/orders", node)
-            return await multi(operations)
+            return await multi(session, operations)
 
         def add(current: Mapping[str, str]) -> Mapping[str, str]:
             runs.append(current)
             return {**current, "retention.ms": "1"}
 
-        monkeypatch.setattr(
-            EmbeddedSession, "multi", lambda session, operations: multi_after_another(operations)
-        )
+        monkeypatch.setattr(EmbeddedSession, "multi", multi_after_another)
         assert await cluster.writer.alter_topic_configs({"orders": add}) == {"orders": None}
         assert runs == [{}, {"segment.ms": "7"}]
         assert cluster.image.topic_config("orders") == {"segment.ms": "7", "retention.ms": "1"}
