@@ -7,6 +7,8 @@ BIN   := $(VENV)/bin
 # With the same hashes, the same seed gives the same simulation in every run.
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest --basetemp=build/tests --dist worksteal
 WORKERS ?= 2
+# The fast tests wait half of their time, for brokers and time-outs.
+CHECK_WORKERS ?= 3
 ARGS ?=
 # pytest ends with code 5 if no test is selected. ARGS may name slow tests only.
 OR_NOTHING_SELECTED = { code=$$?; [ $$code = "$(if $(strip $(ARGS)),5)" ] || exit $$code; }
@@ -38,7 +40,7 @@ test: setup lint ## check format, lint, types and imports; run all tests compile
 	PYTHONPATH=src $(PYTEST) -n $(WORKERS) -m "not slow" $(ARGS) || $(OR_NOTHING_SELECTED)
 
 check: sources lint ## check format, lint, types and imports; run the fast tests from the sources: about a minute
-	PYTHONPATH=src $(PYTEST) -q -n $(WORKERS) -m "not slow"
+	PYTHONPATH=src $(PYTEST) -q -n $(CHECK_WORKERS) -m "not slow"
 
 # What runs from src does not wait until the package is compiled again.
 sources:

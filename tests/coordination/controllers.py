@@ -203,7 +203,7 @@ class Cluster:
         image = MetadataImage(cluster_id=cluster_id, controller_id=NO_LEADER)
         latest = await last_notices(session)
         known = await stored_topics(session)
-        image = await with_settings(session, image, known)
+        image = await with_settings(session, image, known, skips_malformed=self.config.uses_zookeeper)
         settings = LiveSettings(self.config)
         node = BrokerNode(self.brokers, session, broker_id, settings, image, known, self.clock)
         node.cache.subscribe(Stage.REPLICAS, lambda before, after: self.images.append((before, after)))

@@ -22,6 +22,7 @@ from barnabas.errors import (
     CoordinatorNotAvailable,
     FencedLeaderEpoch,
     IllegalGeneration,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
     LeaderNotAvailable,
@@ -95,8 +96,10 @@ PASSING: Final = frozenset(
         OffsetNotAvailable,
         NotEnoughReplicasAfterAppend,
         RequestTimedOut,
-        # A leader and a coordinator that do not know yet that they have been replaced agree with each other.
+        # A leader and a coordinator that do not know yet that they have been replaced agree with each other. Such a
+        # coordinator does not know a transactional id that is younger. One that was lost stays unknown.
         InvalidTxnState,
+        InvalidProducerIdMapping,
         # A coordinator that is being loaded cannot say whether a partition is part of a transaction.
         NotEnoughReplicas,
         NotLeaderOrFollower,

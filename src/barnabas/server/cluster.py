@@ -91,7 +91,8 @@ async def join_cluster(
         controller_id=NO_LEADER,
         features=NO_FEATURES if config.uses_zookeeper else LATEST,
     )
-    metadata = MetadataCache(await with_settings(session, image, known_topics))
+    image = await with_settings(session, image, known_topics, skips_malformed=config.uses_zookeeper)
+    metadata = MetadataCache(image)
     settings.current = effective_config(config, metadata.image, broker_id)
     follower = SettingsFollower(session, metadata, environment.clock)
     await follower.begin(latest)

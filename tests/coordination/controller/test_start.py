@@ -19,7 +19,6 @@ from barnabas.coordination.metadata.tree import (
     BrokerRegistration,
     decode_uuid,
     encode_broker,
-    encode_controller,
 )
 from barnabas.coordination.planning.topic_adoption import FoundPartition
 from barnabas.coordination.store.contract import CreateMode, Store
@@ -269,17 +268,6 @@ def test_a_damaged_node_is_named(tmp_path: Path) -> None:
         await cluster.start_broker(await cluster.store.connect())
 
     restart_after(tmp_path, damage, check)
-
-
-def test_a_broker_with_an_id_that_is_no_number_is_named(tmp_path: Path) -> None:
-    async def damage(store: Store) -> None:
-        await store.create("/brokers/ids/five", encode_controller(5, 0))
-
-    async def check(cluster: Cluster) -> None:
-        pytest.fail("the controller started")
-
-    with pytest.raises(MalformedNode, match="'five' is no broker id"):
-        restart_after(tmp_path, damage, check)
 
 
 def found(topic_id: bytes | None = None, leader_epoch: int = -1) -> FoundPartition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,11 @@ import pytest
 from barnabas.coordination.controller import controller as controllers
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.planning.topic_creation import NewTopic
-from barnabas.coordination.store.contract import Operation, OperationResult, StoreUnavailable
+from barnabas.coordination.store.contract import Create, Operation, OperationResult, StoreUnavailable
 from barnabas.coordination.store.embedded import EmbeddedSession
-from barnabas.errors import KafkaStorageError, TopicAlreadyExists
+from barnabas.errors import KafkaStorageError, TopicAlreadyExists, UnknownServerError
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from tests.coordination.controller.model import ModelCluster, run
 from tests.waiting import wait_until_async
 
@@ -27,6 +28,7 @@ NOT_NODES = [
     b'{"version":2}',
     b'{"version":2,"partitions":{"1":[2]}}',
     b'{"partitions":{"0":[]}}',
+    b'{"partitions":{"0":[2147483648]}}',
 ]
 
 
@@ -58,6 +60,100 @@ def test_a_topic_that_cannot_be_read_costs_the_others_nothing(
     run(scenario, tmp_path, 1, 2, zookeeper_connect="model")
     assert "Topic bad is not served: /brokers/topics/bad: " in caplog.text
     assert "Mend the node, or remove it" in caplog.text
+
+
+# The nodes that somebody makes by hand, and what the log says.
+BY_HAND = [
+    ({"/brokers/ids/abc": b""}, "/brokers/ids/abc is ignored: its name is no broker id. Remove the node"),
+    ({"/brokers/ids/02": b"{"}, "/brokers/ids/02 is ignored"),
+    ({"/brokers/ids/2147483648": b"{"}, "/brokers/ids/2147483648 is ignored"),
+    ({"/brokers/ids/7": b""}, "Broker 7 counts as dead: /brokers/ids/7: no JSON"),
+    ({"/brokers/ids/7": b"{}"}, "Broker 7 counts as dead: /brokers/ids/7: version is missing"),
+    ({"/brokers/ids/7": b'{"rack":"\\ud800"}'}, "Broker 7 counts as dead: /brokers/ids/7: no JSON"),
+    ({"/brokers/topics/a b": GOOD}, "/brokers/topics/a b: no topic can have this name"),
+    (
+        {BAD: GOOD, f"{BAD}/partitions": b"", f"{BAD}/partitions/00": b"", f"{BAD}/partitions/x": b""},
+        "",
+    ),
+    ({"/admin/delete_topics/gone": b"", "/admin/delete_topics/gone/x": b""}, "/gone is not removed: it has"),
+    ({"/isr_change_notification/abc": b"{"}, ""),
+    ({"/isr_change_notification/abc": b"", "/isr_change_notification/abc/x": b""}, "/abc is not removed"),
+    ({"/log_dir_event_notification/a": b"", "/log_dir_event_notification/a/x": b""}, "/a is not removed"),
+    ({"/admin/reassign_partitions": b"{"}, "A reassignment by node is ignored: /admin/reassign_partitions"),
+    (
+        {"/admin/reassign_partitions": b"", "/admin/reassign_partitions/x": b""},
+        "/admin/reassign_partitions is not removed",
+    ),
+    (
+        {"/admin/preferred_replica_election": b"", "/admin/preferred_replica_election/x": b""},
+        "/admin/preferred_replica_election is not removed",
+    ),
+    ({"/feature": b"{"}, "The finalized features are not known: /feature: no JSON"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "logged"), BY_HAND, ids=[next(reversed(nodes)) for nodes, _ in BY_HAND])
+def test_a_node_made_by_hand_stops_no_takeover(
+    tmp_path: Path, nodes: Mapping[str, bytes], logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [1, 2, 3])
+        if await cluster.session.exists("/feature") is not None:
+            await cluster.session.delete("/feature")
+        await cluster.session.multi([Create(path, data) for path, data in nodes.items()])
+        await cluster.settle()
+        # The controller that sees them come follows changes, and so does the next one, which finds them.
+        await cluster.kill(3)
+        assert await cluster.state("t") == (1, 1, (1, 2))
+        await cluster.kill(1)
+        assert cluster.controlling.id == 2
+        assert await cluster.state("t") == (2, 2, (2,))
+        await cluster.create("later", [2])
+        await cluster.start_broker(4)
+        assert sorted(cluster.brokers[BrokerId(2)].live) == [2, 4]
+
+    run(scenario, tmp_path, 1, 2, 3, zookeeper_connect="model")
+    assert logged in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_mended_registration_counts(tmp_path: Path) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [2, 1])
+        path = "/brokers/ids/2"
+        whole, _ = await cluster.session.get(path)
+        await cluster.session.set(path, b"{")
+        await cluster.settle()
+        assert await cluster.state("t") == (1, 1, (1,))
+        await cluster.session.set(path, whole)
+        await cluster.settle()
+        assert sorted(cluster.brokers[BrokerId(1)].live) == [1, 2]
+
+    run(scenario, tmp_path, 1, 2, zookeeper_connect="model")
+
+
+def test_no_features_are_written_over_those_that_cannot_be_read(tmp_path: Path) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [1, 2])
+        await cluster.session.set("/feature", b"{")
+        await cluster.kill(1)
+        await cluster.create("u", [2])
+        assert (await cluster.session.get("/feature"))[0] == b"{"
+
+    run(scenario, tmp_path, 1, 2, zookeeper_connect="model")
+
+
+def test_a_block_of_producer_ids_that_cannot_be_read_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.session.set("/latest_producer_id_block", b"{")
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[BrokerId(1)].epoch)
+        answer = await cluster.controller.allocate_producer_ids(request)
+        assert answer.error_code == UnknownServerError.code
+
+    run(scenario, tmp_path, 1, zookeeper_connect="model")
+    assert "No producer ids can be allocated: /latest_producer_id_block: no JSON" in caplog.text
 
 
 def test_a_state_that_cannot_be_read_costs_the_other_partitions_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,19 @@ def test_a_notice_that_makes_no_sense_is_ignored(tmp_path: Path, caplog: pytest.
         second = await cluster.start_broker(await cluster.store.connect(), broker_id=BrokerId(1))
         prefix, mode = "/config/changes/config_change_", CreateMode.PERSISTENT_SEQUENTIAL
         await second.session.create(prefix, b"no json", mode=mode)
-        await second.session.create(prefix, b'{"version":2,"entity_path":"rooms/1"}', mode=mode)
+        for entity in (
+            "rooms/1",
+            "topics",
+            "topics/",
+            "topics//x",
+            "topics/..",
+            "users/a/b",
+            "users/a/clients",
+        ):
+            notice = json.dumps({"version": 2, "entity_path": entity}).encode()
+            await second.session.create(prefix, notice, mode=mode)
+        # A number that the store does not give: it would be the last for ever.
+        await second.session.create(f"{prefix}99999999999", b"{}")
         await second.writer.alter_broker_configs({"0": to({"x": "1"})})
         await same_settings(cluster.node, second)
         assert cluster.image.broker_config("0") == {"x": "1"}
@@ -136,3 +149,54 @@ def test_a_notice_that_makes_no_sense_is_ignored(tmp_path: Path, caplog: pytest.
 
     run(scenario, tmp_path)
     assert "A notice of changed settings is ignored" in caplog.text
+
+
+BAD_SETTINGS = [
+    ("/config/users/bob", b"{"),
+    ("/config/users/bob", b'{"config":{"request_percentage":"much"}}'),
+    ("/config/clients/app", b"[]"),
+    ("/config/ips/10.0.0.1", b"{"),
+    ("/config/brokers/0", b'{"config":5}'),
+    ("/config/brokers/abc", b"{"),
+    ("/config/groups/g", b"{"),
+    ("/config/topics/payments", b"{"),
+]
+
+
+@pytest.mark.parametrize(("path", "data"), BAD_SETTINGS)
+def test_settings_that_cannot_be_read_cost_no_others(
+    tmp_path: Path, path: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("orders", configs={"retention.ms": "1"})
+        await cluster.create("payments")
+        await cluster.writer.alter_quotas({("ann", None, None): to({"consumer_byte_rate": 1.0})})
+        if await cluster.session.exists(path) is None:
+            await cluster.session.create(path)
+        await cluster.session.set(path, data)
+        # In a new session, and at the next start.
+        await cluster.node.follower.read_again()
+        for _ in range(2):
+            assert cluster.image.topic_config("orders") == {"retention.ms": "1"}
+            assert cluster.image.client_quotas == {("ann", None, None): {"consumer_byte_rate": 1.0}}
+            is_held = path == "/config/topics/payments"
+            held = {"barnabas.deletion.hold": "true"} if is_held else {}
+            assert cluster.image.topic_config("payments") == held
+            await cluster.restart()
+
+    run(scenario, tmp_path, zookeeper_connect="model")
+    assert f"Settings are not followed: {path}: " in caplog.text
+
+
+def test_settings_that_can_no_longer_be_read_stay(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("orders", configs={"retention.ms": "1"})
+        await cluster.writer.alter_broker_configs({"0": to({"x": "1"}), "": to({"y": "1"})})
+        await cluster.session.set("/config/topics/orders", b"{")
+        # Gone without a notice.
+        await cluster.session.delete("/config/brokers/0")
+        await cluster.node.follower.read_again()
+        assert cluster.image.topic_config("orders") == {"retention.ms": "1"}
+        assert cluster.image.broker_configs == {"": {"y": "1"}}
+
+    run(scenario, tmp_path, zookeeper_connect="model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -233,6 +234,11 @@ def test_old_registrations_are_read(data: bytes, endpoints: tuple[Endpoint, ...]
             "block_start is no number",
         ),
         (tree.decode_reassignment, b'{"partitions":[{"topic":"t","partition":0}]}', "replicas is no list"),
+        (
+            partial(tree.decode_partition_state, TopicPartition("t", 0)),
+            b'{"leader":1,"leader_epoch":0,"isr":[1],"controller_epoch":1,"leader_recovery_state":300}',
+            "leader_recovery_state 300 is not known",
+        ),
         (tree.decode_features, b'{"status":2,"version":2,"features":{}}', "/feature: status"),
         (
             tree.decode_features,

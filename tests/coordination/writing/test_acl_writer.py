@@ -113,11 +113,23 @@ def test_acls_that_cannot_be_read_stop_the_start_and_are_kept_later(tmp_path: Pa
         await node.add(ORDERS, entry(1))
         await node.store.set(acl_path(ORDERS), b'{"version":1,"acls":[{"operation":"Read"}]}')
         prefix = CHANGE_PREFIXES[acls.LITERAL]
-        for data in (b"\xff", b"TOPIC", encode_acl_change(ORDERS), encode_acl_change(PREFIX)):
+        for data in (
+            b"\xff",
+            b"TOPIC",
+            b"TOPIC:",
+            b"TOPIC:a/b",
+            b"TOPIC:a\0",
+            encode_acl_change(ORDERS),
+            encode_acl_change(PREFIX),
+        ):
             await node.store.create(prefix, data, mode=CreateMode.PERSISTENT_SEQUENTIAL)
         await node.add(PREFIX, entry(2))
         await wait_until_async(lambda: node.authorizer.acl_count == 2)
         assert node.authorizer.entries(ORDERS) == [entry(1)]
+        # In a new session too, which costs the others nothing.
+        await node.store.delete(acl_path(PREFIX))
+        await node.follower.read_again()
+        assert node.authorizer.patterns() == [ORDERS]
         with pytest.raises(MalformedNode, match="/kafka-acl/Topic/orders"):
             await started(engine)
 

@@ -20,6 +20,7 @@ from barnabas.coordination.controller.state import (
 )
 from barnabas.coordination.metadata.identity import PRODUCER_ID_MAX
 from barnabas.coordination.metadata.image import BrokerImage, PartitionImage
+from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
     PRODUCER_ID_BLOCK,
     PRODUCER_ID_BLOCK_SIZE,
@@ -177,7 +178,14 @@ def allocate_producer_ids(
         node = found.nodes[0]
         if node is None:
             return AllocateProducerIdsResponse(error_code=KafkaStorageError.code)
-        first = decode_producer_id_block(node[0]).last + 1 if node[0] else 0
+        try:
+            first = decode_producer_id_block(node[0]).last + 1 if node[0] else 0
+        except MalformedNode as error:
+            log.error(
+                "No producer ids can be allocated: %s. Mend the node: its block_end is the last id in use",
+                error,
+            )
+            return AllocateProducerIdsResponse(error_code=UnknownServerError.code)
         last = ProducerId(first + PRODUCER_ID_BLOCK_SIZE - 1)
         if last > PRODUCER_ID_MAX:
             return AllocateProducerIdsResponse(error_code=UnknownServerError.code)

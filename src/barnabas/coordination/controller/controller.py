@@ -58,7 +58,6 @@ from barnabas.coordination.controller.leadership import elect_offline_partitions
 from barnabas.coordination.controller.links import BrokerLinks, ControlResponse
 from barnabas.coordination.controller.machine import ControllerMachine
 from barnabas.coordination.controller.reading import (
-    read_brokers,
     read_change,
     read_cluster,
     read_partition_counts,
@@ -69,6 +68,7 @@ from barnabas.coordination.controller.replies import Replies
 from barnabas.coordination.controller.state import Claim, ControllerState, ControllerStats
 from barnabas.coordination.controller.work import Activity, WorkQueue
 from barnabas.coordination.metadata.image import MetadataImage, PartitionImage, TopicImage, Uuid
+from barnabas.coordination.metadata.membership import registered_brokers
 from barnabas.coordination.metadata.store_errors import as_kafka_error
 from barnabas.coordination.metadata.tree import (
     BROKER_IDS,
@@ -569,7 +569,7 @@ class Controller:
     async def _read(self, path: str) -> None:
         match path:
             case _ if path == BROKER_IDS:
-                await self._feed(BrokersChanged(await read_brokers(self._store, self._on_change)))
+                await self._feed(BrokersChanged(await registered_brokers(self._store, self._on_change)))
             case _ if path == TOPICS:
                 names, _ = await self._store.children(TOPICS, self._on_change)
                 await self._feed(TopicsListed(names))

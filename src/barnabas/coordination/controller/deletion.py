@@ -104,7 +104,7 @@ def take_in_marks(state: ControllerState, names: Collection[str]) -> Change[None
     """Topics that others have marked for deletion."""
     gone = [name for name in names if name not in state.image.topics and name not in state.deleting]
     if gone:
-        yield from commit(state, [Delete(delete_topic_path(name)) for name in sorted(gone)])
+        yield from commit(state, [Delete(delete_topic_path(name)) for name in sorted(gone)], leaves_full=True)
     marked = [name for name in names if name in state.image.topics]
     if not marked:
         return
@@ -112,7 +112,7 @@ def take_in_marks(state: ControllerState, names: Collection[str]) -> Change[None
         yield from begin_deletions(state, marked)
     else:
         log.info("Topics %s are not deleted, since delete.topic.enable is false", marked)
-        yield from commit(state, [Delete(delete_topic_path(name)) for name in marked])
+        yield from commit(state, [Delete(delete_topic_path(name)) for name in marked], leaves_full=True)
 
 
 def begin_deletions(state: ControllerState, names: Iterable[str]) -> Change[None]:

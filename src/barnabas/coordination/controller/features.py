@@ -29,6 +29,7 @@ from barnabas.coordination.metadata.features import (
     unsupported_features,
 )
 from barnabas.coordination.metadata.image import BrokerImage
+from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.tree import (
     CONTROLLER_EPOCH,
     FEATURE,
@@ -60,7 +61,12 @@ _Found = tuple[FeatureNode, int] | None
 
 def begin_features(state: ControllerState, snapshot: Snapshot) -> Change[None]:
     """Makes the node, or enables it, as far as that is needed. In a new cluster it may wait, see `settle_features`."""
-    found = _decoded(snapshot.feature)
+    try:
+        found = _decoded(snapshot.feature)
+    except MalformedNode as error:
+        # Levels that are in use may be in it: nothing is written over it.
+        log.error("The finalized features are not known: %s. Mend the node", error)
+        return
     if found is None and _is_new(state, snapshot):
         state.are_features_open = True
         yield from settle_features(state, snapshot.brokers, is_first_topic=False)

@@ -20,7 +20,7 @@ from barnabas.coordination.controller.state import (
     tell_brokers,
 )
 from barnabas.coordination.metadata.image import PartitionImage
-from barnabas.coordination.planning.partition_changes import LEADER_RECOVERING
+from barnabas.coordination.metadata.tree import LEADER_RECOVERING
 from barnabas.errors import (
     NONE,
     FencedLeaderEpoch,

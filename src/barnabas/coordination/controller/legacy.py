@@ -30,7 +30,7 @@ def reassign_as_node_says(state: ControllerState, data: bytes) -> Change[Collect
     try:
         asked = decode_reassignment(data)
     except MalformedNode as error:
-        log.error("A reassignment by node is not valid: %s", error)
+        log.error("A reassignment by node is ignored: %s", error)
         asked = {}
     for at, target in asked.items():
         partition = state.partition(at)
@@ -54,10 +54,10 @@ def elect_preferred_of_node(state: ControllerState, data: bytes) -> Change[None]
     try:
         partitions = decode_preferred_election(data)
     except MalformedNode as error:
-        log.error("An election by node is not valid: %s", error)
+        log.error("An election by node is ignored, and the node removed: %s", error)
         partitions = []
     results = yield from elect_leaders(state, ElectLeaders(partitions, ElectionType.PREFERRED))
     for at, refusal in results.items():
         if refusal is not None and not isinstance(refusal, ElectionNotNeeded):
             log.warning("The preferred leader of %s cannot be elected: %s", at, refusal)
-    yield from commit(state, [Delete(PREFERRED_REPLICA_ELECTION)])
+    yield from commit(state, [Delete(PREFERRED_REPLICA_ELECTION)], leaves_full=True)

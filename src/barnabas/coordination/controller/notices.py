@@ -31,7 +31,7 @@ def take_in(state: ControllerState, nodes: Sequence[tuple[str, bytes]]) -> Chang
             else:
                 partitions += decode_isr_change(path, data)
         except MalformedNode as error:
-            log.error("A notice is ignored: %s", error)
+            log.error("A notice is ignored and removed: %s", error)
     yield from ask_for_failed_replicas(state, brokers)
     yield from take_in_isr_changes(state, partitions)
-    yield from commit(state, [Delete(path) for path, _ in nodes])
+    yield from commit(state, [Delete(path) for path, _ in nodes], leaves_full=True)

@@ -13,9 +13,9 @@ from typing import Final
 from barnabas.coordination.controller.deletion import take_in_marks
 from barnabas.coordination.controller.events import MakeChange, TopicsRead
 from barnabas.coordination.controller.snapshot import Snapshot, StoredState, StoredTopic
-from barnabas.coordination.metadata.image import BrokerImage
 from barnabas.coordination.metadata.membership import registered_brokers
 from barnabas.coordination.metadata.node_reader import MalformedNode
+from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.coordination.metadata.tree import (
     DELETE_TOPICS,
     FEATURE,
@@ -25,7 +25,6 @@ from barnabas.coordination.metadata.tree import (
     REASSIGN_PARTITIONS,
     TOPICS,
     TopicAssignment,
-    broker_path,
     decode_partition_state,
     decode_topic,
     partition_state_path,
@@ -47,7 +46,7 @@ async def read_cluster(store: Store, watcher: Watcher, *, watches_topics: bool) 
     `watches_topics` says whether others than the controller may change the nodes of a topic. If not, one that cannot be
     read is damaged, and raises MalformedNode.
     """
-    brokers = await read_brokers(store, watcher)
+    brokers = await registered_brokers(store, watcher)
     names, _ = await store.children(TOPICS, watcher)
     notices = [
         child_path(parent, name)
@@ -73,13 +72,6 @@ async def read_cluster(store: Store, watcher: Watcher, *, watches_topics: bool) 
         feature=feature,
         unreadable=read.unreadable,
     )
-
-
-async def read_brokers(store: Store, watcher: Watcher) -> dict[BrokerId, BrokerImage]:
-    """The brokers that are alive. The watcher is called when one comes, goes, or changes its addresses."""
-    brokers = await registered_brokers(store, watcher)
-    await asyncio.gather(*(store.exists(broker_path(each), watcher) for each in brokers))
-    return brokers
 
 
 async def read_change(store: Store, path: str, watcher: Watcher) -> MakeChange | None:
@@ -120,7 +112,7 @@ async def read_partition_counts(store: Store, names: Sequence[str], watcher: Wat
         if node is None:
             continue
         try:
-            counts[name] = len(_replicas(name, decode_topic(name, node[0])))
+            counts[name] = len(_checked_replicas(name, decode_topic(name, node[0])))
         except MalformedNode as error:
             log.error("A change of a topic is ignored: %s", error)
     if not counts:
@@ -160,7 +152,7 @@ async def read_topics(store: Store, names: Iterable[str], watcher: Watcher | Non
             continue
         try:
             assignment = decode_topic(name, node[0])
-            replicas[name] = _replicas(name, assignment)
+            replicas[name] = _checked_replicas(name, assignment)
         except MalformedNode as error:
             log.error(
                 "Topic %s is not served: %s. Mend the node, or remove it with all below it", name, error
@@ -203,11 +195,14 @@ async def _read_topic(
     has_node, nodes = True, set(states)
     if len(states) < len(replicas):
         has_node = await store.exists(partitions_path(name)) is not None
-        nodes = {int(each) for each in await children_of(store, partitions_path(name)) if each.isdecimal()}
+        children = set(await children_of(store, partitions_path(name)))
+        nodes = {index for index in range(len(replicas)) if str(index) in children}
     return StoredTopic(assignment.topic_id, replicas, has_node, nodes, states, adding, removing)
 
 
-def _replicas(name: str, assignment: TopicAssignment) -> list[tuple[BrokerId, ...]]:
+def _checked_replicas(name: str, assignment: TopicAssignment) -> list[tuple[BrokerId, ...]]:
+    if not is_legal_topic_name(name):
+        raise MalformedNode(f"{topic_path(name)}: no topic can have this name")
     partitions = assignment.partitions
     count = len(partitions)
     if not count or max(partitions) != count - 1 or min(partitions) < 0:

@@ -278,7 +278,7 @@ def forget_in_node(
     if left:
         yield from commit(state, [SetData(REASSIGN_PARTITIONS, encode_reassignment(left))])
     else:
-        yield from commit(state, [Delete(REASSIGN_PARTITIONS)])
+        yield from commit(state, [Delete(REASSIGN_PARTITIONS)], leaves_full=True)
 
 
 def _named(partitions: Collection[TopicPartition]) -> str:

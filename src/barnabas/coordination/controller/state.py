@@ -45,6 +45,7 @@ from barnabas.coordination.store.contract import (
     MultiFailed,
     NodeExists,
     NoNode,
+    NotEmpty,
     Operation,
     SessionExpired,
     StoreError,
@@ -186,17 +187,40 @@ def changed_topics(state: ControllerState, partitions: Iterable[TopicPartition])
     return [Changed(topics[name], indexes) for name, indexes in by_topic.items() if name in topics]
 
 
-def commit(state: ControllerState, operations: Iterable[Operation]) -> Change[None]:
-    """Stores a change in parts. Raises a KafkaError when the store refuses one; those before it are stored."""
+def commit(
+    state: ControllerState, operations: Iterable[Operation], *, leaves_full: bool = False
+) -> Change[None]:
+    """Stores a change in parts. Raises a KafkaError when the store refuses one; those before it are stored.
+
+    `leaves_full` says that a node to be removed stays if somebody has made nodes below it, where none belong.
+    """
     remaining = iter(operations)
     while batch := list(islice(remaining, OPERATIONS_AT_ONCE)):
-        result = yield Write([Check(CONTROLLER_EPOCH, state.claim.epoch_version), *batch])
+        result = yield from _write_batch(state, batch)
+        while leaves_full and isinstance(result, StoreRefused):
+            index = _not_empty(result.error)
+            if index is None:
+                break
+            path = batch.pop(index).path
+            log.error("%s is not removed: it has nodes below it. Remove it with all below it", path)
+            result = yield from _write_batch(state, batch)
         if isinstance(result, StoreRefused):
             log.error("A change of the cluster could not be stored: %s", result.error)
             raise refusal(state, result.error)
         for each in batch:
             if isinstance(each, Create) and each.path.startswith(_TOPIC_CONFIGS):
                 state.configured.add(each.path.removeprefix(_TOPIC_CONFIGS))
+
+
+def _write_batch(state: ControllerState, batch: Sequence[Operation]) -> Change[Result]:
+    return (yield Write([Check(CONTROLLER_EPOCH, state.claim.epoch_version), *batch]))
+
+
+def _not_empty(error: StoreError) -> int | None:
+    """The place in its batch of a removal that failed for the nodes below."""
+    if isinstance(error, MultiFailed) and isinstance(error.error, NotEmpty):
+        return error.index - 1
+    return None
 
 
 def refusal(state: ControllerState, error: StoreError) -> KafkaError:

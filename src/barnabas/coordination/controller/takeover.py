@@ -73,7 +73,7 @@ def take_over(state: ControllerState, request: TakeOver) -> Change[Deferred]:
         log.info("Topics %s are not deleted, since delete.topic.enable is false", marked)
         marked = []
     repairs += [Delete(delete_topic_path(name)) for name in sorted(set(snapshot.marked) - set(marked))]
-    yield from commit(state, repairs)
+    yield from commit(state, repairs, leaves_full=True)
     deleted = _split(state, topics, marked)
     # A broker has to know a leader as alive before it can follow it.
     nothing = MetadataUpdate(state.image)

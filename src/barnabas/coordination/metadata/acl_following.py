@@ -52,16 +52,15 @@ class AclFollower:
             for type_name in TYPE_NAMES.values():
                 await ensure_path(self._store, type_path(pattern_type, type_name))
         latest = await self._latest()
-        await self._read_all()
+        for error in await self._read_all():
+            raise MalformedNode(f"{error}. Mend the node: without it, the broker would allow what it denies")
         await self._follow(latest)
 
     async def read_again(self) -> None:
         """In a new session there may be changes whose notices have expired. Raises StoreError."""
         latest = await self._latest()
-        try:
-            await self._read_all()
-        except MalformedNode as error:
-            log.error("ACLs are not followed: %s", error)
+        for error in await self._read_all():
+            log.error("ACLs are not followed: %s. Mend the node", error)
         await self._follow(latest)
 
     async def close(self) -> None:
@@ -73,7 +72,7 @@ class AclFollower:
         wanted = list(dict.fromkeys(patterns))
         for pattern, found in zip(wanted, await self._read(wanted), strict=True):
             if isinstance(found, MalformedNode):
-                log.error("ACLs are not followed: %s", found)
+                log.error("ACLs are not followed: %s. Mend the node", found)
             else:
                 self._authorizer.replace(pattern, found)
 
@@ -87,7 +86,8 @@ class AclFollower:
         for pattern_type, notices in self._notices.items():
             await notices.begin(latest[pattern_type])
 
-    async def _read_all(self) -> None:
+    async def _read_all(self) -> list[MalformedNode]:
+        """Returns why nodes cannot be read. Their resources keep the ACLs that are known."""
         patterns = []
         for pattern_type, root in ROOTS.items():
             for type_name in await children_of(self._store, root):
@@ -98,14 +98,15 @@ class AclFollower:
                 names = await children_of(self._store, type_path(pattern_type, type_name))
                 patterns += [ResourcePattern(code, name, pattern_type) for name in names]
         found = await self._read(patterns)
-        for each in found:
-            if isinstance(each, MalformedNode):
-                raise each
         for pattern in set(self._authorizer.patterns()).difference(patterns):
             self._authorizer.replace(pattern, ())
+        unreadable = []
         for pattern, entries in zip(patterns, found, strict=True):
-            if not isinstance(entries, MalformedNode):
+            if isinstance(entries, MalformedNode):
+                unreadable.append(entries)
+            else:
                 self._authorizer.replace(pattern, entries)
+        return unreadable
 
     async def _read(self, patterns: Sequence[ResourcePattern]) -> list[set[AclEntry] | MalformedNode]:
         paths = [acl_path(pattern) for pattern in patterns]

@@ -133,8 +133,10 @@ def decode_literal_change(path: str, data: bytes) -> ResourcePattern:
     try:
         type_name, colon, name = data.decode().partition(":")
         if colon:
-            return ResourcePattern(_TYPES[type_name.upper()], name, LITERAL)
-    except (UnicodeDecodeError, KeyError):
+            pattern = ResourcePattern(_TYPES[type_name.upper()], name, LITERAL)
+            check_name(pattern)
+            return pattern
+    except (UnicodeDecodeError, KeyError, InvalidRequest):
         pass
     raise MalformedNode(f"{path}: {data[:200]!r} is no resource type and name")
 
@@ -146,7 +148,12 @@ def decode_extended_change(path: str, data: bytes) -> ResourcePattern:
         raise node.malformed("version or resourceType is not known")
     if node.text("patternType").upper() != PATTERN_TYPES[PREFIXED]:
         raise node.malformed(f"patternType is not {PATTERN_TYPES[PREFIXED]}")
-    return ResourcePattern(resource_type, node.text("name"), PREFIXED)
+    pattern = ResourcePattern(resource_type, node.text("name"), PREFIXED)
+    try:
+        check_name(pattern)
+    except InvalidRequest as error:
+        raise node.malformed(f"name: {error}") from error
+    return pattern
 
 
 def _encode(node: Mapping[str, object]) -> bytes:

@@ -53,6 +53,7 @@ from barnabas.model import BrokerId
 log = logging.getLogger(__name__)
 
 UNREGISTERED_EPOCH: Final = -1
+BROKER_ID_MAX: Final = (1 << 31) - 1
 NO_SUPPORTED_FEATURES: Final[SupportedFeatures] = MappingProxyType({})
 
 
@@ -206,7 +207,11 @@ async def register(
         if owner == store.session_id:
             # The answer to an earlier attempt was lost.
             break
-        found = decode_broker(broker_id, data).endpoints
+        try:
+            found = decode_broker(broker_id, data).endpoints
+        except MalformedNode as error:
+            log.error("The registration of broker %d cannot be read: %s", broker_id, error)
+            found = ()
         if owner == last_session_id:
             # ZooKeeper has ended the session, and may have kept its node (ZOOKEEPER-2985).
             with suppress(NoNode):
@@ -223,7 +228,8 @@ async def register(
             raise DuplicateBrokerRegistration(
                 f"Error while creating ephemeral at {path}, node already exists and owner {owner:#x} does not match"
                 f" current session {store.session_id:#x}: broker id {broker_id} is in use by a broker at"
-                f" {', '.join(map(str, found))}. Stop it, or give this one another broker.id"
+                f" {', '.join(map(str, found)) or 'no known address: remove the node'}. Stop it, or give this one"
+                " another broker.id"
             )
     assert isinstance(stat, Stat)
     return BrokerImage(id=broker_id, epoch=stat.czxid, rack=rack, endpoints=tuple(endpoints))
@@ -241,31 +247,49 @@ def _address(endpoint: Endpoint) -> str:
 
 
 async def registered_brokers(store: Store, watcher: Watcher | None = None) -> dict[BrokerId, BrokerImage]:
-    """The brokers that are alive. The watcher is called once when that changes."""
+    """The brokers that are alive. The watcher is called when one comes, goes, or changes its addresses.
+
+    A node that cannot be read is no broker, until somebody mends it.
+    """
     names, _ = await store.children(BROKER_IDS, watcher)
-    broker_ids = [_broker_id(name) for name in names]
+    broker_ids = []
+    for name in names:
+        if _is_broker_id(name):
+            broker_ids.append(BrokerId(int(name)))
+        else:
+            log.error("%s/%s is ignored: its name is no broker id. Remove the node", BROKER_IDS, name)
     brokers = {}
     for broker_id, found in zip(
-        broker_ids, await store.get_all([broker_path(each) for each in broker_ids]), strict=True
+        broker_ids, await store.get_all([broker_path(each) for each in broker_ids], watcher), strict=True
     ):
         # One may have gone since its name was read: then the watcher is called.
-        if found is not None:
-            data, stat = found
+        if found is None:
+            continue
+        data, stat = found
+        try:
             registration = decode_broker(broker_id, data)
-            brokers[broker_id] = BrokerImage(
-                id=broker_id,
-                epoch=stat.czxid,
-                rack=registration.rack,
-                endpoints=registration.endpoints,
-                features=registration.features,
+        except MalformedNode as error:
+            log.error(
+                "Broker %d counts as dead: %s. Remove the node, and restart the broker if it runs",
+                broker_id,
+                error,
             )
+            continue
+        brokers[broker_id] = BrokerImage(
+            id=broker_id,
+            epoch=stat.czxid,
+            rack=registration.rack,
+            endpoints=registration.endpoints,
+            features=registration.features,
+        )
     return brokers
 
 
-def _broker_id(name: str) -> BrokerId:
+def _is_broker_id(name: str) -> bool:
+    """Kafka writes no zeros in front."""
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
-        raise MalformedNode(f"{BROKER_IDS}: {name[:40]!r} is no broker id")
-    return BrokerId(int(name))
+        return False
+    return str(int(name)) == name and int(name) <= BROKER_ID_MAX
 
 
 async def _missing(store: Store, paths: Iterable[str]) -> list[str]:

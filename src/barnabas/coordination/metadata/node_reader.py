@@ -21,7 +21,11 @@ class NodeReader:
     def __init__(self, path: str, data: bytes) -> None:
         self._path = path
         try:
-            self._object = json.loads(data)
+            text = data.decode()
+            self._object = json.loads(text)
+            if "\\u" in text:
+                # Half a character, which no message to a broker can have, can be written as an escape.
+                json.dumps(self._object, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise self.malformed(f"no JSON: {error}") from error
         if not isinstance(self._object, dict):
@@ -59,7 +63,9 @@ class NodeReader:
         return int(text)
 
     def broker_ids(self, key: str, value: Json) -> tuple[BrokerId, ...]:
-        if not isinstance(value, list) or not all(type(each) is int for each in value):
+        if not isinstance(value, list) or not all(
+            type(each) is int and 0 <= each < 1 << 31 for each in value
+        ):
             raise self.malformed(f"{key} is no list of broker ids")
         return tuple(BrokerId(each) for each in value)
 

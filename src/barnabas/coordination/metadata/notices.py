@@ -14,6 +14,7 @@ from barnabas.clock import Clock
 from barnabas.coordination.metadata.following import Following
 from barnabas.coordination.store.contract import (
     NoNode,
+    NotEmpty,
     Store,
     child_path,
     children_of,
@@ -24,6 +25,8 @@ from barnabas.coordination.store.contract import (
 NOTICE_EXPIRATION_MS: Final = 15 * 60 * 1000
 # So many old notices are looked at when there are new ones.
 EXPIRED_AT_ONCE: Final = 100
+# Of the number that the store appends.
+_DIGITS_MAX: Final = 10
 
 
 class Notices:
@@ -82,8 +85,8 @@ class Notices:
         for path in expired:
             try:
                 await self._store.delete(path)
-            except NoNode:
-                # Another broker has removed it.
+            except (NoNode, NotEmpty):
+                # Another broker has removed it, or it is no notice.
                 continue
 
     def _number(self, name: str) -> int:
@@ -98,4 +101,7 @@ async def latest_notice(store: Store, prefix: str) -> int:
 
 def _number(prefix: str, name: str) -> int:
     digits = name.removeprefix(prefix)
-    return int(digits) if digits.isascii() and digits.isdigit() else -1
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        # Not a notice: somebody has made it by hand.
+        return -1
+    return int(digits)

@@ -15,10 +15,10 @@ from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.node_reader import MalformedNode
 from barnabas.coordination.metadata.notices import Notices, latest_notice
 from barnabas.coordination.metadata.settings_reading import (
+    read_settings,
     stored_topics,
+    with_all_nodes,
     with_nodes,
-    with_settings,
-    with_settings_read,
 )
 from barnabas.coordination.metadata.tree import (
     CONFIG_CHANGE_PREFIX,
@@ -55,13 +55,12 @@ class SettingsFollower:
         """Reads all settings: in a new session there may be changes whose notices have expired. Raises StoreError."""
         latest = await last_notices(self._store)
         topics = await stored_topics(self._store)
-        try:
-            found = await with_settings(self._store, self._cache.image, topics)
-        except MalformedNode as error:
-            log.error("Settings are not followed: %s", error)
-        else:
-            # The image may have changed while the settings were read.
-            self._cache.publish(with_settings_read(self._cache.image, found, topics))
+        nodes = await read_settings(self._store, topics)
+        # The image may have changed while the settings were read.
+        before = self._cache.image
+        image = with_all_nodes(before, nodes, topics)
+        if image is not before:
+            self._cache.publish(image)
         await self.begin(latest)
 
     async def close(self) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
+from barnabas.config.log_config import DELETION_HOLD
 from barnabas.coordination.metadata.image import MetadataImage, QuotaEntity
 from barnabas.coordination.metadata.node_reader import MalformedNode
-from barnabas.coordination.metadata.nodes import quota_entity, quota_limits
+from barnabas.coordination.metadata.nodes import (
+    broker_config_path,
+    client_metrics_path,
+    group_config_path,
+    quota_entity,
+    quota_limits,
+    quota_path,
+    user_path,
+)
 from barnabas.coordination.metadata.scram_credentials import ScramCredential, user_credentials
 from barnabas.coordination.metadata.tree import (
+    CONFIG_TYPES,
     DEFAULT_ENTITY,
     DELETE_TOPICS,
     TOPICS,
@@ -18,67 +30,89 @@ from barnabas.coordination.metadata.tree import (
     desanitize,
 )
 from barnabas.coordination.store.contract import Store, children_of
-from barnabas.value import replace
 
 log = logging.getLogger(__name__)
 
+# A path and its data, which are empty where there is no node.
+Node: TypeAlias = tuple[str, bytes]
 
-async def with_settings(store: Store, image: MetadataImage, known_topics: Container[str]) -> MetadataImage:
-    """The image with all settings that the store has. Raises MalformedNode.
+_TOPIC_CONFIGS: Final = "/config/topics/"
+# Its retention is not known: the default one could delete records that are to be kept.
+UNREADABLE_TOPIC: Final = MappingProxyType({DELETION_HOLD: "true"})
+
+
+async def with_settings(
+    store: Store, image: MetadataImage, known_topics: Container[str], *, skips_malformed: bool
+) -> MetadataImage:
+    """The image with all settings that the store has.
+
+    `skips_malformed` says whether others than brokers may write them. If not, a node that cannot be read is damaged,
+    and raises MalformedNode.
+    """
+    nodes = await read_settings(store, known_topics)
+    return with_all_nodes(image, nodes, known_topics, skips_malformed=skips_malformed)
+
+
+async def read_settings(store: Store, known_topics: Container[str]) -> list[Node]:
+    """The nodes of all settings.
 
     A topic that was deleted halfway may have left settings: only those of known topics count.
     """
-    quotas, credentials = await _quotas_and_credentials(store)
-    return replace(
-        image,
-        topic_configs={
-            name: config
-            for name, config in (await _configs(store, "topics")).items()
-            if config and name in known_topics
-        },
-        broker_configs={
-            "" if name == DEFAULT_ENTITY else name: config
-            for name, config in (await _configs(store, "brokers")).items()
-            if config
-        },
-        group_configs={
-            desanitize(name): config for name, config in (await _configs(store, "groups")).items() if config
-        },
-        client_metrics={
-            desanitize(name): config
-            for name, config in (await _configs(store, "client-metrics")).items()
-            if config
-        },
-        client_quotas=quotas,
-        scram_credentials=credentials,
-    )
+    paths: list[str] = []
+    for config_type in CONFIG_TYPES:
+        names = await children_of(store, f"/config/{config_type}")
+        if config_type == "topics":
+            names = [name for name in names if name in known_topics]
+        paths += _below(f"/config/{config_type}", names)
+    for user in [path for path in paths if path.startswith("/config/users/")]:
+        paths += _below(f"{user}/clients", await children_of(store, f"{user}/clients"))
+    found = await store.get_all(paths)
+    return [(path, b"" if each is None else each[0]) for path, each in zip(paths, found, strict=True)]
 
 
-def with_settings_read(
-    image: MetadataImage, found: MetadataImage, known_topics: Container[str]
+def with_all_nodes(
+    image: MetadataImage,
+    nodes: Collection[Node],
+    known_topics: Container[str],
+    *,
+    skips_malformed: bool = True,
 ) -> MetadataImage:
-    """The image with the settings that were found; topics that were not known then keep theirs."""
-    since = {name: config for name, config in image.topic_configs.items() if name not in known_topics}
-    return replace(
-        image,
-        topic_configs={**found.topic_configs, **since},
-        broker_configs=found.broker_configs,
-        group_configs=found.group_configs,
-        client_metrics=found.client_metrics,
-        client_quotas=found.client_quotas,
-        scram_credentials=found.scram_credentials,
-    )
+    """The image with the settings of these nodes and no others; topics that were not known then keep theirs."""
+    present = {path for path, _ in nodes}
+    gone = [(path, b"") for path in _paths_of_settings(image, known_topics) if path not in present]
+    return with_nodes(with_nodes(image, gone), nodes, skips_malformed=skips_malformed)
 
 
-def with_nodes(image: MetadataImage, nodes: Iterable[tuple[str, bytes]]) -> MetadataImage:
-    """The image with the settings of some nodes; the same image if they are not new. Logs malformed nodes."""
+def _paths_of_settings(image: MetadataImage, known_topics: Container[str]) -> Iterator[str]:
+    yield from (config_path("topics", name) for name in image.topic_configs if name in known_topics)
+    yield from map(broker_config_path, image.broker_configs)
+    yield from map(group_config_path, image.group_configs)
+    yield from map(client_metrics_path, image.client_metrics)
+    yield from map(quota_path, image.client_quotas)
+    yield from map(user_path, image.scram_credentials)
+
+
+def with_nodes(image: MetadataImage, nodes: Iterable[Node], *, skips_malformed: bool = True) -> MetadataImage:
+    """The image with the settings of some nodes; the same image if they are not new.
+
+    Entities whose nodes cannot be read keep the settings that the image has.
+    """
     news = _News(image)
     for path, data in nodes:
         try:
             news.add(path, decode_config(path, data))
         except MalformedNode as error:
-            log.error("Settings are not followed: %s", error)
+            if not skips_malformed:
+                raise
+            _log_malformed(error)
+            topic = path.removeprefix(_TOPIC_CONFIGS)
+            if topic != path and topic not in image.topic_configs:
+                news.add(path, dict(UNREADABLE_TOPIC))
     return news.image()
+
+
+def _log_malformed(error: MalformedNode) -> None:
+    log.error("Settings are not followed: %s. Mend the node: brokers read it when they start", error)
 
 
 class _News:
@@ -161,48 +195,14 @@ async def stored_topics(store: Store) -> set[str]:
 async def topic_configs(store: Store, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     """The settings of these topics, empty where there are none."""
     paths = [config_path("topics", name) for name in topics]
-    return dict(zip(topics, await _read(store, paths), strict=True))
-
-
-async def _configs(store: Store, config_type: str) -> dict[str, dict[str, str]]:
-    names = await children_of(store, f"/config/{config_type}")
-    paths = [config_path(config_type, name) for name in names]
-    return dict(zip(names, await _read(store, paths), strict=True))
-
-
-async def _read(store: Store, paths: Sequence[str]) -> list[dict[str, str]]:
-    found = await store.get_all(paths)
-    return [
-        {} if each is None else decode_config(path, each[0]) for path, each in zip(paths, found, strict=True)
-    ]
-
-
-async def _quotas_and_credentials(
-    store: Store,
-) -> tuple[dict[QuotaEntity, dict[str, float]], dict[str, dict[str, ScramCredential]]]:
-    """A user's quotas and credentials are settings of one node."""
-    quotas: dict[QuotaEntity, dict[str, float]] = {}
-    all_credentials: dict[str, dict[str, ScramCredential]] = {}
-    paths = await _quota_paths(store)
-    for path, properties in zip(paths, await _read(store, paths), strict=True):
-        user, client_id, _ = entity = quota_entity(path)
-        limits = quota_limits(path, properties)
-        if limits:
-            quotas[entity] = limits
-        if user is not None and client_id is None:
-            credentials = _credentials(path, properties)
-            if credentials:
-                all_credentials[user] = credentials
-    return quotas, all_credentials
-
-
-async def _quota_paths(store: Store) -> list[str]:
-    paths: list[str] = []
-    for config_type in ("users", "clients", "ips"):
-        paths += _below(f"/config/{config_type}", await children_of(store, f"/config/{config_type}"))
-    for user in [path for path in paths if path.startswith("/config/users/")]:
-        paths += _below(f"{user}/clients", await children_of(store, f"{user}/clients"))
-    return paths
+    configs = {}
+    for name, path, found in zip(topics, paths, await store.get_all(paths), strict=True):
+        try:
+            configs[name] = {} if found is None else decode_config(path, found[0])
+        except MalformedNode as error:
+            _log_malformed(error)
+            configs[name] = dict(UNREADABLE_TOPIC)
+    return configs
 
 
 def _below(parent: str, names: Iterable[str]) -> list[str]:

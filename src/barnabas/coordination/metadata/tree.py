@@ -34,6 +34,7 @@ from typing import Final
 from barnabas.config.listeners import Endpoint, SecurityProtocol, parse_endpoints
 from barnabas.coordination.metadata.features import LevelRange, SupportedFeatures
 from barnabas.coordination.metadata.node_reader import Json, MalformedNode, NodeReader
+from barnabas.coordination.store.contract import BadArguments, validate_path
 from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.value import Value, field
@@ -81,6 +82,7 @@ PERSISTENT_PATHS: Final = (
 NO_KRAFT_EPOCH: Final = -1
 NO_JMX_PORT: Final = -1
 LEADER_RECOVERED: Final = 0
+LEADER_RECOVERING: Final = 1
 LOG_DIR_FAILURE: Final = 1
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
@@ -203,7 +205,10 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes) -> int:
     if not data.isdigit() or len(data) > 10:
-        raise MalformedNode(f"{CONTROLLER_EPOCH}: {data[:40]!r} is no number")
+        raise MalformedNode(
+            f"{CONTROLLER_EPOCH}: {data[:40]!r} is no number. Write the highest controller_epoch that the state of a"
+            " partition has, or a higher number"
+        )
     return int(data)
 
 
@@ -309,13 +314,17 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 def decode_partition_state(partition: TopicPartition, data: bytes) -> PartitionState:
     node = NodeReader(partition_state_path(partition), data)
-    recovery = node.optional("leader_recovery_state")
+    recovery = LEADER_RECOVERED
+    if node.optional("leader_recovery_state") is not None:
+        recovery = node.integer("leader_recovery_state")
+        if recovery not in (LEADER_RECOVERED, LEADER_RECOVERING):
+            raise node.malformed(f"leader_recovery_state {recovery} is not known")
     return PartitionState(
         leader=BrokerId(node.integer("leader")),
         leader_epoch=LeaderEpoch(node.integer("leader_epoch")),
         isr=node.broker_ids("isr", node.required("isr")),
         controller_epoch=node.integer("controller_epoch"),
-        leader_recovery_state=LEADER_RECOVERED if recovery is None else node.integer("leader_recovery_state"),
+        leader_recovery_state=recovery,
     )
 
 
@@ -341,9 +350,15 @@ def encode_config_change(config_type: str, entity: str) -> bytes:
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
     """The type and the entity, which for a user's client is `user/clients/client`."""
     node = NodeReader(path, data)
-    config_type, slash, entity = node.text("entity_path").partition("/")
-    if config_type not in CONFIG_TYPES or not slash or not entity:
+    config_type, _, entity = node.text("entity_path").partition("/")
+    names = entity.split("/")
+    is_client_of_user = config_type == "users" and len(names) == 3 and names[1] == "clients"
+    if config_type not in CONFIG_TYPES or not (len(names) == 1 or is_client_of_user):
         raise node.malformed("entity_path names nothing that has settings")
+    try:
+        validate_path(f"/config/{config_type}/{entity}")
+    except BadArguments as error:
+        raise node.malformed(f"entity_path: {error}") from error
     return config_type, entity
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from barnabas.coordination.metadata.tree import LEADER_RECOVERING
 from barnabas.coordination.planning.topic_creation import check_assignment
 from barnabas.errors import (
     ElectionNotNeeded,
@@ -22,8 +23,6 @@ from barnabas.errors import (
 )
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition
 from barnabas.value import replace
-
-LEADER_RECOVERING: Final = 1
 
 
 class ElectionType(IntEnum):

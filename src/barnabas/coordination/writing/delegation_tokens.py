@@ -26,6 +26,7 @@ from barnabas.coordination.metadata.token_nodes import (
     encode_token,
 )
 from barnabas.coordination.store.contract import (
+    BadArguments,
     Create,
     CreateMode,
     Delete,
@@ -38,6 +39,7 @@ from barnabas.coordination.store.contract import (
     child_path,
     children_of,
     ensure_path,
+    validate_path,
 )
 from barnabas.coordination.writing.token_keys import TokenKeys
 from barnabas.errors import (
@@ -220,7 +222,7 @@ class DelegationTokens:
                 try:
                     tokens[token_id] = decode_token(path, found[0])
                 except StoreError as error:
-                    log.error("A delegation token is ignored: %s", error)
+                    log.error("A delegation token is ignored: %s. Mend the node, or remove it", error)
         self._tokens = tokens
         for token_id in wanted:
             secret = self.secret_of(token_id)
@@ -240,5 +242,15 @@ class DelegationTokens:
             await self.keys.prepare(list(tokens))
 
     async def _handle(self, notices: Sequence[tuple[str, bytes]]) -> None:
-        changed = [data.decode(errors="replace") for _, data in notices]
-        await self._read([each for each in changed if each and "/" not in each])
+        changed = []
+        for path, data in notices:
+            try:
+                token_id = data.decode()
+                if "/" in token_id:
+                    raise BadArguments("no id contains /")
+                validate_path(child_path(TOKENS, token_id))
+            except (UnicodeDecodeError, BadArguments) as error:
+                log.error("A notice of a changed delegation token is ignored: %s: %s", path, error)
+            else:
+                changed.append(token_id)
+        await self._read(changed)
