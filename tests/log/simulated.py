@@ -296,8 +296,8 @@ class SimulatedFileSystem:
         self.faults.append(fault)
         return fault
 
-    def crash_after(self, changes: int) -> None:
-        """Raises SimulatedCrash instead of the change after that many more (writes, syncs, renames, …)."""
+    def crash_after(self, changes: int | None) -> None:
+        """Raises SimulatedCrash instead of the change after that many more (writes, syncs, renames, …); None: never."""
         self._steps_left = changes
 
     def crash(self, rng: Random) -> SimulatedFileSystem:

@@ -161,3 +161,5 @@ class SimulatedBroker:
     def _end(self, process: Process) -> None:
         process.kill()
         self._process = None
+        # A crash that was to come was meant for this process.
+        self.fs.crash_after(None)
