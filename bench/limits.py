@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from barnabas.net.transport import NEARBY_SEND_BYTES
 from barnabas.primitives.crc32c import crc32c
 from barnabas.protocol.apis import api_for_name
 from barnabas.protocol.messages.produce_response import (
@@ -47,6 +48,8 @@ def sendfile_alone(folder: Path, answer_bytes: int) -> Iterator[Limit]:
     request_bytes = len(load.fetch_frame("limit", 0, answer_bytes))
 
     def serve(connected: socket.socket) -> None:
+        # With the system's choice it would be slower than the broker.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEARBY_SEND_BYTES)
         request = bytearray(request_bytes)
         with path.open("rb") as file:
             while connected.recv_into(request, request_bytes, socket.MSG_WAITALL) == request_bytes:

@@ -56,7 +56,7 @@ class ConnectionLimits(Value, kw_only=True):
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     connections_max_idle_ms: int = 600_000
     socket_request_max_bytes: int = 100 * 1024 * 1024
-    socket_send_buffer_bytes: int = SYSTEM_DEFAULT
+    socket_send_buffer_bytes: int | None = None
     socket_receive_buffer_bytes: int = SYSTEM_DEFAULT
     socket_listen_backlog_size: int = BACKLOG
     queued_max_request_bytes: int = UNLIMITED

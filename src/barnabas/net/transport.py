@@ -19,6 +19,9 @@ from barnabas.primitives.file_slice import OpenFile
 
 SYSTEM_DEFAULT: Final = -1
 BACKLOG: Final = 128
+# The send buffer of a connection within this machine. The system would let it grow to megabytes, and what is sent
+# would have left the processor's cache before the peer reads it.
+NEARBY_SEND_BYTES: Final = 256 * 1024
 # How the system shows an IPv4 address on a socket that takes both kinds.
 MAPPED_IPV4: Final = "::ffff:"
 # The value of SO_LINGER: on, with zero seconds.
@@ -30,7 +33,8 @@ class CannotListen(OSError):
 
 
 class ListenOptions(NamedTuple):
-    send_buffer_bytes: int = SYSTEM_DEFAULT
+    # None: the system decides, except for peers on this machine.
+    send_buffer_bytes: int | None = None
     receive_buffer_bytes: int = SYSTEM_DEFAULT
     backlog: int = BACKLOG
 
@@ -106,9 +110,12 @@ class SocketAcceptor:
             connected.setblocking(False)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._send_buffer_bytes != SYSTEM_DEFAULT:
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             local_host, local_port = connected.getsockname()[:2]
+            send_buffer_bytes = self._send_buffer_bytes
+            if send_buffer_bytes is None:
+                send_buffer_bytes = NEARBY_SEND_BYTES if host == local_host else SYSTEM_DEFAULT
+            if send_buffer_bytes != SYSTEM_DEFAULT:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         except OSError as error:
             connected.close()
             raise ConnectionAbortedError("the peer disconnected while its socket was set up") from error

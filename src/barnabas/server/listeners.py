@@ -120,7 +120,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         connections_max_idle_ms=config.connections_max_idle_ms,
         socket_request_max_bytes=config.socket_request_max_bytes,
         socket_send_buffer_bytes=_buffer_bytes(config, "socket.send.buffer.bytes"),
-        socket_receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes"),
+        socket_receive_buffer_bytes=_buffer_bytes(config, "socket.receive.buffer.bytes") or SYSTEM_DEFAULT,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         queued_max_request_bytes=_queued_max_request_bytes(config),
         tls_handshake_timeout_ms=config.barnabas_tls_handshake_timeout_ms,
@@ -134,10 +134,10 @@ def _queued_max_request_bytes(config: BrokerConfig) -> int:
     return max(config.queued_max_request_bytes, config.socket_request_max_bytes)
 
 
-def _buffer_bytes(config: BrokerConfig, name: str) -> int:
-    """The setting if it is set. Otherwise the system lets a buffer grow with the traffic of its connection."""
+def _buffer_bytes(config: BrokerConfig, name: str) -> int | None:
+    """The setting, if it is set."""
     if name not in config.static:
-        return SYSTEM_DEFAULT
+        return None
     value = config.values[name]
     assert isinstance(value, int)
     return value
