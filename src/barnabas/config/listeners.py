@@ -21,6 +21,10 @@ class SecurityProtocol(StrEnum):
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
     SASL_SSL = "SASL_SSL"
 
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
 
 class Endpoint(Value, kw_only=True):
     """A listener. An empty host means every interface of the machine, or its own name when advertised."""

@@ -138,10 +138,14 @@ class Connections:
         for listener in self._listeners:
             listener.accept_again()
 
-    def bind(self, host: str, port: int, name: str = "") -> Listener:
+    def bind(self, host: str, port: int, name: str = "", *, has_tls: bool = False) -> Listener:
         """Takes the address; `Listener.open` begins to accept. An empty host is every address of the machine."""
+        send_buffer_bytes = self.limits.socket_send_buffer_bytes
+        if send_buffer_bytes is None and has_tls:
+            # What is encrypted is in the cache anyway, and has to wait less often in a large buffer.
+            send_buffer_bytes = SYSTEM_DEFAULT
         options = ListenOptions(
-            send_buffer_bytes=self.limits.socket_send_buffer_bytes,
+            send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=self.limits.socket_receive_buffer_bytes,
             backlog=self.limits.socket_listen_backlog_size,
         )

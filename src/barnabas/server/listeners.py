@@ -39,7 +39,13 @@ class Listeners:
         self._parts = {each.listener_name: _parts(config, each, connections) for each in config.endpoints}
         self._secured: list[ListenerSecurity] = []
         self._bound = [
-            (each, connections.bind(each.host, each.port, each.listener_name)) for each in config.endpoints
+            (
+                each,
+                connections.bind(
+                    each.host, each.port, each.listener_name, has_tls=each.security_protocol.has_tls
+                ),
+            )
+            for each in config.endpoints
         ]
         # Those that are answered now; all dispatchers share it.
         self._endpoints: dict[int, RequestEndpoint] = {}
