@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import select
 import socket
@@ -207,9 +208,67 @@ def test_settings_of_what_is_shared(shared_barnabas_broker):
 """
 
 
-@pytest.mark.slow
-def test_the_fixtures(tmp_path: Path) -> None:
-    (tmp_path / "test_with_a_broker.py").write_text(USING_THE_PLUGIN)
+IN_FIXTURES = """
+import pytest
+
+@pytest.fixture
+def stuck(barnabas_broker):
+    with barnabas_broker.consumer("t") as consumer:
+        yield next(consumer)
+
+@pytest.fixture
+def failing(barnabas_broker):
+    raise RuntimeError("set-up broke")
+
+@pytest.fixture
+def stuck_at_the_end(barnabas_broker):
+    yield
+    with barnabas_broker.consumer("t") as consumer:
+        next(consumer)
+
+@pytest.fixture
+def failing_at_the_end(barnabas_broker):
+    yield
+    raise RuntimeError("teardown broke")
+
+@pytest.mark.barnabas(timeout_ms=300, topics=["log-of-a-stuck-setup"])
+def test_stuck_setup(stuck):
+    pass
+
+@pytest.mark.barnabas(topics=["log-of-a-failing-setup"])
+def test_failing_setup(failing):
+    pass
+
+@pytest.mark.barnabas(timeout_ms=300, topics=["log-of-a-stuck-teardown"])
+def test_stuck_teardown(failing_at_the_end, stuck_at_the_end):
+    pass
+
+@pytest.mark.barnabas(topics=["log-of-a-failing-teardown"])
+def test_failing_teardown(failing_at_the_end):
+    pass
+
+@pytest.fixture
+def twice_stuck_at_the_end(stuck_at_the_end, barnabas_broker):
+    yield
+    with barnabas_broker.consumer("t") as consumer:
+        next(consumer)
+
+@pytest.mark.barnabas(timeout_ms=300, topics=["log-of-a-twice-stuck-teardown"])
+def test_twice_stuck_teardown(twice_stuck_at_the_end):
+    pass
+
+@pytest.mark.barnabas(timeout_ms=200)
+def test_the_start_does_not_count(barnabas_broker):
+    pass
+
+def test_a_broker_that_the_test_has_closed(barnabas_broker):
+    barnabas_broker.close()
+"""
+
+
+def run_pytest(directory: Path, tests: str) -> str:
+    """What pytest says about these tests."""
+    (directory / "test_with_a_broker.py").write_text(tests)
     arguments = [
         "-q",
         "--strict-markers",
@@ -217,7 +276,7 @@ def test_the_fixtures(tmp_path: Path) -> None:
         "barnabas.pytest_plugin",
         "-p",
         "no:cacheprovider",
-        str(tmp_path),
+        str(directory),
     ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
@@ -228,20 +287,45 @@ def test_the_fixtures(tmp_path: Path) -> None:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_ADDOPTS": "",
         },
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=WAIT_S,
         check=False,
     )
-    assert "3 failed, 6 passed, 1 error" in done.stdout, done.stdout
-    failures = done.stdout.partition("test_that_fails")[2]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_fixtures(tmp_path: Path) -> None:
+    output = run_pytest(tmp_path, USING_THE_PLUGIN)
+    assert "2 failed, 6 passed, 2 errors" in output, output
+    failures = output.partition("test_that_fails")[2]
     assert "log of shared_barnabas_broker" in failures
     assert "seen-in-the-log" in failures
     assert "the test was not done within timeout_ms=300" in failures
     assert "log of barnabas_broker" in failures
-    assert "timeout_ms='soon' is no number of milliseconds" in failures
-    assert "a broker that tests share has no settings for one of them (num_partitions)" in done.stdout
+    assert "timeout_ms='soon' is no number of milliseconds" in output
+    assert "a broker that tests share has no settings for one of them (num_partitions)" in output
+
+
+@pytest.mark.slow
+def test_fixtures_of_users_have_the_time_out_and_the_log(tmp_path: Path) -> None:
+    output = run_pytest(tmp_path, IN_FIXTURES)
+    assert "5 passed, 5 errors" in output, output
+    for place, problem in {
+        "setup of test_stuck_setup": "the fixtures of the test were not set up within timeout_ms=300",
+        "setup of test_failing_setup": "RuntimeError: set-up broke",
+        "teardown of test_stuck_teardown": "the fixtures of the test were not torn down within timeout_ms=300",
+        "teardown of test_failing_teardown": "RuntimeError: teardown broke",
+        "teardown of test_twice_stuck_teardown": "were not torn down within timeout_ms=300",
+    }.items():
+        report = re.split(r"^_+ ERROR at ", output.partition(f" ERROR at {place} _")[2], flags=re.MULTILINE)[
+            0
+        ]
+        assert problem in report
+        topic = "log-of-a-" + place.partition("_")[2].replace("_", "-")
+        assert topic in report.partition("log of barnabas_broker")[2], place
 
 
 def test_the_plugin_costs_pytest_nothing() -> None:

@@ -14,7 +14,9 @@ With `brokers=3` in the marker, `barnabas_broker` is three brokers on this host,
 number of brokers too.
 
 A test that uses one of these fixtures fails after `timeout_ms` of the marker, or else of the option
-`barnabas_timeout_ms` in pytest's file: ten minutes by default, 0 for no time-out. A failure shows the broker's log.
+`barnabas_timeout_ms` in pytest's file: ten minutes by default, 0 for no time-out. The set-up of its fixtures and their
+teardown may each take as long; the start and the end of the broker do not count. A failure in any of the three shows
+the broker's log.
 
 pytest loads this module at every start, whether or not a test needs a broker, so expensive imports are late.
 """
@@ -23,8 +25,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
@@ -38,15 +41,20 @@ CLUSTER: Final = "barnabas_cluster"
 TIMEOUT: Final = "timeout_ms"
 TIMEOUT_OPTION: Final = "barnabas_timeout_ms"
 TIMEOUT_MS: Final = 600_000
+# After a time-out, a phase has at least as long to clean up before it is stopped again.
+CLEAN_UP_MS_MIN: Final = 2_000
 SHOWN_CHARACTERS: Final = 20_000
-# Where the log of a shared broker begins for a test.
-LOG_START: Final = pytest.StashKey[int]()
+# What a phase of the test may take. None if the test uses no broker, or has a wrong time-out.
+BOUND_MS: Final = pytest.StashKey[float]()
+# The logs of the brokers that a test has, by their titles.
+LOGS: Final = pytest.StashKey[dict[str, Callable[[], str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         TIMEOUT_OPTION,
-        f"how long a test with a broker may take, in ms; 0 for as long as it likes (default: {TIMEOUT_MS})",
+        f"how long a test with a broker, its set-up or its teardown may take, in ms; 0 for as long as it likes"
+        f" (default: {TIMEOUT_MS})",
         default=str(TIMEOUT_MS),
     )
 
@@ -60,40 +68,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    if not {*BROKERS, CLUSTER} & set(getattr(item, "fixturenames", ())):
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
+    if {*BROKERS, CLUSTER} & set(getattr(item, "fixturenames", ())):
+        item.stash[BOUND_MS] = _timeout_ms(item)
+    with _bounded(item, "the fixtures of the test were not set up"):
         yield
-        return
-    with _bounded(_timeout_ms(item)):
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    with _bounded(item, "the test was not done"):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, None]:
+    with _bounded(item, "the fixtures of the test were not torn down"):
         yield
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Adds the log of the broker to the report of a failure."""
+    """Adds the logs of brokers to the report of a failure."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and report.when == "call":
-        for title, text in _logs(item):
-            report.sections.append((title, text))
-
-
-def _logs(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    fixtures: dict[str, Any] = getattr(item, "funcargs", {})
-    for name in BROKERS:
-        broker = fixtures.get(name)
-        if broker is not None:
-            written = broker.log()
-            # A broker that was started again has a new log.
-            start = item.stash.get(LOG_START, 0)
-            yield (
-                f"log of {name}",
-                (written[start:] if start <= len(written) else written)[-SHOWN_CHARACTERS:],
-            )
-    cluster = fixtures.get(CLUSTER)
-    if cluster is not None:
-        for number, broker in enumerate(cluster.brokers):
-            yield f"log of broker {number} of {CLUSTER}", broker.log()[-SHOWN_CHARACTERS:]
+    logs = item.stash.get(LOGS, {})
+    if report.failed:
+        report.sections.extend((title, read()) for title, read in logs.items())
+    if report.when == "teardown":
+        logs.clear()
 
 
 def _timeout_ms(item: pytest.Item) -> float:
@@ -111,12 +114,23 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {} if marker is None else {name: value for name, value in marker.kwargs.items() if name != TIMEOUT}
 
 
+class _Late:
+    """The handler of the signal. It comes again while the phase goes on, as a teardown does with the next fixture."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __call__(self, _number: int, _frame: object) -> NoReturn:
+        pytest.fail(self._message)
+
+
 @contextmanager
-def _bounded(timeout_ms: float) -> Iterator[None]:
-    """Makes the test fail after this time.
+def _bounded(item: pytest.Item, problem: str) -> Iterator[None]:
+    """Makes this phase of the test fail after its time.
 
     Signals arrive on the main thread alone. A timer of another plugin, such as pytest-timeout, stays as it is.
     """
+    timeout_ms = item.stash.get(BOUND_MS, 0.0)
     is_free = (
         timeout_ms > 0
         and threading.current_thread() is threading.main_thread()
@@ -127,11 +141,8 @@ def _bounded(timeout_ms: float) -> Iterator[None]:
         yield
         return
 
-    def stop(_number: int, _frame: object) -> NoReturn:
-        pytest.fail(f"the test was not done within {TIMEOUT}={timeout_ms:g}")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000)
+    before = signal.signal(signal.SIGALRM, _Late(f"{problem} within {TIMEOUT}={timeout_ms:g}"))
+    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000, max(timeout_ms, CLEAN_UP_MS_MIN) / 1000)
     try:
         yield
     finally:
@@ -139,37 +150,86 @@ def _bounded(timeout_ms: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def _uncounted() -> Iterator[None]:
+    """The time of a test stands still: what brokers do has bounds of its own."""
+    if not hasattr(signal, "setitimer") or not isinstance(signal.getsignal(signal.SIGALRM), _Late):
+        yield
+        return
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
+
+
+def _log_of(broker: Broker, start: int = 0) -> Callable[[], str]:
+    """Reads what the broker has written for a test, from this position on."""
+
+    def read() -> str:
+        written = broker.log()
+        # A broker that was started again has a new log.
+        return (written[start:] if start <= len(written) else written)[-SHOWN_CHARACTERS:]
+
+    return read
+
+
+@contextmanager
+def _lent(
+    request: pytest.FixtureRequest, logs: dict[str, Callable[[], str]], end: Callable[[], None]
+) -> Iterator[None]:
+    """Shows these logs if the test fails, also after their brokers have ended."""
+    request.node.stash.setdefault(LOGS, {}).update(logs)
+    try:
+        yield
+    finally:
+        with _uncounted():
+            for title, read in logs.items():
+                request.node.stash[LOGS][title] = partial(str, read())
+            end()
+
+
 @pytest.fixture
 def barnabas_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker for this test only; it is removed with all its data after the test."""
-    from barnabas.testing import Broker
+    with _uncounted():
+        from barnabas.testing import Broker
 
-    with Broker(**_settings(request)) as broker:
+        broker = Broker(**_settings(request))
+        broker.start()
+    with _lent(request, {"log of barnabas_broker": _log_of(broker)}, broker.close):
         yield broker
 
 
 @pytest.fixture
 def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster for this test only. The test is skipped if there is no ZooKeeper to start."""
-    from barnabas.testing import Cluster, ZooKeeperUnavailable
+    with _uncounted():
+        from barnabas.testing import Cluster, ZooKeeperUnavailable
 
-    cluster = Cluster(**_settings(request))
-    try:
-        cluster.start()
-    except ZooKeeperUnavailable as missing:
-        pytest.skip(str(missing))
-    try:
+        cluster = Cluster(**_settings(request))
+        try:
+            cluster.start()
+        except ZooKeeperUnavailable as missing:
+            pytest.skip(str(missing))
+    logs = {
+        f"log of broker {number} of {CLUSTER}": _log_of(broker)
+        for number, broker in enumerate(cluster.brokers)
+    }
+    with _lent(request, logs, cluster.close):
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="session")
 def _session_barnabas_broker() -> Iterator[Broker]:
-    from barnabas.testing import Broker
+    with _uncounted():
+        from barnabas.testing import Broker
 
-    with Broker() as broker:
-        yield broker
+        broker = Broker()
+        broker.start()
+    yield broker
+    with _uncounted():
+        broker.close()
 
 
 @pytest.fixture
@@ -184,11 +244,16 @@ def shared_barnabas_broker(
         raise pytest.UsageError(
             f"a broker that tests share has no settings for one of them ({', '.join(wanted)}): use barnabas_broker"
         )
-    if not broker.is_running:
-        broker.start()
-    request.node.stash[LOG_START] = len(broker.log())
-    if topics:
-        broker.create_topics(topics)
-    yield broker
-    if broker.is_running:
-        broker.reset()
+
+    def clean_up() -> None:
+        if broker.is_running:
+            broker.reset()
+
+    with _uncounted():
+        if not broker.is_running:
+            broker.start()
+        start = len(broker.log())
+        if topics:
+            broker.create_topics(topics)
+    with _lent(request, {"log of shared_barnabas_broker": _log_of(broker, start)}, clean_up):
+        yield broker

@@ -350,6 +350,8 @@ class Broker(Clients):
 
     def log(self) -> str:
         """The output of the broker since its last start."""
+        if self._folder is None:
+            return ""
         with contextlib.suppress(FileNotFoundError), self._log_path.open("rb") as written:
             written.seek(self._log_position)
             return written.read().decode(errors="replace")
