@@ -44,7 +44,7 @@ TIMEOUT_MS: Final = 600_000
 # After a time-out, a phase has at least as long to clean up before it is stopped again.
 CLEAN_UP_MS_MIN: Final = 2_000
 SHOWN_CHARACTERS: Final = 20_000
-# What a phase of the test may take. None if the test uses no broker, or has a wrong time-out.
+# What each phase of a test with a broker may take.
 BOUND_MS: Final = pytest.StashKey[float]()
 # The logs of the brokers that a test has, by their titles.
 LOGS: Final = pytest.StashKey[dict[str, Callable[[], str]]]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,19 +14,22 @@ import pytest
 
 from barnabas.console.server import Login
 from barnabas.errors import NONE, KafkaError
+from barnabas.model import TopicPartition
 from barnabas.spark.pipeline.journal import Journal
 from barnabas.spark.pipeline.progress import BatchReport
 from barnabas.spark.pipeline.watch import WatchedPipelines
 from barnabas.testing import Broker
+from barnabas.views.reassignment import throttle_changes
 from tests.broker.raw_client import RawClient
 from tests.broker.record_requests import batch, produce_request
 from tests.console import changes
 from tests.console.changes import SCRIPT
 from tests.console.chromium import opened_page, running_chromium
 from tests.console.running import RunningConsole
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page, Route
 
 pytestmark = pytest.mark.slow
 
@@ -446,3 +450,123 @@ def test_a_cluster_that_is_gone(browser: Browser) -> None:
         go(page, console, "/")
         page.get_by_role("heading", name="This page cannot be shown").wait_for()
         assert bootstrap in page.get_by_role("alert").inner_text()
+
+
+# The clock of a page jumps ahead by this to its next refresh.
+REFRESH_MS = 10_000
+
+
+def health(page: Page) -> Locator:
+    return page.locator(".card", has_text="Health").locator(".number")
+
+
+def test_a_cluster_that_dies_under_a_page(browser: Browser) -> None:
+    """The page does not call it healthy any more, and says since when it knows nothing."""
+    with (
+        Broker() as broker,
+        RunningConsole(broker.bootstrap, api_timeout_ms=1_000, sample_interval_s=0.2) as console,
+        opened_page(browser) as (page, faults),
+    ):
+        page.clock.install()
+        go(page, console, "/")
+        health(page).get_by_text("Healthy").wait_for()
+        broker.kill()
+        wait_until(lambda: console.ask("GET", "/api/overview").status != 200)
+        page.clock.fast_forward(REFRESH_MS)
+        page.get_by_role("alert").get_by_text(re.compile(r"^Not refreshed since \d\d:\d\d:\d\d: ")).wait_for()
+        assert broker.bootstrap in page.get_by_role("alert").inner_text()
+        assert health(page).inner_text() == "Unknown"
+
+        broker.start()
+        wait_until(lambda: console.ask("GET", "/api/overview").status == 200)
+        page.clock.fast_forward(REFRESH_MS)
+        health(page).get_by_text("Healthy").wait_for()
+        page.locator("#alert").wait_for(state="hidden")
+        assert not faults
+
+
+def test_a_console_that_does_not_answer(page: Page, console: RunningConsole) -> None:
+    page.clock.install()
+    go(page, console, "/")
+    health(page).get_by_text("Healthy").wait_for()
+    held: list[Route] = []
+    page.route("**/api/overview", lambda route: held.append(route))
+    with page.expect_request("**/api/overview"):
+        page.clock.fast_forward(REFRESH_MS)
+    page.clock.fast_forward(30_000)
+    page.get_by_role("alert").get_by_text("The console has not answered for 30 s.").wait_for()
+    assert health(page).inner_text() == "Unknown"
+    held[0].continue_()
+    health(page).get_by_text("Healthy").wait_for()
+    page.locator("#alert").wait_for(state="hidden")
+
+
+def test_a_list_that_cannot_be_searched(page: Page, console: RunningConsole) -> None:
+    go(page, console, "/topics")
+    page.get_by_role("link", name="orders", exact=True).wait_for()
+    page.route("**/api/topics?*", lambda route: route.abort())
+    page.get_by_label("Find a topic").fill("o")
+    page.get_by_role("alert").get_by_text("The console does not answer.").wait_for()
+
+
+def test_a_list_is_refreshed_under_a_dialog(page: Page, console: RunningConsole, filled: Broker) -> None:
+    """Afterwards the focus is on the button that opened the dialog, which is a new one."""
+    page.clock.install()
+    go(page, console, "/transactions")
+    page.get_by_role("button", name="Fence till-1").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for()
+    with filled.producer(transactional_id="till-3") as producer:
+        producer.begin_transaction()
+        producer.send("orders", b"{}").result(60)
+        page.clock.fast_forward(REFRESH_MS)
+        page.get_by_text("till-3", exact=True).wait_for()
+        producer.abort_transaction()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Fence till-1").and_(page.locator(":focus")).wait_for()
+
+
+def test_the_partitions_of_a_topic_are_refreshed(page: Page, console: RunningConsole, filled: Broker) -> None:
+    filled.create_topics({"grows": 1})
+    page.clock.install()
+    go(page, console, "/topics/grows")
+    in_use = page.locator(".card", has_text="Offsets in use")
+    in_use.get_by_text("0", exact=True).wait_for()
+    with filled.producer() as producer:
+        producer.send("grows", b"1").result(60)
+    wait_until(lambda: console.get("/api/topics/grows")["partitions"][0]["end_offset"] == 1)
+    page.clock.fast_forward(REFRESH_MS)
+    in_use.get_by_text("1", exact=True).wait_for()
+
+
+def test_the_progress_of_a_move(browser: Browser) -> None:
+    """It grows without a reload; a throttle keeps the move from its end."""
+    partition = TopicPartition("large", 0)
+    with (
+        Broker(brokers=2, topics={"large": 1}, replica_fetch_max_bytes=100_000) as broker,
+        broker.admin() as admin,
+        RunningConsole(broker.bootstrap) as console,
+        opened_page(browser) as (page, faults),
+    ):
+        with broker.producer(compression_type="none") as producer:
+            for _ in range(100):
+                producer.send("large", bytes(100_000))
+            producer.flush()
+        source = list(admin.describe_topics("large")["large"].partitions[0].replicas)
+        target = [each for each in (0, 1) if each not in source]
+        admin.alter_configs(throttle_changes({partition: source}, {partition: target}, 200_000))
+        admin.alter_reassignments({partition: target})
+        page.clock.install()
+        go(page, console, "/cluster")
+        progress = page.get_by_role("progressbar", name="Progress of large-0")
+        progress.wait_for()
+        first = float(progress.get_attribute("value") or 0)
+        admin.alter_configs(throttle_changes({partition: source}, {partition: target}, 400_000))
+        wait_until(
+            lambda: float(progress.get_attribute("value") or 0) > first,
+            meanwhile=lambda: page.clock.fast_forward(REFRESH_MS),
+        )
+        page.get_by_role("button", name="Cancel the move of large-0").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the move").click()
+        page.get_by_text("No replicas are moved now.").wait_for()
+        assert not faults

@@ -1,4 +1,17 @@
-import { h, replace } from "./dom.js";
+import { alike, h, replace } from "./dom.js";
+
+// Shows a dialog. When it closes, the focus goes back, to the control of the same name if the page was drawn again meanwhile.
+function open(title, closed, ...content) {
+  const opener = document.activeElement;
+  const dialog = h("dialog", { "aria-label": title, onclose: () => {
+    dialog.remove();
+    if (!opener.isConnected) alike(document.body, opener)[0]?.focus();
+    closed();
+  } }, h("h2", {}, title), content);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
 
 // Opens a dialog with a form. `submit` gets the values by name; an error that it throws stays in the dialog.
 export function ask({ title, fields, action, danger, submit }) {
@@ -21,9 +34,7 @@ export function ask({ title, fields, action, danger, submit }) {
         }
       },
     }, fields, problem, h("div", { class: "bar" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
-    const dialog = h("dialog", { "aria-label": title, onclose: () => { dialog.remove(); resolve(false); } }, h("h2", {}, title), form);
-    document.body.append(dialog);
-    dialog.showModal();
+    const dialog = open(title, () => resolve(false), form);
   });
 }
 
@@ -32,10 +43,7 @@ export function field(label, name, attributes = {}) {
 }
 
 export function show(title, ...content) {
-  const dialog = h("dialog", { "aria-label": title, onclose: () => dialog.remove() },
-    h("h2", {}, title), content, h("div", { class: "bar" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = open(title, () => {}, content, h("div", { class: "bar" }, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
 }
 
 // Deletes something after its name was typed.

@@ -22,7 +22,7 @@ export function add(element, children) {
 
 // What a control is called, to find it again in a new drawing of the same content.
 const nameOf = (node) => ["id", "name", "aria-label", "href"].map((each) => node.getAttribute(each)).filter(Boolean).join("|") || node.textContent;
-const alike = (element, node) => [...element.querySelectorAll(node.localName)].filter((each) => nameOf(each) === nameOf(node));
+export const alike = (element, node) => [...element.querySelectorAll(node.localName)].filter((each) => nameOf(each) === nameOf(node));
 
 // New content. The focus stays on the control of the same name, and tables stay scrolled, so pages can be drawn again while they are used.
 export function replace(element, ...children) {
@@ -66,6 +66,11 @@ export function table(caption, columns, rows, empty = "Nothing here.") {
 
 export function link(path, text, attributes) {
   return h("a", { href: `#${path}`, ...attributes }, text);
+}
+
+// A number or a word with its label. `isNow`: it is about this moment, so it is unknown when the page cannot be refreshed.
+export function card(label, value, kind, isNow) {
+  return h("div", { class: "card" }, h("div", { class: "muted" }, label), h("div", { class: `number ${kind || ""}`, "data-now": isNow }, value));
 }
 
 export const part = encodeURIComponent;

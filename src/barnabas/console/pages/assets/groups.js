@@ -1,9 +1,9 @@
-import { announcer, h, link, part, replace, table } from "./dom.js";
+import { announcer, card, h, link, part, replace, table } from "./dom.js";
 import { get, post, query, remove } from "./api.js";
 import { count } from "./format.js";
 import { ask, confirmName, field } from "./dialog.js";
 import { plot } from "./plot.js";
-import { repeat } from "./overview.js";
+import { repeat } from "./refresh.js";
 
 // The partitions with the largest lag have plots of their own.
 const PLOTS_MAX = 5;
@@ -49,7 +49,7 @@ export async function groupPage({ element, parts, session, isCurrent }) {
       h("h1", {}, name),
       h("div", { class: "cards" },
         [["State", group.state], ["Type", group.type], ["Members", count(group.members.length)], ["Lag", count(group.lag)], ["Coordinator", group.coordinator]]
-          .map(([label, value]) => h("div", { class: "card" }, h("div", { class: "muted" }, label), h("div", { class: "number" }, value)))),
+          .map(([label, value]) => card(label, value))),
       session.read_only ? null : h("div", { class: "bar" },
         h("button", { type: "button", onclick: () => reset(name, path, group, update) }, "Reset offsets"),
         h("button", { type: "button", class: "danger", onclick: () => confirmName("Delete the group", name, "Its committed offsets are deleted. A group with members cannot be deleted.", async () => { await remove(path, { confirm: name }); window.location.hash = "/groups"; }) }, "Delete group")),
@@ -74,7 +74,7 @@ export async function groupPage({ element, parts, session, isCurrent }) {
       ], group.members, "The group has no members now."));
   };
   await update();
-  return repeat(async () => { if (!document.querySelector("dialog[open]")) await update(); });
+  return repeat(update);
 }
 
 function reset(name, path, group, update) {

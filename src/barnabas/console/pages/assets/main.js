@@ -1,6 +1,7 @@
 import { h, link, replace } from "./dom.js";
-import { get, post } from "./api.js";
+import { ApiError, get, post } from "./api.js";
 import { field, show } from "./dialog.js";
+import { tell } from "./refresh.js";
 import { overviewPage } from "./overview.js";
 import { metricsPage } from "./metrics.js";
 import { topicsPage } from "./topics.js";
@@ -25,14 +26,8 @@ const PAGES = [
   ["Cluster", "/cluster", /^\/cluster$/, clusterPage],
 ];
 const main = document.getElementById("main");
-const alertBox = document.getElementById("alert");
 let leave = () => {};
 let number = 0;
-
-export function tell(message) {
-  alertBox.hidden = !message;
-  replace(alertBox, message || "");
-}
 
 function location() {
   const [path, search] = window.location.hash.slice(1).split("?");
@@ -165,6 +160,12 @@ replace(document.getElementById("nav"), PAGES.filter(([name]) => name).map(([nam
 document.addEventListener("keydown", key);
 window.addEventListener("hashchange", () => { if (!document.getElementById("login")) route(true); });
 window.addEventListener("loggedout", logIn);
+// A call that nobody waits for, as for each letter of a search, must not fail in silence.
+window.addEventListener("unhandledrejection", (event) => {
+  if (!(event.reason instanceof ApiError)) return;
+  event.preventDefault();
+  tell(event.reason.message);
+});
 session.then((found) => {
   if (found.login === "cluster" && !found.user) { logIn(); return; }
   showUser(found);

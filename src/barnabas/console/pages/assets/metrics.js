@@ -1,8 +1,8 @@
 import { h, link, part, replace } from "./dom.js";
 import { get, query } from "./api.js";
 import { count, rate, size } from "./format.js";
-import { repeat } from "./overview.js";
 import { plot } from "./plot.js";
+import { repeat } from "./refresh.js";
 
 const SHOWN = 6;
 const whole = (value) => count(Math.round(value));

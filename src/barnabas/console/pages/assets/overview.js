@@ -1,21 +1,8 @@
-import { h, link, part, replace, table } from "./dom.js";
+import { card, h, link, part, replace, table } from "./dom.js";
 import { get, query } from "./api.js";
 import { count, rate, size, time } from "./format.js";
 import { plot } from "./plot.js";
-
-const EVERY_MS = 10000;
-const card = (label, value, kind) => h("div", { class: "card" }, h("div", { class: "muted" }, label), h("div", { class: `number ${kind || ""}` }, value));
-
-// Calls now and every few seconds, until the page is left.
-export function repeat(work, everyMs = EVERY_MS) {
-  let timer = 0, left = false;
-  const run = async () => {
-    if (!document.hidden) await work().catch(() => {});
-    if (!left) timer = setTimeout(run, everyMs);
-  };
-  timer = setTimeout(run, everyMs);
-  return () => { left = true; clearTimeout(timer); };
-}
+import { repeat } from "./refresh.js";
 
 export async function overviewPage({ element, isCurrent }) {
   const update = async () => {
@@ -28,7 +15,7 @@ export async function overviewPage({ element, isCurrent }) {
     replace(element,
       h("h1", {}, "Overview"),
       h("div", { class: "cards" },
-        card("Health", healthy ? "Healthy" : "Problems", healthy ? "good" : "bad"),
+        card("Health", healthy ? "Healthy" : "Problems", healthy ? "good" : "bad", true),
         card("Brokers", count(now.brokers.length)), card("Topics", count(now.topics)),
         card("Partitions", count(now.partitions)), card("Groups", count(now.groups)),
         card("Records in", rate(now.records_per_second)), card("On disk", size(now.bytes)),

@@ -1,8 +1,8 @@
-import { h, link, part, replace, svg, table } from "./dom.js";
+import { card, h, link, part, replace, svg, table } from "./dom.js";
 import { get } from "./api.js";
 import { count, rate, size, time } from "./format.js";
 import { plot } from "./plot.js";
-import { repeat } from "./overview.js";
+import { repeat } from "./refresh.js";
 
 const KINDS = { running: "good", failed: "bad", invalid: "bad" };
 const phase = (row) => h("span", { class: KINDS[row.state] || "muted" }, row.state);
@@ -69,14 +69,13 @@ export async function pipelinePage({ element, parts, isCurrent }) {
   const update = async () => {
     const found = await get(`/api/pipelines/${part(parts[0])}`);
     if (!isCurrent()) return;
-    const card = (label, value, kind) => h("div", { class: "card" }, h("div", { class: "muted" }, label), h("div", { class: `number ${kind || ""}` }, value));
     const batches = found.batches[found.query] || [];
     const times = batches.map((each) => Date.parse(each.timestamp));
     const series = (name) => batches.map((each) => each[name]);
     replace(element, h("h1", {}, found.name),
       found.error ? h("p", { class: "alert", role: "alert" }, found.error) : null,
       found.problem ? h("p", { class: "warn" }, found.problem) : null,
-      h("div", { class: "cards" }, card("State", found.state, KINDS[found.state]), card("Rows", found.rows_per_second === null ? "–" : rate(found.rows_per_second)), card("Batch time", ms(found.batch_ms)),
+      h("div", { class: "cards" }, card("State", found.state, KINDS[found.state], true), card("Rows", found.rows_per_second === null ? "–" : rate(found.rows_per_second)), card("Batch time", ms(found.batch_ms)),
         card("Lag", count(found.total_lag ?? found.lag)), card("Rows kept as state", state(found)), card("Rows of this run", count(found.rows))),
       h("h2", {}, "Graph"), drawing(found.graph),
       h("ul", { class: "muted" }, found.graph.nodes.map((node) => h("li", {}, `${node.kind === node.name.split(" ")[0] ? "" : `${{ letters: "" }[node.kind] ?? node.kind} `}${node.name}: ${node.text} `, node.topics.map((topic) => [link(`/topics/${part(topic)}`, topic), " "])))),

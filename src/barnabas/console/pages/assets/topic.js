@@ -1,10 +1,10 @@
-import { h, link, part, replace, table } from "./dom.js";
+import { card, h, link, part, replace, table } from "./dom.js";
 import { get, patch, post, query, remove } from "./api.js";
 import { count, dotted, rate, size, time } from "./format.js";
 import { ask, confirmName, field } from "./dialog.js";
 import { messagesTab } from "./messages.js";
-import { repeat } from "./overview.js";
 import { plot } from "./plot.js";
+import { repeat } from "./refresh.js";
 
 const TABS = [["", "Partitions"], ["messages", "Messages"], ["settings", "Settings"], ["consumers", "Consumers"], ["producers", "Producers"]];
 
@@ -26,25 +26,28 @@ export async function topicPage(context) {
   return shown({ ...context, element: content, topic, actions });
 }
 
-async function partitionsTab({ element, topic, actions, session }) {
-  const past = await get(`/api/history${query({ series: `topic:${topic.name}` })}`);
-  const records = topic.partitions.reduce((sum, each) => sum + (each.end_offset === null ? 0 : each.end_offset - each.first_offset), 0);
-  replace(element, actions,
-    h("div", { class: "cards" },
-      h("div", { class: "card" }, h("div", { class: "muted" }, "Partitions"), h("div", { class: "number" }, count(topic.partition_count))),
-      h("div", { class: "card" }, h("div", { class: "muted" }, "Offsets in use"), h("div", { class: "number" }, count(records))),
-      h("div", { class: "card" }, h("div", { class: "muted" }, "Records in"), h("div", { class: "number" }, rate(topic.rate)))),
-    h("div", { class: "plots" }, plot("Records in", past.times_ms, past.series[`topic:${topic.name}`], rate)),
-    table(`Partitions of topic id ${topic.topic_id || "–"}`, [
-      { title: "Partition", cell: (row) => link(`/topics/${part(topic.name)}/messages?partition=${row.partition}`, row.partition, { "aria-label": `Messages of partition ${row.partition}` }), number: true },
-      { title: "Leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : `${row.leader} (epoch ${row.leader_epoch ?? "–"})`) },
-      { title: "Replicas", cell: (row) => row.replicas.join(", ") },
-      { title: "In sync", cell: (row) => h("span", { class: row.isr.length < row.replicas.length ? "bad" : "" }, row.isr.join(", ")) },
-      { title: "First offset", cell: (row) => count(row.first_offset), number: true },
-      { title: "End offset", cell: (row) => count(row.end_offset), number: true },
-      { title: "Size", cell: (row) => size(row.bytes), number: true },
-      { title: "Change", cell: (row) => (session.read_only ? "–" : h("button", { type: "button", "aria-label": `Move the replicas of partition ${row.partition}`, onclick: () => moveReplicas(topic, row) }, "Move")) },
-    ], topic.partitions));
+async function partitionsTab({ element, topic: first, actions, session, isCurrent }) {
+  const update = async (known) => {
+    const [topic, past] = await Promise.all([known || get(`/api/topics/${part(first.name)}`), get(`/api/history${query({ series: `topic:${first.name}` })}`)]);
+    if (!isCurrent()) return;
+    const records = topic.partitions.reduce((sum, each) => sum + (each.end_offset === null ? 0 : each.end_offset - each.first_offset), 0);
+    replace(element, actions,
+      h("div", { class: "cards" },
+        card("Partitions", count(topic.partition_count)), card("Offsets in use", count(records)), card("Records in", rate(topic.rate))),
+      h("div", { class: "plots" }, plot("Records in", past.times_ms, past.series[`topic:${topic.name}`], rate)),
+      table(`Partitions of topic id ${topic.topic_id || "–"}`, [
+        { title: "Partition", cell: (row) => link(`/topics/${part(topic.name)}/messages?partition=${row.partition}`, row.partition, { "aria-label": `Messages of partition ${row.partition}` }), number: true },
+        { title: "Leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : `${row.leader} (epoch ${row.leader_epoch ?? "–"})`) },
+        { title: "Replicas", cell: (row) => row.replicas.join(", ") },
+        { title: "In sync", cell: (row) => h("span", { class: row.isr.length < row.replicas.length ? "bad" : "" }, row.isr.join(", ")) },
+        { title: "First offset", cell: (row) => count(row.first_offset), number: true },
+        { title: "End offset", cell: (row) => count(row.end_offset), number: true },
+        { title: "Size", cell: (row) => size(row.bytes), number: true },
+        { title: "Change", cell: (row) => (session.read_only ? "–" : h("button", { type: "button", "aria-label": `Move the replicas of partition ${row.partition}`, onclick: () => moveReplicas(topic, row) }, "Move")) },
+      ], topic.partitions));
+  };
+  await update(first);
+  return repeat(update);
 }
 
 async function settingsTab({ element, topic, session, isCurrent }) {

@@ -2,7 +2,7 @@ import { announcer, h, link, part, replace, table } from "./dom.js";
 import { get, post, query } from "./api.js";
 import { count, duration, rate, size } from "./format.js";
 import { ask, field } from "./dialog.js";
-import { repeat } from "./overview.js";
+import { repeat } from "./refresh.js";
 
 const SIZE = 50;
 

@@ -2,6 +2,7 @@ import { h, part, replace, table } from "./dom.js";
 import { get, post } from "./api.js";
 import { count, time } from "./format.js";
 import { ask, field } from "./dialog.js";
+import { repeat } from "./refresh.js";
 
 export async function transactionsPage({ element, session, isCurrent }) {
   const update = async () => {
@@ -26,4 +27,5 @@ export async function transactionsPage({ element, session, isCurrent }) {
       h("p", { class: "muted" }, "Hanging transactions, which their coordinator has forgotten, are on the Producers page of their topic."));
   };
   await update();
+  return repeat(update);
 }
