@@ -19,7 +19,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,11 +61,17 @@ def blocks(text: str) -> list[Block]:
 
 
 def matches(output: str, shown: str) -> bool:
+    """Empty lines at the end do not count, and the last line need not end."""
     lines = [
         "(?:.*\n)*" if line == "…\n" else re.escape(line).replace("…", ".*")
-        for line in shown.splitlines(keepends=True)
+        for line in _ended(shown).splitlines(keepends=True)
     ]
-    return re.fullmatch("".join(lines), output) is not None
+    return re.fullmatch("".join(lines), _ended(output)) is not None
+
+
+def _ended(text: str) -> str:
+    lines = text.rstrip("\n")
+    return f"{lines}\n" if lines else ""
 
 
 class Shell:
@@ -203,14 +210,25 @@ class Ports:
         return re.sub(r"\b(?:" + "|".join(table) + r")\b", lambda found: table[found[0]], text)
 
 
-def run_page(text: str, directory: Path) -> int:
-    """Runs all examples of a page; returns how many commands and programs there were."""
+def run_page(
+    text: str,
+    directory: Path,
+    *,
+    start: Callable[[int], AbstractContextManager[object]] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> int:
+    """Runs all examples of a page; returns how many commands and programs there were.
+
+    `start` starts what the page expects on a port, which is otherwise a broker.
+    """
     found = blocks(text)
     commands = [command for block in found if block.language == "console" for command, _ in block.commands()]
     count = 0
     ports = Ports()
     with ExitStack() as stack:
-        if not any(command.startswith("barnabas start") for command in commands):
+        if start is not None:
+            stack.enter_context(start(ports.first))
+        elif not any(command.startswith("barnabas start") for command in commands):
             stack.enter_context(Broker(port=ports.first))
         if REGISTRY in text:
             registry = stack.enter_context(RegistryServer())
@@ -219,7 +237,7 @@ def run_page(text: str, directory: Path) -> int:
         environment = environment_of(directory, ports.first)
         # The default of commands is localhost:9092.
         environment["BARNABAS_BOOTSTRAP"] = f"localhost:{ports.first}"
-        shell = Shell(directory, environment)
+        shell = Shell(directory, environment | dict(variables or {}))
         stack.callback(shell.close)
         for block in found:
             if block.title:

@@ -15,7 +15,8 @@ from barnabas.cli.main import barnabas
 from barnabas.config.broker_settings import OUR_SETTINGS
 from barnabas.config.log_config import DELETION_HOLD
 from barnabas.protocol.apis import APIS
-from barnabas.testing import Broker
+from barnabas.testing import Broker, Cluster, ZooKeeperUnavailable
+from barnabas.testing.zookeeper import JARS_VARIABLE, find_jars
 from tests.examples import blocks, run_page
 from tools.website.generated import names as generated_pages
 
@@ -24,7 +25,34 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
 HOW_TOS = (ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "howto").glob("*.md")))
 GUIDES = tuple(ROOT / "docs" / f"{name}.md" for name in ("ACLS", "CLI", "CLIENTS", "SECURITY"))
-PAGES_WITH_EXAMPLES = (ROOT / "README.md", *HOW_TOS, *GUIDES)
+PAGES_WITH_EXAMPLES = (ROOT / "README.md", *HOW_TOS, *GUIDES, ROOT / "docs" / "UPGRADING.md")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+# Tests that run the blocks of a page with what they need: Spark, a ZooKeeper, a console.
+RUN_ELSEWHERE = {
+    "CLUSTER.md": "tests/test_docs.py",
+    "CONSOLE.md": "tests/console/test_guide.py",
+    # The programs in it are the very texts of tests there (tests/spark/pipeline/test_reference.py).
+    "PIPELINES.md": "tests/spark/pipeline/test_testing.py",
+    "SPARK.md": "tests/spark/test_guide.py",
+}
+# Commands in indented blocks of docs/, by the first of each block: the tests that run them, with the paths and ports
+# that they need.
+COMMANDS_RUN_ELSEWHERE = {
+    "make cluster": "tests/cluster/test_demo.py",
+    "make demo-migration": "tests/cluster/test_demo.py",
+    "barnabas start server.properties": "tests/cluster/mixed.py",
+    "barnabas cluster migrate server.properties": "tests/cluster/test_from_one_node.py",
+    "barnabas reassign plan --all --internal": "tests/cluster/test_from_one_node.py",
+    "$ barnabas console": "tests/console/test_start.py",
+    "pip install 'barnabas[spark]'": "tests/release/test_dist.py",
+    "$ barnabas pipeline validate": "tests/spark/pipeline/test_reference.py",
+    "export SPARK_HOME": "tests/spark/cluster/standalone.py",
+    "$SPARK_HOME/bin/spark-class": "tests/spark/cluster/standalone.py",
+    "barnabas pipeline pack": "tests/spark/cluster/test_cluster.py",
+    "barnabas pipeline run orders.toml --master": "tests/spark/cluster/test_cluster.py",
+    "pip install --upgrade": "tests/release/test_dist.py",
+    "cd barnabas-data && mv": "tests/upgrading/test_downgrade.py",
+}
 # Paths of a user's files, in examples.
 NOT_FILES = {"build/site/index.html", "checkpoints/NAME"}
 
@@ -42,6 +70,11 @@ def walks() -> list[tuple[str, list[str]]]:
 WALKS = walks()
 
 
+def prose_of(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES_WITH_EXAMPLES, ids=lambda path: path.name)
 def test_the_examples(page: Path, tmp_path: Path) -> None:
@@ -49,27 +82,59 @@ def test_the_examples(page: Path, tmp_path: Path) -> None:
     assert run_page(page.read_text(encoding="utf-8"), tmp_path) > 0
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.slow
+@pytest.mark.peer
+def test_the_examples_of_a_cluster(tmp_path: Path) -> None:
+    """Those of docs/CLUSTER.md need a ZooKeeper."""
+    try:
+        jars = str(find_jars())
+    except ZooKeeperUnavailable as missing:
+        pytest.skip(str(missing))
+    text = (ROOT / "docs" / "CLUSTER.md").read_text(encoding="utf-8")
+    count = run_page(text, tmp_path, start=lambda port: Cluster(port=port), variables={JARS_VARIABLE: jars})
+    assert count == 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_no_example_escapes(page: Path) -> None:
-    """A block of commands or Python is one that `test_the_examples` runs, or a file that it writes."""
+    """A block of commands or Python is one that a test runs, or a file that it writes."""
+    is_run = page in PAGES_WITH_EXAMPLES
+    if page.name in RUN_ELSEWHERE:
+        is_run = page.name in (ROOT / RUN_ELSEWHERE[page.name]).read_text(encoding="utf-8")
     for block in blocks(page.read_text(encoding="utf-8")):
         assert block.title or block.language in {"console", "python", "text", "toml", "yaml"}, block.text
+        assert is_run or block.language in {"text", "toml"}, block.text
         assert block.language != "console" or block.commands(), block.text
         assert block.title or block.language != "yaml", block.text
+
+
+def test_no_indented_command_escapes() -> None:
+    found = [
+        command
+        for page in PAGES[1:]
+        for command in re.findall(
+            r"^\n {4,}((?:\$|barnabas |cd |curl |export |kill |make |pip |python ).*)",
+            prose_of(page),
+            re.MULTILINE,
+        )
+    ]
+    known = tuple(COMMANDS_RUN_ELSEWHERE)
+    assert [command for command in found if not command.startswith(known)] == []
+    assert [each for each in known if not any(command.startswith(each) for command in found)] == []
+    assert [each for each in COMMANDS_RUN_ELSEWHERE.values() if not (ROOT / each).exists()] == []
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda path: path.name)
 def test_guides_have_no_indented_examples(page: Path) -> None:
     """No test would run them."""
-    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    assert re.findall(r"^\n {4}\S.*", prose, re.MULTILINE) == []
+    assert re.findall(r"^\n {4}\S.*", prose_of(page), re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("page", HOW_TOS, ids=lambda path: path.name)
 def test_how_tos_are_short(page: Path) -> None:
     """A page has one heading, short lines, and no indented block, which no test would run."""
     text = page.read_text(encoding="utf-8")
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = prose_of(page)
     assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
     assert not re.search(r"^\n {4}\S", prose, re.MULTILINE)
     assert len(text.splitlines()) <= 250

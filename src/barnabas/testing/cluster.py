@@ -22,6 +22,7 @@ from barnabas.testing.clients import Clients
 from barnabas.testing.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
+    from barnabas.client.admin.admin import Admin
     from barnabas.client.admin.results import TopicDescription
 
 # Brokers that are gone are noticed soon. A test that stops a broker for longer sets a longer time.
@@ -167,11 +168,24 @@ class Cluster(Clients):
         deadline = time.monotonic() + timeout_ms / 1000
         with self.admin() as admin:
             while True:
-                described = admin.describe_topics(names)
-                waiting = [each for each in described.values() if not is_ready(each)]
-                if not waiting:
+                described = _describe(admin, names)
+                waiting = [each for each in (described or {}).values() if not is_ready(each)]
+                if described is not None and not waiting:
                     return described
-                _wait_again(deadline, f"{problem}: {waiting[0]}")
+                reason = waiting[0] if waiting else f"a broker does not know all of {', '.join(names or ())}"
+                _wait_again(deadline, f"{problem}: {reason}")
+
+
+def _describe(admin: Admin, names: list[str] | None) -> dict[str, TopicDescription] | None:
+    """None if the broker that is asked does not know one of the topics yet: the controller knows new topics first."""
+    from barnabas.errors import UnknownTopicOrPartition
+
+    described = None
+    try:
+        described = admin.describe_topics(names)
+    except* UnknownTopicOrPartition:
+        pass
+    return described
 
 
 def _wait_again(deadline: float, problem: str) -> None:
