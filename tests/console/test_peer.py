@@ -170,7 +170,7 @@ PAGES = {
     "/topics/orders/producers": ("orders", "Last sequence"),
     "/groups": ("Consumer groups", "billing"),
     "/groups/billing": ("billing", "Partitions that the group reads"),
-    "/transactions": ("Transactions", "transactional ids"),
+    "/transactions": ("Transactions", "transactional id"),
     "/cluster": ("Cluster", "Log directories"),
     "/access": ("Access", "Create user"),
 }

@@ -1,6 +1,6 @@
 import { announcer, h, replace, table } from "./dom.js";
 import { get, post, query, remove } from "./api.js";
-import { count } from "./format.js";
+import { count, counted } from "./format.js";
 import { ask, confirmName, field } from "./dialog.js";
 
 const MECHANISMS = ["SCRAM-SHA-512", "SCRAM-SHA-256"];
@@ -20,9 +20,9 @@ export async function accessPage({ element, parameters, session, isCurrent }) {
     try {
       const found = await get("/api/users");
       const rows = found.users.flatMap((user) => user.mechanisms.map((each) => ({ name: user.name, ...each })));
-      content = table(`${count(found.total)} users`, [
+      content = table(counted(found.total, "user"), [
         { title: "User", cell: (row) => row.name, class: "wrap" },
-        { title: "Mechanism", cell: (row) => row.mechanism },
+        { title: "Mechanism", cell: (row) => row.mechanism, class: "short" },
         { title: "Iterations", cell: (row) => count(row.iterations), number: true },
         { title: "Change", cell: (row) => change(
           h("button", { type: "button", "aria-label": `Change the password of ${row.name} for ${row.mechanism}`, onclick: () => password(row.name, row.mechanism) }, "Password"), " ",
@@ -49,8 +49,8 @@ export async function accessPage({ element, parameters, session, isCurrent }) {
     let content;
     try {
       const found = await get(`/api/acls${query({ search })}`);
-      heard.say(`${count(found.total)} ACLs`);
-      content = table(`${count(found.total)} ACLs`, [
+      heard.say(counted(found.total, "ACL"));
+      content = table(counted(found.total, "ACL"), [
         { title: "Principal", cell: (row) => row.principal, class: "wrap" },
         { title: "Permission", cell: (row) => h("span", { class: row.permission === "DENY" ? "bad" : "good" }, row.permission) },
         { title: "Operation", cell: (row) => row.operation },

@@ -64,7 +64,7 @@ export async function clusterPage({ element, session, isCurrent }) {
       { title: "Replicas", cell: (row) => count(row.replica_count), number: true },
       { title: "Logs", cell: (row) => size(row.bytes), number: true },
       { title: "Disk free", cell: (row) => (row.total_bytes ? `${size(row.usable_bytes)} of ${size(row.total_bytes)}` : "–"), number: true },
-      { title: "Largest", cell: (row) => row.largest.slice(0, 5).map((each, index) => [index ? ", " : "", link(`/topics/${part(each.topic)}`, `${each.topic}-${each.partition}`), ` ${size(each.bytes)}`]), class: "wrap" },
+      { title: "Largest", cell: (row) => row.largest.slice(0, 5).map((each, index) => [index ? ", " : "", link(`/topics/${part(each.topic)}`, `${each.topic}-${each.partition}`), ` ${size(each.bytes)}`]), class: "long" },
     ], dirs.directories),
     h("h2", {}, "Reassignments"),
     moving,

@@ -2,6 +2,11 @@ export function count(value) {
   return value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US");
 }
 
+// "1 topic", "2 topics".
+export function counted(value, one) {
+  return `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+}
+
 export function size(bytes) {
   if (bytes === null || bytes === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,6 +1,6 @@
 import { announcer, card, h, link, part, replace, table } from "./dom.js";
 import { get, post, query, remove } from "./api.js";
-import { count } from "./format.js";
+import { count, counted } from "./format.js";
 import { ask, confirmName, field } from "./dialog.js";
 import { plot } from "./plot.js";
 import { repeat } from "./refresh.js";
@@ -16,7 +16,7 @@ export async function groupsPage({ element, parameters, isCurrent }) {
     const current = (asked += 1);
     const found = await get(`/api/groups${query({ search })}`);
     if (!isCurrent() || current !== asked) return;
-    const groups = `${count(found.total)} ${found.total === 1 ? "group" : "groups"}`;
+    const groups = counted(found.total, "group");
     told.say(groups);
     replace(list, table(groups, [
       { title: "Group", cell: (row) => link(`/groups/${part(row.group_id)}`, row.group_id), class: "wrap" },
@@ -62,15 +62,15 @@ export async function groupPage({ element, parts, session, isCurrent }) {
         { title: "End", cell: (row) => count(row.end_offset), number: true },
         { title: "Lag", cell: (row) => count(row.lag), number: true },
         { title: "Next record", cell: (row) => (row.committed_offset === null || row.lag === 0 ? "–" : link(`/topics/${part(row.topic)}/messages?from=offset&offset=${row.committed_offset}&partition=${row.partition}`, "show", { "aria-label": `Next record of ${row.topic} ${row.partition}` })) },
-        { title: "Member", cell: (row) => row.member_id || "–", class: "wrap" },
+        { title: "Member", cell: (row) => row.member_id || "–", class: "long" },
       ], group.partitions, "The group has committed nothing."),
       h("h2", {}, "Members"),
       table("Members of the group", [
-        { title: "Member", cell: (row) => row.member_id, class: "wrap" },
+        { title: "Member", cell: (row) => row.member_id, class: "long" },
         { title: "Instance", cell: (row) => row.instance_id || "–" },
-        { title: "Client", cell: (row) => row.client_id },
+        { title: "Client", cell: (row) => row.client_id, class: "short" },
         { title: "Host", cell: (row) => row.host },
-        { title: "Partitions", cell: (row) => `${row.partition_count}: ${row.partitions.join(", ")}`, class: "wrap" },
+        { title: "Partitions", cell: (row) => `${row.partition_count}: ${row.partitions.join(", ")}`, class: "long" },
       ], group.members, "The group has no members now."));
   };
   await update();

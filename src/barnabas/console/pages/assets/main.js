@@ -141,7 +141,7 @@ function logIn() {
 }
 
 function showUser(found) {
-  replace(document.getElementById("cluster"), found.bootstrap, found.read_only ? " · read-only" : "");
+  replace(document.getElementById("cluster"), h("span", { class: "address", title: found.bootstrap }, found.bootstrap), found.read_only ? " · read-only" : "");
   replace(document.getElementById("user"), found.user ? [found.user, " "] : "", found.login === "cluster" ? h("button", {
     type: "button", onclick: async () => { await post("/api/logout", {}); window.location.reload(); },
   }, "Log out") : "");

@@ -1,6 +1,6 @@
 import { card, h, link, part, replace, table } from "./dom.js";
 import { get, query } from "./api.js";
-import { count, rate, size, time } from "./format.js";
+import { count, counted, rate, size, time } from "./format.js";
 import { plot } from "./plot.js";
 import { repeat } from "./refresh.js";
 
@@ -26,7 +26,7 @@ export async function overviewPage({ element, isCurrent }) {
         plot("Lag of all groups", past.times_ms, past.series.lag, (value) => count(Math.round(value))),
         plot("On disk", past.times_ms, past.series.bytes, (value) => size(value)),
         plot("Console's health request", past.times_ms, past.series.request_ms, (value) => `${value.toFixed(1)} ms`)),
-      now.problems.length ? [h("h2", {}, "Partitions with problems"), table(`${now.problems.length} partitions`, [
+      now.problems.length ? [h("h2", {}, "Partitions with problems"), table(counted(now.problems.length, "partition"), [
         { title: "Topic", cell: (row) => link(`/topics/${part(row.topic)}`, row.topic) },
         { title: "Partition", cell: (row) => row.partition, number: true },
         { title: "Leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : row.leader), number: true },

@@ -1,6 +1,6 @@
 import { card, h, link, part, replace, svg, table } from "./dom.js";
 import { get } from "./api.js";
-import { count, rate, size, time } from "./format.js";
+import { count, counted, rate, size, time } from "./format.js";
 import { plot } from "./plot.js";
 import { repeat } from "./refresh.js";
 
@@ -13,14 +13,14 @@ export async function pipelinesPage({ element, isCurrent }) {
   const update = async () => {
     const { pipelines } = await get("/api/pipelines");
     if (!isCurrent()) return;
-    replace(element, h("h1", {}, "Pipelines"), table(`${count(pipelines.length)} pipelines`, [
+    replace(element, h("h1", {}, "Pipelines"), table(counted(pipelines.length, "pipeline"), [
       { title: "Pipeline", cell: (row) => (row.state === "invalid" ? row.name : link(`/pipelines/${part(row.name)}`, row.name)), class: "wrap" },
       { title: "Phase", cell: phase },
       { title: "Rows", cell: (row) => (row.rows_per_second === null || row.rows_per_second === undefined ? "–" : rate(row.rows_per_second)), number: true },
       { title: "Batch time", cell: (row) => ms(row.batch_ms), number: true },
       { title: "Lag", cell: (row) => count(row.lag), number: true },
       { title: "State", cell: state, number: true },
-      { title: "Last error", cell: (row) => h("span", { class: "bad" }, row.error || ""), class: "wrap" },
+      { title: "Last error", cell: (row) => h("span", { class: "bad" }, row.error || ""), class: "long" },
       { title: "File", cell: (row) => h("code", {}, row.file), class: "wrap" },
     ], pipelines, "No pipelines. Start the console with --pipeline FILE to see them here."));
   };
@@ -84,7 +84,7 @@ export async function pipelinePage({ element, parts, isCurrent }) {
       h("h2", {}, "Queries"),
       table("Queries and their checkpoints", [
         { title: "Query", cell: (row) => row.query, class: "wrap" },
-        { title: "Done", cell: (row) => (row.query_id === null ? row.told : row.committed_batch_id === null ? "no batch" : `batch ${row.committed_batch_id}`) },
+        { title: "Done", cell: (row) => (row.query_id === null ? row.told : row.committed_batch_id === null ? "no batch" : `batch ${row.committed_batch_id}`), class: "short" },
         { title: "Planned", cell: (row) => (row.planned_batch_id === undefined || row.planned_batch_id === null ? "–" : `batch ${row.planned_batch_id}`) },
         { title: "Began", cell: (row) => time(row.planned_at_ms) },
         { title: "Watermark", cell: (row) => time(row.watermark_ms) },

@@ -1,6 +1,6 @@
 import { card, h, link, part, replace, table } from "./dom.js";
 import { get, patch, post, query, remove } from "./api.js";
-import { count, dotted, rate, size, time } from "./format.js";
+import { count, counted, dotted, rate, size, time } from "./format.js";
 import { ask, confirmName, field } from "./dialog.js";
 import { messagesTab } from "./messages.js";
 import { plot } from "./plot.js";
@@ -37,7 +37,7 @@ async function partitionsTab({ element, topic: first, actions, session, isCurren
       h("div", { class: "plots" }, plot("Records in", past.times_ms, past.series[`topic:${topic.name}`], rate)),
       table(`Partitions of topic id ${topic.topic_id || "–"}`, [
         { title: "Partition", cell: (row) => link(`/topics/${part(topic.name)}/messages?partition=${row.partition}`, row.partition, { "aria-label": `Messages of partition ${row.partition}` }), number: true },
-        { title: "Leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : `${row.leader} (epoch ${row.leader_epoch ?? "–"})`) },
+        { title: "Leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : `${row.leader} (epoch ${row.leader_epoch ?? "–"})`), class: "short" },
         { title: "Replicas", cell: (row) => row.replicas.join(", ") },
         { title: "In sync", cell: (row) => h("span", { class: row.isr.length < row.replicas.length ? "bad" : "" }, row.isr.join(", ")) },
         { title: "First offset", cell: (row) => count(row.first_offset), number: true },
@@ -75,7 +75,7 @@ export async function configsTable({ element, kind, name, session, isCurrent, wa
     { title: "Value", cell: (row) => h("span", { class: row.is_default ? "" : "changed" }, row.is_sensitive ? "hidden" : row.value ?? "null"), class: "wrap" },
     { title: "Default", cell: (row) => (row.default === null ? "–" : dotted(row.default)), class: "wrap" },
     { title: "Source", cell: (row) => row.source.toLowerCase().replaceAll("_", " ") },
-    { title: "Help", cell: (row) => row.documentation || "–", class: "wrap" },
+    { title: "Help", cell: (row) => row.documentation || "–", class: "long" },
     { title: "Change", cell: (row) => (session.read_only || row.is_read_only ? "–" : [h("button", { type: "button", onclick: () => change(row), "aria-label": `Change ${row.name}` }, "Change"), row.source.startsWith("DYNAMIC") ? [" ", h("button", { type: "button", onclick: () => reset(row), "aria-label": `Reset ${row.name}` }, "Reset")] : ""]) },
   ], configs.filter((row) => row.name.includes(wanted)), "No setting has this name."));
   replace(element, h("div", { class: "bar" }, h("label", { class: "grow" }, "Find a setting", h("input", { type: "search", value: wanted, "data-search": true, oninput: (event) => { wanted = event.target.value; draw(); } }))), list);
@@ -105,7 +105,7 @@ async function producersTab({ element, topic, session, isCurrent }) {
     fields: [h("p", {}, `The transaction of producer ${row.producer_id} on partition ${row.partition}, from offset ${row.transaction_start_offset} on, is aborted. Consumers of committed records continue after it.`)],
     submit: async () => { await post(`${path}/abort-transaction`, { partition: row.partition, start_offset: row.transaction_start_offset }); await producersTab({ element, topic, session, isCurrent }); },
   });
-  replace(element, table(`${count(found.total)} idempotent and transactional producers`, [
+  replace(element, table(counted(found.total, "idempotent or transactional producer"), [
     { title: "Partition", cell: (row) => row.partition, number: true },
     { title: "Producer id", cell: (row) => row.producer_id, number: true },
     { title: "Epoch", cell: (row) => row.producer_epoch, number: true },

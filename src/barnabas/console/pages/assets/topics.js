@@ -1,6 +1,6 @@
 import { announcer, h, link, part, replace, table } from "./dom.js";
 import { get, post, query } from "./api.js";
-import { count, duration, rate, size } from "./format.js";
+import { count, counted, duration, rate, size } from "./format.js";
 import { ask, field } from "./dialog.js";
 import { repeat } from "./refresh.js";
 
@@ -30,17 +30,17 @@ export async function topicsPage({ element, parameters, session, isCurrent }) {
     const found = await get(`/api/topics${query({ ...state, size: SIZE })}`);
     if (!isCurrent() || current !== asked) return;
     const pages = Math.max(1, Math.ceil(found.total / SIZE));
-    const column = (title, name, cell, number = true) => ({
-      title, number, cell,
+    const column = (title, name, cell, kind) => ({
+      title, cell, number: !kind, class: kind,
       mark: state.sort === name ? (state.descending ? " ↓" : " ↑") : "",
       ariaSort: state.sort === name ? (state.descending ? "descending" : "ascending") : null,
       onsort: () => { state.descending = state.sort === name ? !state.descending : name !== "name"; state.sort = name; state.page = 0; remember(); },
     });
-    const topics = `${count(found.total)} ${found.total === 1 ? "topic" : "topics"}`;
+    const topics = counted(found.total, "topic");
     told.say(topics);
     replace(list,
       table(topics, [
-        column("Topic", "name", (row) => [link(`/topics/${part(row.name)}`, row.name), row.is_internal ? [" ", h("span", { class: "tag" }, "internal")] : "", row.is_healthy ? "" : [" ", h("span", { class: "tag bad" }, "not all replicas")]], false),
+        column("Topic", "name", (row) => [link(`/topics/${part(row.name)}`, row.name), row.is_internal ? [" ", h("span", { class: "tag" }, "internal")] : "", row.is_healthy ? "" : [" ", h("span", { class: "tag bad" }, "not all replicas")]], "wrap"),
         column("Partitions", "partitions", (row) => `${row.partitions} × ${row.replication_factor}`),
         column("Records", "records", (row) => count(row.records)),
         column("Size", "bytes", (row) => size(row.bytes)),
