@@ -7,6 +7,7 @@ the class whose code a peer would see for them, and so share its name and code. 
 
 from __future__ import annotations
 
+import copyreg
 import re
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -22,7 +23,6 @@ else:
 
 
 NONE: Final = 0
-
 ERRORS: Final[dict[int, type[KafkaError]]] = {}
 
 
@@ -41,6 +41,9 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         return super().__str__() or self.name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
 
 class RetriableError(KafkaError):
     """An error that may be gone when the same request is sent again."""
@@ -50,18 +53,15 @@ class RetriableError(KafkaError):
 
 def error_name(code: int) -> str:
     """Kafka's name of a code; a code that no release of Kafka has is shown as a number."""
-    if code == NONE:
-        return "NONE"
-    error = ERRORS.get(code)
-    return f"ERROR_{code}" if error is None else error.name
+    if code in ERRORS:
+        return ERRORS[code].name
+    return "NONE" if code == NONE else f"ERROR_{code}"
 
 
 def error_for_code(code: int, message: str = "") -> KafkaError:
     """The exception for an error code that a peer has sent; an unknown code counts as an unknown server error."""
-    error = ERRORS.get(code)
-    if error is None:
-        return UnknownServerError(message or f"unknown error code {code}")
-    return error(message)
+    known = ERRORS.get(code)
+    return UnknownServerError(message or f"unknown error code {code}") if known is None else known(message)
 
 
 class UnknownServerError(KafkaError):

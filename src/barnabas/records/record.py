@@ -47,6 +47,10 @@ class Record:
         self.headers = headers
         self.sequence = sequence
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle and copy: without it, a compiled class is created without the arguments that it needs."""
+        return Record, (self.offset, self.timestamp, self.key, self.value, self.headers, self.sequence)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):
             return NotImplemented

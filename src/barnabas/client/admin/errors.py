@@ -15,6 +15,7 @@ class AdminErrors(ExceptionGroup[KafkaError]):
 
     errors: Mapping[Any, KafkaError]
     results: Mapping[Any, Any]
+    _what: str
 
     def __new__(cls, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> Self:
         shown = [
@@ -30,6 +31,7 @@ class AdminErrors(ExceptionGroup[KafkaError]):
         )
         group.errors = errors
         group.results = results
+        group._what = what
         return group
 
     def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
@@ -37,3 +39,7 @@ class AdminErrors(ExceptionGroup[KafkaError]):
 
     def __str__(self) -> str:
         return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy."""
+        return type(self), (self._what, self.errors, self.results), self.__dict__

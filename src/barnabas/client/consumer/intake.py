@@ -19,7 +19,7 @@ from barnabas.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOut
 from barnabas.model import Offset, TopicPartition
 from barnabas.records.columns import ColumnsBuilder, RecordColumns
 from barnabas.records.compression import MAX_DECOMPRESSED_BYTES
-from barnabas.records.header import BatchHeader
+from barnabas.records.header import BatchHeader, parse_header
 from barnabas.records.reader import decode_batch
 from barnabas.records.record import Record
 
@@ -65,8 +65,16 @@ class RawBatch:
             each for each in decode_batch(self.data, header=self.header) if each.offset >= self.start_offset
         ]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy, as in Record. The header is read again, from the data."""
+        return _raw_batch, (self.topic, self.partition, self.start_offset, self.data)
+
     def __repr__(self) -> str:
         return f"RawBatch({self.topic}-{self.partition}, {self.header!r})"
+
+
+def _raw_batch(topic: str, partition: int, start_offset: int, data: bytes) -> RawBatch:
+    return RawBatch(topic, partition, start_offset, parse_header(data), data)
 
 
 class ColumnRun:

@@ -83,6 +83,20 @@ class ConsumerRecord:
     def __hash__(self) -> int:
         return hash((self.topic, int(self.partition), int(self.offset)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy, as in Record."""
+        return ConsumerRecord, (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp_ms,
+            self.timestamp_type,
+            self.key,
+            self.value,
+            self.headers,
+            self.leader_epoch,
+        )
+
     def __repr__(self) -> str:
         return (
             f"ConsumerRecord(topic={self.topic!r}, partition={self.partition}, offset={self.offset},"
