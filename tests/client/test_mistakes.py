@@ -177,6 +177,11 @@ def test_a_time_out_that_is_no_number_is_named() -> None:
             consumer.poll(timeout_ms=wrong)
         with pytest.raises(TypeError, match="topics" + words):
             consumer.topics(timeout_ms=wrong)
+        # None is a time-out only where it is the default.
+        nothing: Any = None
+        for call, name in ((consumer.poll, "poll"), (consumer.close, "close")):
+            with pytest.raises(TypeError, match=name + words.replace("'5'", "None")):
+                call(nothing)
     # A compiled method names the types before it runs.
     with (
         barnabas.Producer(bootstrap_servers=NOBODY) as producer,

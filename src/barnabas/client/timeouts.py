@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from barnabas.client.argument_hints import refuse_other_names
+
 C = TypeVar("C")
 
 
@@ -29,9 +31,9 @@ def refuse_timeout(method: str, given: object) -> NoReturn:
     )
 
 
-def refuse_other_types(method: str, timeout_ms: object) -> None:
+def refuse_other_types(method: str, timeout_ms: object, *, allows_none: bool = True) -> None:
     """Raises TypeError that names the argument, if it is no number."""
-    if timeout_ms is not None and not isinstance(timeout_ms, int | float):
+    if not isinstance(timeout_ms, int | float) and not (timeout_ms is None and allows_none):
         raise TypeError(f"{method}() takes timeout_ms as a number of milliseconds, and not {timeout_ms!r}")
 
 
@@ -47,18 +49,19 @@ def timeouts_in_ms(client: type[C]) -> type[C]:
 
 
 def _hinting(method: Callable[..., Any]) -> Callable[..., Any]:
-    parameter = inspect.signature(method).parameters["timeout_ms"]
+    known = inspect.signature(method).parameters
+    parameter = known["timeout_ms"]
     # Where it is among the arguments without a name; a keyword alone is never there.
     is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    place = (
-        list(inspect.signature(method).parameters).index("timeout_ms") - 1 if is_positional else sys.maxsize
-    )
+    place = list(known).index("timeout_ms") - 1 if is_positional else sys.maxsize
+    default = parameter.default
 
     def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         if "timeout" in keywords:
             refuse_timeout(method.__name__, keywords["timeout"])
-        given = arguments[place] if len(arguments) > place else keywords.get("timeout_ms")
-        refuse_other_types(method.__name__, given)
+        given = arguments[place] if len(arguments) > place else keywords.get("timeout_ms", default)
+        refuse_other_types(method.__name__, given, allows_none=default is None)
+        refuse_other_names(method.__name__, keywords, known)
 
     if inspect.iscoroutinefunction(method):
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas import __version__
+from barnabas.client.admin.arguments import as_replica
 from barnabas.client.admin.core import (
     FROM_CONTROLLER,
     AdminCore,
@@ -24,6 +25,7 @@ from barnabas.client.admin.results import (
     TopicPartitionReplica,
     UpgradeType,
 )
+from barnabas.client.arguments import as_enum, as_mapped, as_number, as_numbers, as_text, as_tp, as_tps
 from barnabas.errors import (
     NONE,
     ElectionNotNeeded,
@@ -104,7 +106,7 @@ class ClusterAdmin(AdminCore):
         if partitions is not None:
             topics = [
                 DescribableLogDirTopic(topic=name, partitions=indexes)
-                for name, indexes in by_topic(partitions).items()
+                for name, indexes in by_topic(as_tps(partitions)).items()
             ]
 
         async def ask(node: int) -> dict[str, LogDir]:
@@ -118,6 +120,9 @@ class ClusterAdmin(AdminCore):
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
     ) -> None:
         """Moves replicas to other directories of their brokers; `describe_log_dirs` shows the progress."""
+        wanted = as_mapped(
+            moves, "moves", "{TopicPartitionReplica('orders', 0, 1): '/disk2'}", as_replica, as_text
+        )
 
         async def locate(
             replicas: list[TopicPartitionReplica],
@@ -137,7 +142,7 @@ class ClusterAdmin(AdminCore):
             by_path: dict[str, list[TopicPartition]] = {}
             for replica in replicas:
                 partition = TopicPartition(replica.topic, replica.partition)
-                by_path.setdefault(moves[replica], []).append(partition)
+                by_path.setdefault(wanted[replica], []).append(partition)
             request = AlterReplicaLogDirsRequest(
                 dirs=[
                     AlterReplicaLogDir(
@@ -159,24 +164,25 @@ class ClusterAdmin(AdminCore):
                 for each in topic.partitions
             }
 
-        await self._each("moving replicas", moves, locate, ask, timeout_ms)
+        await self._each("moving replicas", wanted, locate, ask, timeout_ms)
 
     async def elect_leaders(
         self,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        election: ElectionType = ElectionType.PREFERRED,
+        election: ElectionType | str = ElectionType.PREFERRED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, bool]:
         """Elects leaders, of all partitions if none is named; whether there was anything to change in each."""
-        wanted = None if partitions is None else by_topic(partitions)
+        wanted = None if partitions is None else by_topic(as_tps(partitions))
+        chosen = as_enum(election, "election", ElectionType)
 
         async def ask() -> dict[TopicPartition, bool | KafkaError]:
             topics = None
             if wanted is not None:
                 topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in wanted.items()]
             request = ElectLeadersRequest(
-                election_type=int(election),
+                election_type=int(chosen),
                 topic_partitions=topics,
                 timeout_ms=int(self._timeout_ms(timeout_ms)),
             )
@@ -202,6 +208,7 @@ class ClusterAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> None:
         """Gives partitions other replicas; None cancels a reassignment that is under way."""
+        wanted = as_mapped(replicas, "replicas", "{('orders', 0): [1, 2]}", as_tp, _replicas)
 
         async def ask(
             node: int | None, partitions: list[TopicPartition]
@@ -213,10 +220,7 @@ class ClusterAdmin(AdminCore):
                         name=name,
                         partitions=[
                             ReassignablePartition(
-                                partition_index=index,
-                                replicas=None
-                                if (chosen := replicas[TopicPartition(name, index)]) is None
-                                else list(chosen),
+                                partition_index=index, replicas=wanted[TopicPartition(name, index)]
                             )
                             for index in indexes
                         ],
@@ -236,7 +240,7 @@ class ClusterAdmin(AdminCore):
 
         await self._each(
             "reassigning partitions",
-            replicas,
+            wanted,
             self._at_controller,
             ask,
             timeout_ms,
@@ -251,7 +255,7 @@ class ClusterAdmin(AdminCore):
         if partitions is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
-                for name, indexes in by_topic(partitions).items()
+                for name, indexes in by_topic(as_tps(partitions)).items()
             ]
 
         async def ask() -> dict[TopicPartition, Reassignment]:
@@ -308,18 +312,20 @@ class ClusterAdmin(AdminCore):
         self,
         levels: Mapping[str, int],
         *,
-        upgrade: UpgradeType = UpgradeType.UPGRADE,
+        upgrade: UpgradeType | str = UpgradeType.UPGRADE,
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
         """Changes the levels of features in the cluster; all of them or none."""
+        wanted = as_mapped(levels, "levels", "{'metadata.version': 25}", as_text, as_number)
+        chosen = as_enum(upgrade, "upgrade", UpgradeType)
 
         async def ask() -> None:
             request = UpdateFeaturesRequest(
                 timeout_ms=int(self._timeout_ms(timeout_ms)),
                 feature_updates=[
-                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=int(upgrade))
-                    for name, level in levels.items()
+                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=int(chosen))
+                    for name, level in wanted.items()
                 ],
                 validate_only=validate_only,
             )
@@ -329,6 +335,10 @@ class ClusterAdmin(AdminCore):
                 raise_for(each.error_code, each.error_message, f"feature {each.feature}")
 
         await self._once("updating features", ask, timeout_ms, retriable=FROM_CONTROLLER)
+
+
+def _replicas(given: object, argument: str) -> list[int] | None:
+    return None if given is None else as_numbers(given, argument)
 
 
 def _log_dir(result: DescribeLogDirsResult) -> LogDir:

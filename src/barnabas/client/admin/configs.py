@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from barnabas.client.admin.arguments import as_resource, as_resources
 from barnabas.client.admin.core import AdminCore, config_text, no_such_broker, outcome_of, raise_for
 from barnabas.client.admin.results import (
     ConfigChange,
@@ -18,6 +19,7 @@ from barnabas.client.admin.results import (
     QuotaEntity,
     ResourceType,
 )
+from barnabas.client.arguments import as_enum, as_enums, as_mapped, as_mapping, as_text, as_texts, refuse
 from barnabas.errors import KafkaError, NotController, ThrottlingQuotaExceeded
 from barnabas.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -48,6 +50,8 @@ from barnabas.protocol.messages.list_config_resources_request import ListConfigR
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
+CHANGES: Final = "{ConfigResource(ResourceType.TOPIC, 'orders'): {'retention.ms': 1000}}"
+QUOTAS: Final = "{(('user', 'ann'),): {'producer_byte_rate': 1000}}"
 ANY_NAME: Final = "*"
 """In `describe_quotas`: entities of the type, whatever they are called."""
 
@@ -65,7 +69,7 @@ class ConfigsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of each resource by name; those that are named, else all."""
-        wanted_names = None if names is None else list(names)
+        wanted_names = None if names is None else as_texts(names, "names", "['retention.ms']")
 
         async def ask(
             node: int | None, asked: list[ConfigResource]
@@ -84,7 +88,7 @@ class ConfigsAdmin(AdminCore):
             return {_resource(each): _configs(each) for each in answer.results}
 
         return await self._each(
-            "describing settings", _resources(resources), self._at_resources, ask, timeout_ms
+            "describing settings", as_resources(resources), self._at_resources, ask, timeout_ms
         )
 
     async def alter_configs(
@@ -95,6 +99,7 @@ class ConfigsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> None:
         """Changes single settings and leaves the others: a text sets, None deletes, a ConfigChange says what else."""
+        wanted = as_mapped(changes, "changes", CHANGES, as_resource, _alterables)
 
         async def ask(
             node: int | None, asked: list[ConfigResource]
@@ -104,7 +109,7 @@ class ConfigsAdmin(AdminCore):
                     AlterConfigsResource(
                         resource_type=int(each.type),
                         resource_name=each.name,
-                        configs=[_alterable(name, change) for name, change in changes[each].items()],
+                        configs=wanted[each],
                     )
                     for each in asked
                 ],
@@ -118,15 +123,17 @@ class ConfigsAdmin(AdminCore):
                 for each in answer.responses
             }
 
-        await self._each("changing settings", changes, self._at_resources, ask, timeout_ms)
+        await self._each("changing settings", wanted, self._at_resources, ask, timeout_ms)
 
     async def list_config_resources(
-        self, types: Iterable[ResourceType] = (), *, timeout_ms: float | None = None
+        self, types: Iterable[ResourceType | str] = (), *, timeout_ms: float | None = None
     ) -> list[ConfigResource]:
         """The resources that have settings; a broker before 4.1 knows only client metrics."""
 
+        wanted = as_enums(types, "types", ResourceType)
+
         async def ask() -> list[ConfigResource]:
-            request = ListConfigResourcesRequest(resource_types=[int(each) for each in types])
+            request = ListConfigResourcesRequest(resource_types=[int(each) for each in wanted])
             answer = await self._request(None, request)
             raise_for(answer.error_code, None, "settings")
             return [
@@ -147,10 +154,11 @@ class ConfigsAdmin(AdminCore):
 
         A part is named by its type (user, client-id, ip): a name, None for the default, ANY_NAME for all.
         """
+        parts = as_mapped(entity or {}, "entity", "{'user': 'ann'}", as_text, _name)
 
         async def ask() -> dict[QuotaEntity, dict[str, float]]:
             request = DescribeClientQuotasRequest(
-                components=[_component(kind, name) for kind, name in (entity or {}).items()], strict=strict
+                components=[_component(kind, name) for kind, name in parts.items()], strict=strict
             )
             answer = await self._request(None, request)
             raise_for(answer.error_code, answer.error_message, "quotas")
@@ -170,7 +178,8 @@ class ConfigsAdmin(AdminCore):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Sets quotas of entities (see `quota_entity`), or removes those that are None."""
+        """Sets quotas of entities, such as (("user", "ann"),), or removes those that are None."""
+        wanted = as_mapped(changes, "changes", QUOTAS, _entity, _quotas)
 
         async def ask(node: int | None, asked: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
             request = AlterClientQuotasRequest(
@@ -179,7 +188,7 @@ class ConfigsAdmin(AdminCore):
                         entity=[AlteredEntity(entity_type=kind, entity_name=name) for kind, name in entity],
                         ops=[
                             OpData(key=key, value=value or 0.0, remove=value is None)
-                            for key, value in changes[entity].items()
+                            for key, value in wanted[entity].items()
                         ],
                     )
                     for entity in asked
@@ -196,7 +205,7 @@ class ConfigsAdmin(AdminCore):
 
         await self._each(
             "changing quotas",
-            changes,
+            wanted,
             self._at_controller,
             ask,
             timeout_ms,
@@ -233,8 +242,26 @@ def _component(kind: str, name: str | None) -> ComponentData:
     return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
 
 
-def _resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    return [resources] if isinstance(resources, ConfigResource) else list(resources)
+def _name(given: object, argument: str) -> str | None:
+    return None if given is None else as_text(given, argument)
+
+
+def _entity(given: object, argument: str) -> QuotaEntity:
+    """Pairs of a type and a name; a single one may come without the others."""
+    pairs = (given,) if isinstance(given, tuple) and given and isinstance(given[0], str) else given
+    if not isinstance(pairs, tuple) or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
+        refuse(argument, f"entities as pairs of a type and a name, such as {QUOTAS}", given)
+    return quota_entity({as_text(kind, argument): _name(name, argument) for kind, name in pairs})
+
+
+def _quotas(given: object, argument: str) -> dict[str, float | None]:
+    return as_mapped(given, argument, "{'producer_byte_rate': 1000}", as_text, _quota)
+
+
+def _quota(given: object, argument: str) -> float | None:
+    if isinstance(given, bool) or not isinstance(given, int | float | None):
+        refuse(argument, "a number, or None to remove the quota", given)
+    return given
 
 
 def _resource(result: DescribeConfigsResult) -> ConfigResource:
@@ -270,8 +297,14 @@ def _source(number: int) -> ConfigSource:
     return ConfigSource(number) if number in _SOURCES else ConfigSource.UNKNOWN
 
 
+def _alterables(given: object, argument: str) -> list[AlterableConfig]:
+    changes = as_mapping(given, argument, "{'retention.ms': 1000}")
+    return [_alterable(as_text(name, argument), change) for name, change in changes.items()]
+
+
 def _alterable(name: str, change: ConfigValue | ConfigChange | None) -> AlterableConfig:
     if not isinstance(change, ConfigChange):
         operation = ConfigOperation.DELETE if change is None else ConfigOperation.SET
         change = ConfigChange(operation=operation, value=config_text(name, change))
-    return AlterableConfig(name=name, config_operation=int(change.operation), value=change.value)
+    operation = as_enum(change.operation, f"the operation on {name}", ConfigOperation)
+    return AlterableConfig(name=name, config_operation=int(operation), value=config_text(name, change.value))

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.client.admin.errors import AdminErrors
+from barnabas.client.arguments import as_numbers
 from barnabas.client.connections.brokers import Brokers, backoff_ms_after, retrying
 from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
 from barnabas.client.settings import AdminSettings
@@ -353,7 +354,9 @@ class AdminCore:
     ) -> dict[int, Value]:
         """The response of each broker, of all brokers of the cluster if none is named."""
         chosen = (
-            list(brokers) if brokers is not None else await self._once(what, self._all_brokers, timeout_ms)
+            await self._once(what, self._all_brokers, timeout_ms)
+            if brokers is None
+            else as_numbers(brokers, "brokers")
         )
 
         async def locate(nodes: list[int]) -> dict[int, int | KafkaError | None]:

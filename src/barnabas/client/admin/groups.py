@@ -15,6 +15,17 @@ from barnabas.client.admin.results import (
     MemberToRemove,
 )
 from barnabas.client.admin.topics import names_of
+from barnabas.client.arguments import (
+    as_enums,
+    as_items,
+    as_mapped,
+    as_offset,
+    as_text,
+    as_texts,
+    as_tp,
+    as_tps,
+)
+from barnabas.client.subscription import OffsetAndMetadata
 from barnabas.errors import (
     NONE,
     CoordinatorLoadInProgress,
@@ -61,6 +72,7 @@ _VERSION_BYTES: Final = 2
 _ASSIGNMENT_VERSION_LAST: Final = 3
 DEAD: Final = "Dead"
 _NOT_NOW: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
+REASON_LENGTH_MAX: Final = 255
 REASON_OF_REMOVAL: Final = "member was removed by an admin"
 
 
@@ -73,7 +85,8 @@ class GroupsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> list[GroupListing]:
         """The groups of all brokers by name, of the states and types that are named or of all."""
-        states_filter, types_filter = list(states), [str(each) for each in types]
+        states_filter = as_texts(states, "states", "['Stable']")
+        types_filter = [str(each) for each in as_enums(types, "types", GroupType)]
 
         async def ask(node: int) -> list[GroupListing]:
             request = ListGroupsRequest(states_filter=states_filter, types_filter=types_filter)
@@ -177,7 +190,8 @@ class GroupsAdmin(AdminCore):
 
         With `require_stable` the call waits for offsets that an open transaction may still change.
         """
-        wanted = None if partitions is None else by_topic(partitions)
+        as_text(group, "group")
+        wanted = None if partitions is None else by_topic(as_tps(partitions))
 
         async def ask(node: int) -> dict[TopicPartition, CommittedOffset]:
             topics = None
@@ -215,10 +229,8 @@ class GroupsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> None:
         """Commits offsets for a group that has no members; creates a missing group."""
-        wanted = {
-            TopicPartition(*partition): CommittedOffset(offset=given) if isinstance(given, int) else given
-            for partition, given in offsets.items()
-        }
+        as_text(group, "group")
+        wanted = as_mapped(offsets, "offsets", "{('orders', 0): 5}", as_tp, _offset)
 
         async def ask(node: int) -> dict[TopicPartition, KafkaError | None]:
             request = OffsetCommitRequest(
@@ -241,7 +253,8 @@ class GroupsAdmin(AdminCore):
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> None:
         """Forgets offsets of partitions that the group does not read any more."""
-        wanted = by_topic(partitions)
+        as_text(group, "group")
+        wanted = by_topic(as_tps(partitions))
 
         async def ask(node: int) -> dict[TopicPartition, KafkaError | None]:
             request = OffsetDeleteRequest(
@@ -281,13 +294,13 @@ class GroupsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> None:
         """Takes members out of a group, by instance id or as MemberToRemove; all of them if none is named."""
+        as_text(group, "group")
+        given_reason = as_text(reason, "reason")[:REASON_LENGTH_MAX]
         if members is None:
             described = (await self.describe_groups([group], timeout_ms=timeout_ms))[group]
             chosen = [MemberToRemove(each.member_id, each.instance_id) for each in described.members]
         else:
-            chosen = [
-                each if isinstance(each, MemberToRemove) else MemberToRemove("", each) for each in members
-            ]
+            chosen = _members(members)
         if not chosen:
             return
 
@@ -296,7 +309,7 @@ class GroupsAdmin(AdminCore):
                 group_id=group,
                 members=[
                     MemberIdentity(
-                        member_id=each.member_id, group_instance_id=each.instance_id, reason=reason[:255]
+                        member_id=each.member_id, group_instance_id=each.instance_id, reason=given_reason
                     )
                     for each in chosen
                 ],
@@ -312,6 +325,29 @@ class GroupsAdmin(AdminCore):
 
         done = await self._at_group_coordinator("removing members", group, ask, timeout_ms)
         self._results("removing members", done)
+
+
+def _offset(given: object, argument: str) -> CommittedOffset:
+    """As `Consumer.commit` takes it, whose OffsetAndMetadata is as good."""
+    if isinstance(given, OffsetAndMetadata):
+        given = CommittedOffset(
+            offset=given.offset, leader_epoch=none_if_negative(given.leader_epoch), metadata=given.metadata
+        )
+    committed = (
+        given if isinstance(given, CommittedOffset) else CommittedOffset(offset=as_offset(given, argument))
+    )
+    as_offset(committed.offset, argument)
+    as_text(committed.metadata, argument)
+    return committed
+
+
+def _members(given: object) -> list[MemberToRemove]:
+    if isinstance(given, str | MemberToRemove):
+        given = [given]
+    return [
+        each if isinstance(each, MemberToRemove) else MemberToRemove("", as_text(each, "members"))
+        for each in as_items(given, "members", "['instance-1'], or MemberToRemove")
+    ]
 
 
 def _group_type(name: str) -> GroupType | None:

@@ -6,10 +6,11 @@ Node ids, epochs and producer ids that Kafka writes as -1 are None here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from barnabas.client.argument_hints import hinting
 from barnabas.errors import KafkaError
 from barnabas.model import TopicPartition
 from barnabas.peers.node import Node
@@ -124,13 +125,15 @@ class ClusterDescription:
     fenced: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hinting
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. With an assignment (partition to replicas) the two numbers follow from it."""
 
     name: str
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
+    _: KW_ONLY
     assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
     configs: Mapping[str, ConfigValue | None] = field(default_factory=dict)
 

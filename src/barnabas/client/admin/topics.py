@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from barnabas.client.admin.arguments import as_replica
 from barnabas.client.admin.core import (
     FROM_CONTROLLER,
     ONLY_NETWORK,
@@ -31,6 +32,16 @@ from barnabas.client.admin.results import (
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
+)
+from barnabas.client.arguments import (
+    as_enum,
+    as_items,
+    as_mapped,
+    as_number,
+    as_numbers,
+    as_text,
+    as_tp,
+    as_tps,
 )
 from barnabas.errors import NONE, InvalidRequest, KafkaError, ThrottlingQuotaExceeded, error_for_code
 from barnabas.model import TopicPartition
@@ -82,14 +93,12 @@ class TopicsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> dict[str, CreatedTopic]:
         """Creates topics. The keywords hold for those that are given by name alone."""
-        wanted = {
-            topic.name: topic
-            for topic in _new_topics(topics, partitions, replication_factor, dict(configs or {}))
-        }
+        given = _new_topics(topics, partitions, replication_factor, _configs(configs, "configs"))
+        wanted = {topic.name: _creatable(topic) for topic in given}
 
         async def ask(node: int | None, names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
             request = CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in names],
+                topics=[wanted[name] for name in names],
                 timeout_ms=int(self._timeout_ms(timeout_ms)),
                 validate_only=validate_only,
             )
@@ -177,17 +186,16 @@ class TopicsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> None:
         """Gives topics more partitions: `counts` are the new totals, `assignments` the replicas of each new one."""
-        placed = assignments or {}
+        totals = as_mapped(counts, "counts", "{'orders': 6}", as_text, as_number)
+        placed = as_mapped(assignments or {}, "assignments", "{'orders': [[1, 2]]}", as_text, _placed)
 
         async def ask(node: int | None, names: list[str]) -> dict[str, KafkaError | None]:
             request = CreatePartitionsRequest(
                 topics=[
                     CreatePartitionsTopic(
                         name=name,
-                        count=counts[name],
-                        assignments=[
-                            CreatePartitionsAssignment(broker_ids=list(each)) for each in placed[name]
-                        ]
+                        count=totals[name],
+                        assignments=[CreatePartitionsAssignment(broker_ids=each) for each in placed[name]]
                         if name in placed
                         else None,
                     )
@@ -203,14 +211,14 @@ class TopicsAdmin(AdminCore):
             }
 
         await self._each(
-            "creating partitions", counts, self._at_controller, ask, timeout_ms, retriable=_MAY_PASS
+            "creating partitions", totals, self._at_controller, ask, timeout_ms, retriable=_MAY_PASS
         )
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Deletes the records before an offset (HIGH_WATERMARK for all); the new first offset of each partition."""
-        wanted = _typed(before)
+        wanted = as_mapped(before, "before", "{('orders', 0): 5}", as_tp, as_number)
 
         async def ask(
             node: int | None, partitions: list[TopicPartition]
@@ -245,28 +253,28 @@ class TopicsAdmin(AdminCore):
         self,
         partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition],
         *,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        isolation: IsolationLevel | str = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """Offsets by timestamp or OffsetSpec; the latest for partitions that come without."""
-        wanted = _typed(
-            partitions
-            if isinstance(partitions, Mapping)
-            else dict.fromkeys(partitions, int(OffsetSpec.LATEST))
-        )
+        if isinstance(partitions, Mapping):
+            wanted = as_mapped(partitions, "partitions", "", as_tp, _offset_spec)
+        else:
+            wanted = dict.fromkeys(as_tps(partitions), int(OffsetSpec.LATEST))
+        level = as_enum(isolation, "isolation", IsolationLevel)
 
         async def ask(
             node: int | None, asked: list[TopicPartition]
         ) -> dict[TopicPartition, ListedOffset | KafkaError]:
             request = ListOffsetsRequest(
                 replica_id=-1,
-                isolation_level=int(isolation),
+                isolation_level=int(level),
                 topics=[
                     ListOffsetsTopic(
                         name=name,
                         partitions=[
                             ListOffsetsPartition(
-                                partition_index=index, timestamp=int(wanted[TopicPartition(name, index)])
+                                partition_index=index, timestamp=wanted[TopicPartition(name, index)]
                             )
                             for index in indexes
                         ],
@@ -297,6 +305,10 @@ class TopicsAdmin(AdminCore):
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: float | None = None
     ) -> dict[TopicPartitionReplica, int]:
         """The end offset of the log of each replica, leader or follower. The difference is how far it is behind."""
+        wanted = [
+            as_replica(each, "replicas")
+            for each in as_items(replicas, "replicas", "[TopicPartitionReplica('orders', 0, 1)]")
+        ]
 
         async def locate(
             asked: list[TopicPartitionReplica],
@@ -335,9 +347,7 @@ class TopicsAdmin(AdminCore):
             }
 
         # A replica that does not answer is not asked again: its broker is gone, or does not serve followers.
-        return await self._each(
-            "listing offsets of replicas", replicas, locate, ask, timeout_ms, retriable=()
-        )
+        return await self._each("listing offsets of replicas", wanted, locate, ask, timeout_ms, retriable=())
 
 
 def names_of(names: str | Iterable[str], what: str = "topic") -> list[str]:
@@ -359,9 +369,18 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool)
 
 
-def _typed(values: Mapping[Any, int]) -> dict[TopicPartition, int]:
-    """Plain (topic, partition) pairs are as good as TopicPartitions."""
-    return {TopicPartition(*partition): int(value) for partition, value in values.items()}
+def _offset_spec(given: object, argument: str) -> int:
+    """A timestamp, or an OffsetSpec by itself or by its name."""
+    return as_number(as_enum(given, argument, OffsetSpec) if isinstance(given, str) else given, argument)
+
+
+def _placed(given: object, argument: str) -> list[list[int]]:
+    return [as_numbers(each, argument) for each in as_items(given, argument, "[[1, 2], [2, 3]]")]
+
+
+def _configs(given: object, argument: str) -> dict[str, Any]:
+    wanted = "{'retention.ms': 1000}"
+    return {} if given is None else as_mapped(given, argument, wanted, as_text, lambda value, _: value)
 
 
 def _new_topics(
@@ -377,35 +396,34 @@ def _new_topics(
     counts = dict(topics) if isinstance(topics, Mapping) else {}
     for topic in topics:
         if isinstance(topic, NewTopic):
-            yield topic
-        elif not isinstance(cast(object, topic), str):
-            raise InvalidRequest(f"{topic!r} is no name of a topic: give a text or a NewTopic")
-        elif not _is_count(counts.get(topic, partitions)) or not _is_count(replication_factor):
-            raise InvalidRequest(
-                f"topic {topic!r}: partitions={counts.get(topic, partitions)!r} and"
-                f" replication_factor={replication_factor!r} must be whole numbers; settings go into configs="
-            )
+            wanted = topic
+        elif isinstance(cast(object, topic), str):
+            wanted = NewTopic(topic, counts.get(topic, partitions), replication_factor, configs=configs)
         else:
-            yield NewTopic(
-                name=topic,
-                partitions=counts.get(topic, partitions),
-                replication_factor=replication_factor,
-                configs=configs,
+            raise InvalidRequest(f"{topic!r} is no name of a topic: give a text or a NewTopic")
+        if not _is_count(wanted.partitions) or not _is_count(wanted.replication_factor):
+            raise InvalidRequest(
+                f"topic {wanted.name!r}: partitions={wanted.partitions!r} and"
+                f" replication_factor={wanted.replication_factor!r} must be whole numbers; settings go into configs="
             )
+        yield wanted
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignment = as_mapped(
+        topic.assignment, f"assignment of topic {topic.name!r}", "{0: [1, 2]}", as_number, as_numbers
+    )
+    configs = _configs(topic.configs, f"configs of topic {topic.name!r}")
     return CreatableTopic(
         name=topic.name,
-        num_partitions=BROKER_DEFAULT if topic.assignment else topic.partitions,
-        replication_factor=BROKER_DEFAULT if topic.assignment else topic.replication_factor,
+        num_partitions=BROKER_DEFAULT if assignment else topic.partitions,
+        replication_factor=BROKER_DEFAULT if assignment else topic.replication_factor,
         assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
-            for index, brokers in topic.assignment.items()
+            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in assignment.items()
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=config_text(name, value))
-            for name, value in topic.configs.items()
+            CreatableTopicConfig(name=name, value=config_text(name, value)) for name, value in configs.items()
         ],
     )
 

@@ -13,6 +13,7 @@ from barnabas.client.admin.results import (
     TransactionListing,
 )
 from barnabas.client.admin.topics import names_of
+from barnabas.client.arguments import as_number, as_numbers, as_text, as_texts, as_tp, as_tps
 from barnabas.errors import InvalidRequest, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
@@ -46,10 +47,12 @@ class TransactionsAdmin(AdminCore):
         `pattern` (an RE2 expression) needs a broker of 4.1, `running_longer_than_ms` one of 3.8.
         """
         request = ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
-            duration_filter=-1 if running_longer_than_ms is None else running_longer_than_ms,
-            transactional_id_pattern=pattern,
+            state_filters=as_texts(states, "states", "['Ongoing']"),
+            producer_id_filters=as_numbers(producer_ids, "producer_ids"),
+            duration_filter=-1
+            if running_longer_than_ms is None
+            else as_number(running_longer_than_ms, "running_longer_than_ms"),
+            transactional_id_pattern=None if pattern is None else as_text(pattern, "pattern"),
         )
 
         async def ask(node: int) -> list[TransactionListing]:
@@ -105,10 +108,11 @@ class TransactionsAdmin(AdminCore):
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """The producers that have lately written to partitions, as their leaders or one broker know them."""
+        asked_broker = None if broker_id is None else as_number(broker_id, "broker_id")
 
         async def at_broker(asked: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError | None]:
             await self._metadata(())
-            return dict.fromkeys(asked, broker_id)
+            return dict.fromkeys(asked, asked_broker)
 
         async def ask(
             node: int | None, asked: list[TopicPartition]
@@ -130,7 +134,7 @@ class TransactionsAdmin(AdminCore):
 
         return await self._each(
             "describing producers",
-            (TopicPartition(*partition) for partition in partitions),
+            as_tps(partitions),
             self._at_leaders if broker_id is None else at_broker,
             ask,
             timeout_ms,
@@ -150,13 +154,13 @@ class TransactionsAdmin(AdminCore):
         `describe_producers` shows ids and epochs. Do not use this for a transaction that its coordinator still knows:
         `fence_producers` ends it.
         """
-        chosen = TopicPartition(*partition)
+        chosen = as_tp(partition, "partition")
         request = WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    coordinator_epoch=coordinator_epoch,
+                    producer_id=as_number(producer_id, "producer_id"),
+                    producer_epoch=as_number(producer_epoch, "producer_epoch"),
+                    coordinator_epoch=as_number(coordinator_epoch, "coordinator_epoch"),
                     transaction_result=False,
                     topics=[WritableTxnMarkerTopic(name=chosen.topic, partition_indexes=[chosen.partition])],
                 )
@@ -182,7 +186,8 @@ class TransactionsAdmin(AdminCore):
         self, partition: TopicPartition, start_offset: int, *, timeout_ms: float | None = None
     ) -> ProducerState:
         """Ends the transaction that begins at an offset of a partition; the producer that had left it open."""
-        chosen = TopicPartition(*partition)
+        chosen = as_tp(partition, "partition")
+        as_number(start_offset, "start_offset")
         producers = (await self.describe_producers([chosen], timeout_ms=timeout_ms))[chosen]
         for producer in producers:
             if producer.transaction_start_offset == start_offset:

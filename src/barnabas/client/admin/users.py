@@ -7,8 +7,10 @@ import secrets
 from collections.abc import Iterable
 from typing import Final
 
+from barnabas.client.admin.arguments import as_secret
 from barnabas.client.admin.core import FROM_CONTROLLER, AdminCore, raise_for
 from barnabas.client.admin.results import ScramMechanism
+from barnabas.client.arguments import as_enum, as_number, as_text, as_texts
 from barnabas.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -29,7 +31,7 @@ class UsersAdmin(AdminCore):
         self, users: Iterable[str] = (), *, timeout_ms: float | None = None
     ) -> dict[str, dict[ScramMechanism, int]]:
         """The mechanisms of each user with their iterations; of all users that have any, if none is named."""
-        names = dict.fromkeys(users)
+        names = dict.fromkeys(as_texts(users, "users", "['ann']"))
 
         async def ask() -> dict[str, dict[ScramMechanism, int]]:
             request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
@@ -49,29 +51,32 @@ class UsersAdmin(AdminCore):
         user: str,
         password: str,
         *,
-        mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
+        mechanism: ScramMechanism | str = ScramMechanism.SCRAM_SHA_512,
         iterations: int = DEFAULT_ITERATIONS,
         timeout_ms: float | None = None,
     ) -> None:
         """Sets the password of a user for a mechanism. The password itself does not leave the client."""
+        chosen = as_enum(mechanism, "mechanism", ScramMechanism)
         salt = secrets.token_bytes(_SALT_BYTES)
         upsertion = ScramCredentialUpsertion(
-            name=user,
-            mechanism=int(mechanism),
-            iterations=iterations,
+            name=as_text(user, "user"),
+            mechanism=int(chosen),
+            iterations=as_number(iterations, "iterations"),
             salt=salt,
             salted_password=hashlib.pbkdf2_hmac(
-                _HASHES[mechanism], password.encode(), salt, max(iterations, 1)
+                _HASHES[chosen], as_secret(password, "password").encode(), salt, max(iterations, 1)
             ),
         )
         request = AlterUserScramCredentialsRequest(upsertions=[upsertion])
         await self._alter_scram_user(f"setting the password of {user}", request, timeout_ms)
 
     async def delete_scram_password(
-        self, user: str, mechanism: ScramMechanism, *, timeout_ms: float | None = None
+        self, user: str, mechanism: ScramMechanism | str, *, timeout_ms: float | None = None
     ) -> None:
         """Deletes the password of a user for one mechanism."""
-        deletion = ScramCredentialDeletion(name=user, mechanism=int(mechanism))
+        deletion = ScramCredentialDeletion(
+            name=as_text(user, "user"), mechanism=int(as_enum(mechanism, "mechanism", ScramMechanism))
+        )
         request = AlterUserScramCredentialsRequest(deletions=[deletion])
         await self._alter_scram_user(f"deleting the password of {user}", request, timeout_ms)
 

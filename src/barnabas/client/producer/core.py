@@ -25,11 +25,10 @@ from barnabas.client.producer.partitioners import Partitioner, partitioner_for
 from barnabas.client.producer.records import HeadersLike, OutgoingRecord, SharedTransaction
 from barnabas.client.producer.sender import REQUEST_OVERHEAD_BYTES, Sender
 from barnabas.client.producer.serializers import Serializer, serialized, serializer_for, to_bytes
-from barnabas.client.producer.transaction_requests import group_of, offset_of
+from barnabas.client.producer.transaction_requests import group_of, offsets_of
 from barnabas.client.producer.transactions import TransactionManager, TransactionState
 from barnabas.client.settings import ProducerSettings
 from barnabas.errors import InvalidConfig, KafkaError, UnknownTopicOrPartition
-from barnabas.model import TopicPartition
 from barnabas.records.layout import BATCH_HEADER_BYTES
 from barnabas.records.record import Headers
 
@@ -399,8 +398,7 @@ class ProducerCore:
 
     async def send_offsets(self, offsets: Mapping[Any, Any], group: Any, timeout_ms: float) -> None:
         transactions = self._transactional("send_offsets_to_transaction")
-        wanted = {TopicPartition(*tp): offset_of(tp, given) for tp, given in offsets.items()}
-        await transactions.send_offsets(wanted, group_of(group), timeout_ms)
+        await transactions.send_offsets(offsets_of(offsets), group_of(group), timeout_ms)
 
     async def close_gracefully(self, timeout_ms: float) -> None:
         """Delivers the records, ends an open transaction, and stops, within this time in total."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from barnabas.client.arguments import as_mapped, as_offset, as_tp
 from barnabas.client.failures import TransactionMisuse
 from barnabas.client.producer.records import GroupMetadata, OffsetToCommit
 from barnabas.errors import NONE, OperationNotAttempted
@@ -22,14 +23,18 @@ from barnabas.protocol.messages.txn_offset_commit_request import (
 from barnabas.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 
-def offset_of(tp: object, given: Any) -> OffsetToCommit:
+def offsets_of(given: object) -> dict[TopicPartition, OffsetToCommit]:
+    """The offsets of a transaction as people give them."""
+    return as_mapped(given, "offsets", "{('orders', 0): 5}", as_tp, _offset)
+
+
+def _offset(given: object, argument: str) -> OffsetToCommit:
     if isinstance(given, int):
-        return OffsetToCommit(given)
+        return OffsetToCommit(as_offset(given, argument))
     offset = getattr(given, "offset", None)
     if not isinstance(offset, int):
-        raise TransactionMisuse(
-            f"the offset of {tp} is a number or has an offset and metadata, and not {given!r}"
-        )
+        raise TransactionMisuse(f"{argument} takes a number or an offset with metadata, and not {given!r}")
+    as_offset(offset, argument)
     epoch = getattr(given, "leader_epoch", None)
     return OffsetToCommit(offset, getattr(given, "metadata", None) or "", -1 if epoch is None else epoch)
 
