@@ -71,7 +71,7 @@ HOT_MODULES: list[str] = [
     "client/producer/futures.py",
     "client/partition_state.py",
     "client/producer/partitioners.py",
-    "client/producer/producer.py",
+    "client/producer/sending.py",
     "client/producer/core.py",
     "client/producer/many.py",
     "client/producer/sender.py",
@@ -231,15 +231,19 @@ QUICKLY_COMPILED = (
     "transactions/records.py",
 )
 
-# Modules with public classes. mypyc keeps the signatures of methods for help(), but neither docstrings nor types.
+# Modules with public classes, or what they call first. mypyc keeps the signatures of methods for help(), but neither
+# docstrings nor types, and its errors do not name the argument of a wrong type.
 DOCUMENTED = (
     "client/consumer/intake.py",
     "client/consumer/record.py",
     "client/producer/futures.py",
+    "client/producer/core.py",
     "client/producer/partitioners.py",
-    "client/producer/producer.py",
+    "client/producer/sending.py",
 )
 C_TEXT = r'(NULL|"(?:[^"\\]|\\.)*")'
+# The error for an argument of a wrong type, where a method is called from Python.
+WRONG_ARGUMENT = re.compile(r'CPy_TypeError\("([^":]*)", obj_(?!self)([a-z]\w*)\)')
 
 # C files are compiled together up to this size. Each includes the same large headers, which take as long as a small
 # module; larger units would leave cores idle at the end, and need more memory.
@@ -304,13 +308,16 @@ def c_file(module: str) -> str:
 
 
 def add_docstrings(source: Path, c_source: Path) -> None:
-    """Gives compiled classes and methods their docstrings, and the types of arguments in the first line."""
-    text = c_source.read_text()
+    """Gives compiled classes and methods their docstrings, and the types of arguments in the first line.
+
+    Errors get the names of arguments.
+    """
+    text = WRONG_ARGUMENT.sub(r'CPy_TypeError("\2: \1", obj_\2)', c_source.read_text())
     for each in ast.parse(source.read_text()).body:
         if not isinstance(each, ast.ClassDef):
             continue
         place = rf"(CPyType_(?:\w*___)?{each.name}_template_ = \{{.*?\.tp_doc = PyDoc_STR\(){C_TEXT}"
-        text = with_docstring(text, place, ast.get_docstring(each) or "")
+        text = with_docstring(text, place, ast.get_docstring(each) or "", signature_of(each))
         for method in each.body:
             if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not method.name.startswith("_"):
                 returned = f" -> {ast.unparse(method.returns)}" if method.returns is not None else ""
@@ -320,16 +327,31 @@ def add_docstrings(source: Path, c_source: Path) -> None:
     c_source.write_text(text)
 
 
-def with_docstring(text: str, place: str, docstring: str) -> str:
+def signature_of(class_: ast.ClassDef) -> str:
+    """The signature of a class in the form of inspect; mypyc leaves it out if a default is not a constant."""
+    for method in class_.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            for each in ast.walk(method.args):
+                if isinstance(each, ast.arg):
+                    each.annotation = None
+            named = ast.unparse(method.args).removeprefix("self").removeprefix(", ")
+            return f"{class_.name}({named})\n--\n\n"
+    return ""
+
+
+def with_docstring(text: str, place: str, docstring: str, signature_else: str = "") -> str:
     """The C text with a docstring behind the signature that mypyc has written; properties have no place for one."""
 
-    def added(found: re.Match[str]) -> str:
-        signature = "" if found[2] == "NULL" else found[2][1:-1]
+    def in_c(given: str) -> str:
         # Every byte as an octal escape of fixed length, so that no digit behind it belongs to it.
-        escaped = "".join(
+        return "".join(
             chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}"
-            for byte in docstring.encode()
+            for byte in given.encode()
         )
+
+    def added(found: re.Match[str]) -> str:
+        signature = in_c(signature_else) if found[2] == "NULL" else found[2][1:-1]
+        escaped = in_c(docstring)
         # mypyc may have left the file of an earlier build as it is.
         return found[0] if signature.endswith(escaped) else f'{found[1]}"{signature}{escaped}"'
 

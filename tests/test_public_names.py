@@ -108,6 +108,45 @@ def test_help_shows_docstrings_and_signatures(client: type) -> None:
     assert client.__name__ in shown
 
 
+def typed(method: object) -> inspect.Signature:
+    """The annotated signature; that of a compiled method is the first line of its docstring."""
+    if inspect.isfunction(method):
+        return inspect.signature(method)
+    assert inspect.ismethoddescriptor(method)
+    names: dict[str, object] = {}
+    exec(f"from __future__ import annotations\ndef {(method.__doc__ or '').splitlines()[0]}: ...", names)
+    found = inspect.signature(names[method.__name__])  # type: ignore[arg-type]
+    assert list(found.parameters) == list(inspect.signature(method).parameters)
+    return found
+
+
+@pytest.mark.parametrize("client", CLIENTS[:6], ids=lambda each: f"{each.__module__}.{each.__name__}")
+def test_every_parameter_of_a_client_is_annotated(client: type) -> None:
+    names = [name for name in dir(client) if not name.startswith("_") and callable(getattr(client, name))]
+    for name in (*names, "__init__"):
+        signature = typed(getattr(client, name))
+        bare = [
+            each.name for each in list(signature.parameters.values())[1:] if each.annotation is each.empty
+        ]
+        assert not bare, f"{client.__name__}.{name} does not say what it takes: {bare}"
+        assert signature.return_annotation is not signature.empty, f"{client.__name__}.{name}"
+    constructor = inspect.signature(client)
+    assert list(constructor.parameters) == ["settings", "keywords"]
+    assert all(each.annotation is not each.empty for each in constructor.parameters.values())
+
+
+def test_signatures_of_values() -> None:
+    """mypyc leaves out those with a default that is no constant."""
+    record = inspect.signature(barnabas.ConsumerRecord)
+    assert list(record.parameters)[:4] == ["topic", "partition", "offset", "timestamp_ms"]
+    assert record.parameters["timestamp_type"].default == -1
+    assert record.parameters["leader_epoch"].default == -1
+    for name in barnabas.__all__:
+        each = getattr(barnabas, name)
+        if inspect.isclass(each):
+            assert inspect.signature(each) is not None
+
+
 def test_help_has_types() -> None:
     shown = pydoc.plain(pydoc.render_doc(barnabas.Producer.send))
     # Annotations that are not evaluated yet are texts.

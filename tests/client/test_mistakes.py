@@ -83,10 +83,9 @@ def test_time_outs_have_one_spelling() -> None:
             if name.startswith("_") or not callable(method):
                 continue
             named = inspect.signature(method).parameters
-            assert not {"timeout_s", "timeout_seconds", "wait_s"} & set(named), f"{client.__name__}.{name}"
-            if "timeout" in named:
-                # The producers have it only to refuse it.
-                assert "timeout_ms" in named, f"{client.__name__}.{name}"
+            assert not {"timeout", "timeout_s", "timeout_seconds", "wait_s"} & set(named), (
+                f"{client.__name__}.{name}"
+            )
             refusing += "timeout_ms" in named
     assert refusing > 100
 
@@ -101,7 +100,8 @@ def test_the_other_spelling_has_a_hint() -> None:
                 ):
                     call(*arguments, **keywords)
         # Nothing is zero in any unit.
-        producer.flush(0)
+        wrong.flush(0)
+        wrong.flush(timeout=0)
     with (
         barnabas.Consumer(bootstrap_servers=NOBODY) as consumer,
         pytest.raises(TypeError, match=r"poll\(\) takes timeout_ms.*timeout_ms=500 "),
@@ -182,10 +182,9 @@ def test_a_time_out_that_is_no_number_is_named() -> None:
         for call, name in ((consumer.poll, "poll"), (consumer.close, "close")):
             with pytest.raises(TypeError, match=name + words.replace("'5'", "None")):
                 call(nothing)
-    # A compiled method names the types before it runs.
     with (
         barnabas.Producer(bootstrap_servers=NOBODY) as producer,
-        pytest.raises(TypeError, match=f"flush{words}|float or None object expected; got str"),
+        pytest.raises(TypeError, match="flush" + words),
     ):
         producer.flush(timeout_ms=wrong)
 

@@ -50,7 +50,7 @@ def fill(broker: Broker, *, leaves_a_transaction_open: bool) -> None:
         producer.begin_transaction()
         producer.send("payments", b"never committed", timestamp_ms=START_MS).result()
         broker.kill()
-        producer.close(0)
+        producer.close(timeout_ms=0)
 
 
 def _produce(bootstrap: str) -> None:

@@ -6,21 +6,22 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from barnabas.client.argument_hints import refuse_other_names
 
 C = TypeVar("C")
 
-
-def checked_timeout_ms(method: str, timeout: object, timeout_ms: float | None) -> float | None:
-    """`timeout_ms`, where a method of the producer also has `timeout`. Zero is the same in any unit, and allowed."""
-    if timeout is None:
-        refuse_other_types(method, timeout_ms)
-        return timeout_ms
-    if timeout == 0:
-        return 0.0
-    return refuse_timeout(method, timeout)
+# Other clients take the time-out of these as the last argument, without a name.
+LAST_ELSEWHERE: Final = {
+    "abort_transaction",
+    "close",
+    "commit_transaction",
+    "flush",
+    "init_transactions",
+    "leave_transaction",
+    "send_offsets_to_transaction",
+}
 
 
 def refuse_timeout(method: str, given: object) -> NoReturn:
@@ -54,25 +55,32 @@ def _hinting(method: Callable[..., Any]) -> Callable[..., Any]:
     # Where it is among the arguments without a name; a keyword alone is never there.
     is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     place = list(known).index("timeout_ms") - 1 if is_positional else sys.maxsize
+    others = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in known.values()) - 1
+    last = others if method.__name__ in LAST_ELSEWHERE and not is_positional else sys.maxsize
     default = parameter.default
 
-    def check(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        if "timeout" in keywords:
-            refuse_timeout(method.__name__, keywords["timeout"])
+    def checked(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        if "timeout" in keywords or len(arguments) == last + 1:
+            other = keywords.pop("timeout") if "timeout" in keywords else arguments[last]
+            arguments = arguments[:last]
+            # Zero is the same in any unit, and allowed.
+            if other == 0:
+                keywords["timeout_ms"] = 0.0
+            elif other is not None:
+                refuse_timeout(method.__name__, other)
         given = arguments[place] if len(arguments) > place else keywords.get("timeout_ms", default)
         refuse_other_types(method.__name__, given, allows_none=default is None)
         refuse_other_names(method.__name__, keywords, known)
+        return arguments
 
     if inspect.iscoroutinefunction(method):
 
         async def later(self: Any, /, *arguments: Any, **keywords: Any) -> Any:
-            check(arguments, keywords)
-            return await method(self, *arguments, **keywords)
+            return await method(self, *checked(arguments, keywords), **keywords)
 
         return functools.update_wrapper(later, method)
 
     def now(self: Any, /, *arguments: Any, **keywords: Any) -> Any:
-        check(arguments, keywords)
-        return method(self, *arguments, **keywords)
+        return method(self, *checked(arguments, keywords), **keywords)
 
     return functools.update_wrapper(now, method)

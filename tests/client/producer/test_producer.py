@@ -348,7 +348,7 @@ def test_who_waits_while_another_thread_closes_is_told_so() -> None:
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     wait_until(lambda: "unknown" in producer._core.cluster.tracked)
-    producer.close(0)
+    producer.close(timeout_ms=0)
     thread.join(WAIT_S)
     assert [type(error) for error in raised] == [ClientClosed]
     assert "while this call was under way" in str(raised[0])
@@ -415,7 +415,7 @@ def test_close_in_a_callback_and_without_time(broker: BrokerProcess, topic: str)
     hasty = Producer(bootstrap_servers=broker.address, linger_ms=60_000)
     hasty.partitions_for(topic)
     broker_is_asked_for_nothing = hasty.send(topic, b"never")
-    hasty.close(0)
+    hasty.close(timeout_ms=0)
     assert broker_is_asked_for_nothing.done()
 
 
@@ -483,6 +483,51 @@ def test_a_topic_is_made_where_the_broker_does_so(
 ) -> None:
     assert producer.send(topic, b"v").result(WAIT_S).topic == topic
     assert producer.partitions_for(topic) == 3
+
+
+WRONG_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"topic": b"bytes"}, r"topic: str object expected; got bytes|named by text, and not by b'bytes'"),
+    ({"partition": "0"}, "partition: int or None object expected; got str"),
+    ({"partition": 1.0}, "partition: int or None object expected; got float"),
+    ({"timestamp_ms": 1_700_000_000.5}, "timestamp_ms: int or None object expected; got float"),
+    ({"timestamp_ms": "now"}, "timestamp_ms: int or None object expected; got str"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG_ARGUMENTS, ids=lambda each: str(each)[:30])
+def test_an_argument_of_another_type_is_named(
+    broker: BrokerProcess, producer: Producer, topic: str, wrong: dict[str, Any], words: str
+) -> None:
+    """Compiled code checks types itself, and `setup.py` adds the name; elsewhere the code does it."""
+    made(broker, topic)
+    with pytest.raises((TypeError, UnknownTopicOrPartition), match=words):
+        producer.send(**{"topic": topic, "value": b"v", **wrong})
+    with pytest.raises((TypeError, UnknownTopicOrPartition), match=words):
+        producer.send_many(**{"topic": topic, "records": [b"v"], **wrong})
+
+    async def test() -> None:
+        async with aio.Producer(bootstrap_servers=broker.address) as other:
+            with pytest.raises((TypeError, UnknownTopicOrPartition), match=words):
+                await other.send(**{"topic": topic, "value": b"v", **wrong})
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ([("t", 0)], r"offsets takes a mapping, such as {\('orders', 0\): 5}, and not \[\('t', 0\)\]"),
+        ({"t": 5}, r"offsets takes TopicPartition\('orders', 0\) or \('orders', 0\), and not 't'"),
+        ({("t", 0): -1}, r"offsets, for \('t', 0\), takes an offset of 0 or more, and not -1"),
+    ],
+)
+def test_wrong_offsets_of_a_transaction_are_named(broker: BrokerProcess, offsets: Any, words: str) -> None:
+    with (
+        Producer(bootstrap_servers=broker.address, transactional_id="wrong-offsets") as producer,
+        pytest.raises((TypeError, ValueError), match=words),
+        producer.transaction(),
+    ):
+        producer.send_offsets_to_transaction(offsets, "g")
 
 
 def test_public_names() -> None:

@@ -30,7 +30,7 @@ COLUMNS = SinkColumns(names=("value", "topic", "partition"), topic="out")
 def clients() -> Iterator[None]:
     yield
     while sink._producers:
-        sink._producers.popitem()[1].close(0)
+        sink._producers.popitem()[1].close(timeout_ms=0)
 
 
 @pytest.fixture(scope="module")

@@ -25,11 +25,12 @@ from barnabas.client.producer.many import ManyAppender, many_records
 from barnabas.client.producer.records import HeadersLike, RecordMetadata, SharedTransaction
 from barnabas.client.producer.serializers import to_headers
 from barnabas.client.settings import ProducerSettings
-from barnabas.client.timeouts import checked_timeout_ms
+from barnabas.client.timeouts import timeouts_in_ms
 from barnabas.errors import RequestTimedOut
 from barnabas.records.record import NO_HEADERS
 
 
+@timeouts_in_ms
 class AsyncProducer:
     """Sends records to topics. Settings have Kafka's names, as keywords with underscores or a mapping with dots."""
 
@@ -124,9 +125,8 @@ class AsyncProducer:
             await self._wait_for_room(reserved_bytes)
         return appender.future
 
-    async def flush(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def flush(self, *, timeout_ms: float | None = None) -> None:
         """Sends everything at once and waits until all records are acknowledged or have failed."""
-        timeout_ms = checked_timeout_ms("flush", timeout, timeout_ms)
         await self.start()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -143,10 +143,10 @@ class AsyncProducer:
         await self.start()
         return len((await self._core.learn(topic, self._core.settings.max_block_ms)).partitions)
 
-    async def init_transactions(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def init_transactions(self, *, timeout_ms: float | None = None) -> None:
         """Fences other producers of the transactional id and ends their open transaction."""
         await self.start()
-        await self._core.init_transactions(self._timeout_ms("init_transactions", timeout, timeout_ms))
+        await self._core.init_transactions(self._timeout_ms(timeout_ms))
 
     async def begin_transaction(self) -> None:
         """Begins a transaction: it holds all records and offsets until it is committed or aborted."""
@@ -163,42 +163,38 @@ class AsyncProducer:
         await self.start()
         await self._core.join_transaction(shared)
 
-    async def leave_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def leave_transaction(self, *, timeout_ms: float | None = None) -> None:
         """Waits until all that was sent is acknowledged; raises if anything was not."""
         await self.start()
-        await self._core.leave_transaction(self._timeout_ms("leave_transaction", timeout, timeout_ms))
+        await self._core.leave_transaction(self._timeout_ms(timeout_ms))
 
-    async def commit_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def commit_transaction(self, *, timeout_ms: float | None = None) -> None:
         """Sends the remaining records and makes the whole transaction visible at once."""
         await self.start()
-        await self._core.commit_transaction(self._timeout_ms("commit_transaction", timeout, timeout_ms))
+        await self._core.commit_transaction(self._timeout_ms(timeout_ms))
 
-    async def abort_transaction(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def abort_transaction(self, *, timeout_ms: float | None = None) -> None:
         """Ends the transaction; consumers with `isolation.level=read_committed` never see its records."""
         await self.start()
-        await self._core.abort_transaction(self._timeout_ms("abort_transaction", timeout, timeout_ms))
+        await self._core.abort_transaction(self._timeout_ms(timeout_ms))
 
     async def send_offsets_to_transaction(
         self,
         offsets: Mapping[Any, Any],
         group: Any,
-        timeout: object = None,
         *,
         timeout_ms: float | None = None,
     ) -> None:
         """Commits the offsets (the next to read, by topic and partition) of a group together with the transaction."""
         await self.start()
-        await self._core.send_offsets(
-            offsets, group, self._timeout_ms("send_offsets_to_transaction", timeout, timeout_ms)
-        )
+        await self._core.send_offsets(offsets, group, self._timeout_ms(timeout_ms))
 
     def transaction(self) -> AsyncTransaction:
         """A transaction as a block: committed at its end, aborted if it raises."""
         return AsyncTransaction(self)
 
-    async def close(self, timeout: object = None, *, timeout_ms: float | None = None) -> None:
+    async def close(self, *, timeout_ms: float | None = None) -> None:
         """Delivers the remaining records, for at most `timeout_ms`, and closes. Aborts an open transaction."""
-        timeout_ms = checked_timeout_ms("close", timeout, timeout_ms)
         core = self._core
         if core.is_closed:
             return
@@ -216,8 +212,7 @@ class AsyncProducer:
     ) -> None:
         await self.close()
 
-    def _timeout_ms(self, method: str, timeout: object, timeout_ms: float | None) -> float:
-        timeout_ms = checked_timeout_ms(method, timeout, timeout_ms)
+    def _timeout_ms(self, timeout_ms: float | None) -> float:
         return self._core.settings.max_block_ms if timeout_ms is None else timeout_ms
 
     async def _learn_partition(self, topic: TopicQueue, partition: int | None) -> PartitionQueue:

@@ -239,6 +239,8 @@ class ProducerCore:
                 raise UnknownTopicOrPartition(
                     f"the partitioner gave {partition!r}, and {topic.name!r} has partitions 0 to {len(partitions) - 1}"
                 )
+        else:
+            check_number(partition, "partition")
         if 0 <= partition < len(partitions):
             return partitions[partition]
         return None
@@ -262,9 +264,7 @@ class ProducerCore:
         bound = record_bound_bytes(key, value, headers)
         if bound > self.max_record_bytes:
             self.refuse_size(topic, bound)
-        timestamp: i64 = now_ms() if timestamp_ms is None else timestamp_ms
-        if timestamp < 0:
-            refuse_timestamp(timestamp)
+        timestamp: i64 = now_ms() if timestamp_ms is None else given_timestamp(timestamp_ms)
         accumulator = self.accumulator
         pool = accumulator.pool
         accumulator.lock.acquire()
@@ -466,6 +466,20 @@ class _Waking:
     def __call__(self) -> None:
         if not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def check_number(given: object, argument: str) -> None:
+    """In the words of compiled code, which checks the types of arguments by itself."""
+    if not isinstance(given, int):
+        raise TypeError(f"{argument}: int or None object expected; got {type(given).__name__}")
+
+
+def given_timestamp(timestamp_ms: int) -> i64:
+    check_number(timestamp_ms, "timestamp_ms")
+    timestamp: i64 = timestamp_ms
+    if timestamp < 0:
+        refuse_timestamp(timestamp)
+    return timestamp
 
 
 def refuse_timestamp(timestamp_ms: i64) -> None:

@@ -11,7 +11,7 @@ from barnabas.client.failures import SerializationError
 from barnabas.client.producer.accumulator import TopicQueue, now_ms
 from barnabas.client.producer.batches import BATCH_OVERHEAD_BYTES, PartitionQueue, record_bound_bytes
 from barnabas.client.producer.bytes_columns import BytesColumn, ListedBytes, arrow_bytes, binary_values
-from barnabas.client.producer.core import ProducerCore, refuse_timestamp
+from barnabas.client.producer.core import ProducerCore, given_timestamp, refuse_timestamp
 from barnabas.client.producer.futures import Run, SendManyFuture
 from barnabas.client.producer.records import HeadersLike
 from barnabas.client.producer.serializers import to_headers
@@ -87,9 +87,7 @@ class ManyAppender:
             self._chosen = core.queue_for(topic, partition, None, None)
             if self._chosen is None:
                 raise core.no_such_partition(topic, partition)
-        self._timestamp_ms: i64 = now_ms() if timestamp_ms is None else timestamp_ms
-        if self._timestamp_ms < 0:
-            refuse_timestamp(self._timestamp_ms)
+        self._timestamp_ms: i64 = now_ms() if timestamp_ms is None else given_timestamp(timestamp_ms)
         self._records = records
         self._position: i64 = 0
         self._reserved_bytes: i64 = 0

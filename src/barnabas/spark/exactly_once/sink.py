@@ -270,7 +270,7 @@ class TransactionalTopicSink:
         producer = self._producer
         self._producer = None
         if producer is not None:
-            producer.close(0)
+            producer.close(timeout_ms=0)
 
     def _fenced(self, error: KafkaError, began_s: float | None) -> ProducerFenced:
         took_ms = 0 if began_s is None else round((monotonic() - began_s) * 1000)

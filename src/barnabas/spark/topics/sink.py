@@ -172,7 +172,7 @@ def worker_producer(settings: Mapping[str, Any]) -> Producer:
     producer = _producers.get(known)
     if producer is None:
         while len(_producers) >= PRODUCERS_MAX:
-            _producers.pop(next(iter(_producers))).close(0)
+            _producers.pop(next(iter(_producers))).close(timeout_ms=0)
         producer = _producers[known] = Producer(settings)
     return producer
 
@@ -181,4 +181,4 @@ def forget_producer(settings: Mapping[str, Any]) -> None:
     """After a failure: the next task gets another one, and nothing that is left is sent."""
     producer = _producers.pop(tuple(sorted(settings.items())), None)
     if producer is not None:
-        producer.close(0)
+        producer.close(timeout_ms=0)
