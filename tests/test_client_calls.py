@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import importlib
 import inspect
 import re
@@ -16,8 +17,10 @@ import pytest
 
 import barnabas
 import barnabas.aio
+from barnabas.client.setting_hints import KERBEROS_KEYTAB, RENAMED, REPLACED, UNSECURED
 from barnabas.client.settings import ADMIN, CONSUMER, PRODUCER
 from barnabas.errors import ERRORS, UnknownSetting
+from barnabas.security.jaas import parse_jaas
 
 PAGE = Path(__file__).parents[1] / "docs" / "CLIENT_CALLS.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
@@ -221,6 +224,75 @@ def test_arguments_of_other_constructors_are_settings_or_have_a_hint(kind: str) 
         if "see the documentation" in str(raised.value):
             missing.append(name)
     assert missing == []
+
+
+def properties_of_librdkafka(path: Path) -> set[tuple[str, str]]:
+    """Each property with P or C for the client that has it, or * for both, as the library itself prints them."""
+    root = Path(inspect.getfile(imported("confluent_kafka"))).parents[1]
+    found = [
+        *root.glob("confluent_kafka.libs/librdkafka*"),
+        *root.glob("confluent_kafka/.dylibs/librdkafka*"),
+    ]
+    libraries = [ctypes.CDLL(str(each)) for each in found]
+    (library,) = (each for each in libraries if hasattr(each, "rd_kafka_conf_properties_show"))
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
+    library.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    return set(re.findall(r"^([a-z][\w.]+) +\| +([CP*]) ", path.read_text("utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "table"), [("Producer", "P", PRODUCER), ("Consumer", "C", CONSUMER)], ids=["P", "C"]
+)
+def test_properties_of_librdkafka_are_settings_or_have_a_hint(
+    kind: str, mark: str, table: tuple[Any, ...], tmp_path: Path
+) -> None:
+    properties = properties_of_librdkafka(tmp_path / "properties")
+    assert len(properties) > 150
+    theirs = {name for name, whose in properties if whose in ("*", mark)}
+    guessed = []
+    for name in sorted(theirs - {setting.name for setting in table}):
+        with pytest.raises(UnknownSetting) as raised:
+            getattr(barnabas, kind)({"bootstrap.servers": "127.0.0.1:1", name: "1"})
+        # A similar name is only a guess, and often a wrong one.
+        if "see the documentation" in str(raised.value) or "did you mean" in str(raised.value):
+            guessed.append(str(raised.value))
+    assert guessed == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sasl_kerberos_domain_name", "sasl.kerberos.service.name and the host of each broker"),
+        ("sasl.kerberos.name", "sasl.kerberos.service.name and the host of each broker"),
+        ("sasl.kerberos.keytab", "sasl.jaas.config, .*Krb5LoginModule required .*keyTab="),
+        ("sasl.kerberos.principal", "sasl.jaas.config, .*Krb5LoginModule required .*principal="),
+        ("debug", r'logger "barnabas"'),
+        ("log_level", r"logging.getLogger\("),
+    ],
+)
+def test_hints_are_true(name: str, words: str) -> None:
+    for client in (barnabas.Producer, barnabas.Consumer, barnabas.Admin):
+        with pytest.raises(UnknownSetting, match=words) as raised:
+            client({"bootstrap.servers": "127.0.0.1:1", name: "1"})
+        assert "not supported" not in str(raised.value)
+
+
+def test_hints_name_settings_that_exist() -> None:
+    known = {setting.name for setting in (*PRODUCER, *CONSUMER, *ADMIN)}
+    assert set(RENAMED.values()) <= known
+    for text in REPLACED.values():
+        named = set(
+            re.findall(
+                r"\b(?:sasl|ssl|fetch|max|metadata|retry|request|connections)\.[a-z][a-z.]+[a-z]", text
+            )
+        )
+        assert named <= known, text
+    for mechanism, text in (("GSSAPI", KERBEROS_KEYTAB), ("OAUTHBEARER", UNSECURED)):
+        (entry,) = re.findall(r"'(.*;)'", text)
+        assert parse_jaas("sasl.jaas.config", entry, mechanism, is_client=True).options
 
 
 def test_codes_of_errors_are_exceptions() -> None:
