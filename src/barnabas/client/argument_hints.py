@@ -18,6 +18,7 @@ OTHER_NAMES: Final = {
     "replica_assignments": "assignment",
     "request_timeout": "timeout_ms",
     "request_timeout_ms": "timeout_ms",
+    "timeout": "timeout_ms",
     "timeout_s": "timeout_ms",
     "topic_configs": "configs",
 }
@@ -28,7 +29,8 @@ def refuse_other_names(call: str, keywords: Iterable[str], known: Mapping[str, o
     for name in keywords:
         ours = OTHER_NAMES.get(name)
         if ours in known and name not in known:
-            raise TypeError(f"{call}() has no argument {name}: use {ours}")
+            unit = ", in milliseconds" if ours == "timeout_ms" else ""
+            raise TypeError(f"{call}() has no argument {name}: use {ours}{unit}")
 
 
 def hinting(kind: type[C]) -> type[C]:

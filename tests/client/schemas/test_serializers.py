@@ -190,6 +190,12 @@ def test_a_message_has_the_class_of_its_writers_schema(registry: SchemaRegistry)
         ),
         (lambda r: ProtobufSerializer(r, Order), Address(), "of type Address, and a Order is needed"),
         (
+            lambda r: AvroSerializer(r, '"bytes"'),
+            3,
+            "does not fit the Avro schema 1: it takes bytes, and not int",
+        ),
+        (lambda r: AvroSerializer(r, {"type": "bytes"}), [3], "it takes bytes, and not list"),
+        (
             lambda r: AvroSerializer(r, '["int", "string"]', subject_strategy="record"),
             1,
             'use subject_strategy="topic"',
@@ -210,6 +216,17 @@ def test_a_value_that_does_not_fit_is_named(
         (lambda r: AvroSerializer(r, "  "), "empty"),
         (lambda r: AvroSerializer(r), "needs a schema, or use_latest_version"),
         (lambda r: AvroSerializer(cast(Any, "http://localhost"), RECORD), "needs a SchemaRegistry"),
+        (
+            lambda r: AvroDeserializer(cast(Any, "http://localhost:8081")),
+            r"AvroDeserializer needs a SchemaRegistry.*SchemaRegistry\('http://localhost:8081'\)",
+        ),
+        (lambda r: JsonSchemaDeserializer(cast(Any, None)), "JsonSchemaDeserializer needs a SchemaRegistry"),
+        (lambda r: ProtobufDeserializer(cast(Any, {})), "ProtobufDeserializer needs a SchemaRegistry"),
+        (lambda r: ProtobufDeserializer(r, cast(Any, dict)), "a class that protoc has made"),
+        (lambda r: SchemaDecoder(cast(Any, "http://x")), "SchemaDecoder needs a SchemaRegistry"),
+        (lambda r: AvroSerializer(r, cast(Any, 5)), "a schema is JSON text, a dict or a Schema, .*and not 5"),
+        (lambda r: AvroSerializer(r, {"type": "string", "x": {1}}), "has no form in JSON"),
+        (lambda r: JsonSchemaSerializer(r, cast(Any, 5)), "a schema is JSON text, a dict or a Schema"),
         (lambda r: AvroSerializer(r, RECORD, subject_strategy="topics"), "use topic, record, topic_record"),
         (lambda r: AvroSerializer(r, RECORD, field="both"), "use key or value"),
         (lambda r: JsonSchemaSerializer(r, "{"), "is not JSON"),
@@ -224,6 +241,32 @@ def test_a_value_that_does_not_fit_is_named(
 def test_a_wrong_argument_is_named_at_once(registry: SchemaRegistry, make: Any, words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         make(registry)
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "value"),
+    [
+        (AvroSerializer, RECORD, ORDER),
+        (AvroSerializer, '["null", "string"]', "text"),
+        (AvroSerializer, '{"type": "bytes"}', bytearray(b"\x00\x01")),
+        (JsonSchemaSerializer, JSON_SCHEMA, {"id": 1, "name": "x"}),
+    ],
+)
+def test_a_schema_may_be_a_tree(registry: SchemaRegistry, make: Any, text: str, value: Any) -> None:
+    written = make(registry, text).serialize(TOPIC, value)
+    assert make(registry, json.loads(text)).serialize("others", value)[5:] == written[5:]
+    reader: Any = AvroDeserializer if make is AvroSerializer else JsonSchemaDeserializer
+    assert reader(registry, json.loads(text)).deserialize(TOPIC, written) == value
+
+
+def test_a_registry_names_wrong_arguments() -> None:
+    wrong: Any = SchemaRegistry
+    with pytest.raises(TypeError, match=r"has no argument timeout: use timeout_ms, in milliseconds"):
+        wrong("http://localhost:1", timeout=5)
+    with pytest.raises(TypeError, match="takes timeout_ms as a number of milliseconds, and not '5'"):
+        wrong("http://localhost:1", timeout_ms="5")
+    with pytest.raises(InvalidConfig, match="has an address such as"):
+        wrong({"url": "http://localhost:1"})
 
 
 @pytest.mark.parametrize("data", [b"\x00\x00\x00\x00\x01", b"\x00\x00\x00\x00\x01\xff\xff\xff"])

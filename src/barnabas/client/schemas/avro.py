@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.client.failures import SerializationError
 from barnabas.client.schemas.registry import AVRO, Schema, SchemaRegistry
-from barnabas.client.schemas.serializers import VALUE, SchemaSerializer, missing_extra
+from barnabas.client.schemas.serializers import (
+    VALUE,
+    JsonSchemaLike,
+    SchemaSerializer,
+    check_registry,
+    missing_extra,
+    schema_text,
+)
 from barnabas.client.schemas.subjects import SubjectStrategy
 from barnabas.client.schemas.wire import HEADER, header, schema_id_of
 from barnabas.errors import InvalidConfig
@@ -24,13 +31,14 @@ PARSED_MAX: Final = 1_000
 class AvroSerializer(SchemaSerializer):
     """Makes Avro of dicts and plain values.
 
-    `schema` is the schema as JSON text, or a Schema with references. `to_dict` makes a dict of another object.
+    `schema` is the schema as JSON text or as a dict, or a Schema with references. `to_dict` makes a dict of another
+    object.
     """
 
     def __init__(
         self,
         registry: SchemaRegistry,
-        schema: str | Schema | None = None,
+        schema: JsonSchemaLike | None = None,
         *,
         to_dict: Callable[[Any], Any] | None = None,
         field: str = VALUE,
@@ -42,7 +50,7 @@ class AvroSerializer(SchemaSerializer):
         strict: bool = False,
     ) -> None:
         """With `strict`, a record must have exactly the fields of the schema."""
-        own = avro_schema(schema) if isinstance(schema, str) else schema
+        own = avro_schema(schema)
         super().__init__(
             registry,
             own,
@@ -66,7 +74,14 @@ class AvroSerializer(SchemaSerializer):
         parsed = self._parser.parsed(schema)
         value = given if self._to_dict is None else self._to_dict(given)
         if is_plain_bytes(parsed):
-            return header(schema_id) + (value.encode() if isinstance(value, str) else bytes(value))
+            if isinstance(value, str):
+                value = value.encode()
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise SerializationError(
+                    f"the value does not fit the Avro schema {schema_id}: it takes bytes, and not"
+                    f" {type(value).__name__}"
+                )
+            return header(schema_id) + bytes(value)
         buffer = io.BytesIO()
         buffer.write(header(schema_id))
         try:
@@ -88,17 +103,18 @@ class AvroDeserializer:
     def __init__(
         self,
         registry: SchemaRegistry,
-        schema: str | Schema | None = None,
+        schema: JsonSchemaLike | None = None,
         *,
         from_dict: Callable[[Any], Any] | None = None,
         named_records: bool = False,
     ) -> None:
         """With `named_records`, a record in a union is a pair of its name and its fields."""
+        check_registry(registry, self)
         self._parser = AvroSchemas(registry)
         self._registry = registry
         self._from_dict = from_dict
         self._named_records = named_records
-        own = avro_schema(schema) if isinstance(schema, str) else schema
+        own = avro_schema(schema)
         self._reader = None if own is None else self._parser.parsed(own)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
@@ -164,9 +180,11 @@ class AvroSchemas:
         return parsed
 
 
-def avro_schema(text: str) -> Schema:
-    """A schema of its JSON text. A plain type such as "string" is written as an object, as Confluent's clients do."""
-    stripped = text.strip()
+def avro_schema(given: JsonSchemaLike | None) -> Schema | None:
+    """A plain type such as "string" is written as an object, as Confluent's clients do."""
+    if given is None or isinstance(given, Schema):
+        return given
+    stripped = schema_text(given, "{'type': 'string'}").strip()
     if not stripped:
         raise InvalidConfig("the Avro schema is empty: give it as JSON text")
     return Schema(stripped if stripped[0] in "{[" else f'{{"type":{stripped}}}')

@@ -18,6 +18,7 @@ from typing import Any
 
 from barnabas.client.failures import SerializationError
 from barnabas.client.schemas.registry import AVRO, JSON, PROTOBUF, SchemaRegistry
+from barnabas.client.schemas.serializers import check_registry
 from barnabas.client.schemas.wire import HEADER, read_message_indexes, schema_id_of
 
 
@@ -40,6 +41,7 @@ class SchemaDecoder:
     """Decodes values by their schema ids. Each kind needs its extra (avro, protobuf; JSON needs none) at first use."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
+        check_registry(registry, self)
         self._registry = registry
         self._avro: Any = None
         self._protobuf: Any = None

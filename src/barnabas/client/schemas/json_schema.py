@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from barnabas.client.failures import SerializationError
 from barnabas.client.schemas.registry import JSON, Schema, SchemaRegistry
-from barnabas.client.schemas.serializers import VALUE, SchemaSerializer, missing_extra
+from barnabas.client.schemas.serializers import (
+    VALUE,
+    JsonSchemaLike,
+    SchemaSerializer,
+    check_registry,
+    missing_extra,
+    schema_text,
+)
 from barnabas.client.schemas.subjects import SubjectStrategy
 from barnabas.client.schemas.wire import HEADER, header, schema_id_of
 from barnabas.errors import InvalidConfig
@@ -23,7 +30,7 @@ class JsonSchemaSerializer(SchemaSerializer):
     def __init__(
         self,
         registry: SchemaRegistry,
-        schema: str | Schema | None = None,
+        schema: JsonSchemaLike | None = None,
         *,
         to_dict: Callable[[Any], Any] | None = None,
         validate: bool = True,
@@ -34,7 +41,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         normalize: bool = False,
         subject_strategy: SubjectStrategy = "topic",
     ) -> None:
-        own = Schema(schema, JSON) if isinstance(schema, str) else schema
+        own = json_schema(schema)
         super().__init__(
             registry,
             own,
@@ -75,14 +82,15 @@ class JsonSchemaDeserializer:
     def __init__(
         self,
         registry: SchemaRegistry,
-        schema: str | Schema | None = None,
+        schema: JsonSchemaLike | None = None,
         *,
         from_dict: Callable[[Any], Any] | None = None,
         validate: bool = True,
     ) -> None:
+        check_registry(registry, self)
         self._registry = registry
         self._checks = JsonChecks(registry)
-        self._schema = Schema(schema, JSON) if isinstance(schema, str) else schema
+        self._schema = json_schema(schema)
         self._from_dict = from_dict
         self._validate = validate
 
@@ -142,6 +150,12 @@ class JsonChecks:
         ]
         # Schemas are not fetched from the addresses that they name: only the registry is asked.
         return kind(tree, registry=self._referencing.Registry().with_resources(resources))
+
+
+def json_schema(given: JsonSchemaLike | None) -> Schema | None:
+    if given is None or isinstance(given, Schema):
+        return given
+    return Schema(schema_text(given, "{'type': 'object'}"), JSON)
 
 
 def parse_json_schema(schema: Schema) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from barnabas.client.failures import SerializationError
 from barnabas.client.schemas.registry import PROTOBUF, Schema, SchemaReference, SchemaRegistry
-from barnabas.client.schemas.serializers import VALUE, SchemaSerializer, missing_extra
+from barnabas.client.schemas.serializers import VALUE, SchemaSerializer, check_registry, missing_extra
 from barnabas.client.schemas.subjects import SubjectStrategy
 from barnabas.client.schemas.wire import (
     HEADER,
@@ -54,11 +54,7 @@ class ProtobufSerializer(SchemaSerializer):
         subject_strategy: SubjectStrategy = "topic",
     ) -> None:
         """With `skip_known_types`, files such as google/protobuf/timestamp.proto are not registered."""
-        descriptor = getattr(message_class, "DESCRIPTOR", None)
-        if descriptor is None or not isinstance(message_class, type):
-            raise InvalidConfig(
-                f"ProtobufSerializer needs a class that protoc has made, and not {message_class!r}"
-            )
+        descriptor = descriptor_of(message_class, self)
         super().__init__(
             registry,
             Schema(_text_of(descriptor.file), PROTOBUF),
@@ -70,7 +66,7 @@ class ProtobufSerializer(SchemaSerializer):
             subject_strategy=subject_strategy,
         )
         self._class = message_class
-        self._descriptor: Any = descriptor
+        self._descriptor = descriptor
         self._skip_known_types = skip_known_types
         self._indexes = message_indexes(indexes_of(descriptor))
 
@@ -115,6 +111,9 @@ class ProtobufDeserializer:
     """Makes messages of bytes: of `message_class`, or of a class made of the writer's schema."""
 
     def __init__(self, registry: SchemaRegistry, message_class: type[Message] | None = None) -> None:
+        check_registry(registry, self)
+        if message_class is not None:
+            descriptor_of(message_class, self)
         self._classes = MessageClasses(registry)
         self._class = message_class
 
@@ -125,6 +124,15 @@ class ProtobufDeserializer:
         schema_id = schema_id_of(data)
         indexes, position = read_message_indexes(data, HEADER.size)
         return parse(self._class or self._classes.get(schema_id, indexes), data[position:], schema_id)
+
+
+def descriptor_of(message_class: object, user: object) -> Any:
+    descriptor = getattr(message_class, "DESCRIPTOR", None)
+    if descriptor is None or not isinstance(message_class, type):
+        raise InvalidConfig(
+            f"{type(user).__name__} needs a class that protoc has made, and not {message_class!r}"
+        )
+    return descriptor
 
 
 class MessageClasses:

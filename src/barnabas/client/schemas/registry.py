@@ -23,7 +23,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
+from barnabas.client.argument_hints import hinting
 from barnabas.client.schemas.failures import SchemaNotFound, SchemaRegistryError, SchemaRegistryUnavailable
+from barnabas.client.timeouts import refuse_other_types
 from barnabas.errors import InvalidConfig
 
 AVRO: Final = "AVRO"
@@ -72,6 +74,7 @@ class RegisteredSchema:
     schema: Schema
 
 
+@hinting
 class SchemaRegistry:
     """A Schema Registry at one or several addresses."""
 
@@ -95,6 +98,7 @@ class SchemaRegistry:
             )
         if token is not None and user is not None:
             raise InvalidConfig("give a user and password, or a token, for the schema registry; not both")
+        refuse_other_types("SchemaRegistry", timeout_ms, allows_none=False)
         self._timeout_ms: Final = timeout_ms
         self._addresses: Final = [
             self._address(each.strip(), user, password, token) for each in url.split(",")

@@ -6,9 +6,10 @@ schema, which it registers (`auto_register`) or looks up. Each subject is asked 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from barnabas.client.schemas.registry import Schema, SchemaRegistry
 from barnabas.client.schemas.subjects import SubjectStrategy, strategy_of
@@ -18,6 +19,9 @@ KEY: Final = "key"
 VALUE: Final = "value"
 FIELDS: Final = (KEY, VALUE)
 SUBJECTS_MAX: Final = 10_000
+
+JsonSchemaLike: TypeAlias = str | Mapping[str, Any] | list[Any] | Schema
+"""A schema as JSON text or as its tree, or a Schema with references."""
 
 
 class SchemaSerializer(ABC):
@@ -38,8 +42,7 @@ class SchemaSerializer(ABC):
         normalize: bool,
         subject_strategy: SubjectStrategy,
     ) -> None:
-        if not isinstance(registry, SchemaRegistry):
-            raise InvalidConfig(f"{type(self).__name__} needs a SchemaRegistry, and not {registry!r}")
+        check_registry(registry, self)
         if field not in FIELDS:
             raise InvalidConfig(f"field={field!r}: use key or value")
         if schema is None and schema_id is None and not use_latest_version:
@@ -107,6 +110,25 @@ class SchemaSerializer(ABC):
             self._chosen.clear()
         self._chosen[subject] = chosen
         return chosen
+
+
+def check_registry(registry: object, user: object) -> None:
+    """What is wrong raises here and not with the first record."""
+    if not isinstance(registry, SchemaRegistry):
+        hint = f": make one, SchemaRegistry({registry!r})" if isinstance(registry, str) else ""
+        raise InvalidConfig(f"{type(user).__name__} needs a SchemaRegistry, and not {registry!r}{hint}")
+
+
+def schema_text(given: object, example: str) -> str:
+    """The JSON text of a schema, which may be given as the tree of its text."""
+    if isinstance(given, str):
+        return given
+    try:
+        if isinstance(given, Mapping | list):
+            return json.dumps(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidConfig(f"the schema has no form in JSON: {error}") from None
+    raise InvalidConfig(f"a schema is JSON text, a dict or a Schema, such as {example}, and not {given!r}")
 
 
 def missing_extra(what: str, package: str, extra: str) -> InvalidConfig:
