@@ -220,6 +220,7 @@ def test_a_value_that_does_not_fit_is_named(
             lambda r: AvroDeserializer(cast(Any, "http://localhost:8081")),
             r"AvroDeserializer needs a SchemaRegistry.*SchemaRegistry\('http://localhost:8081'\)",
         ),
+        (lambda r: AvroSerializer(cast(Any, RECORD), cast(Any, r)), "AvroSerializer needs a SchemaRegistry"),
         (lambda r: JsonSchemaDeserializer(cast(Any, None)), "JsonSchemaDeserializer needs a SchemaRegistry"),
         (lambda r: ProtobufDeserializer(cast(Any, {})), "ProtobufDeserializer needs a SchemaRegistry"),
         (lambda r: ProtobufDeserializer(r, cast(Any, dict)), "a class that protoc has made"),

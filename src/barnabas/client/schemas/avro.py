@@ -50,6 +50,7 @@ class AvroSerializer(SchemaSerializer):
         strict: bool = False,
     ) -> None:
         """With `strict`, a record must have exactly the fields of the schema."""
+        check_registry(registry, self)
         own = avro_schema(schema)
         super().__init__(
             registry,

@@ -41,6 +41,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         normalize: bool = False,
         subject_strategy: SubjectStrategy = "topic",
     ) -> None:
+        check_registry(registry, self)
         own = json_schema(schema)
         super().__init__(
             registry,

@@ -115,7 +115,8 @@ class SchemaSerializer(ABC):
 def check_registry(registry: object, user: object) -> None:
     """What is wrong raises here and not with the first record."""
     if not isinstance(registry, SchemaRegistry):
-        hint = f": make one, SchemaRegistry({registry!r})" if isinstance(registry, str) else ""
+        is_address = isinstance(registry, str) and "://" in registry
+        hint = f": make one, SchemaRegistry({registry!r})" if is_address else ""
         raise InvalidConfig(f"{type(user).__name__} needs a SchemaRegistry, and not {registry!r}{hint}")
 
 
