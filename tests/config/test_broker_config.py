@@ -301,6 +301,13 @@ def test_the_strongest_source_wins() -> None:
         ({"num.partitions": "2"}, True, r"Cannot update these configs dynamically: \[num\.partitions\]"),
         ({"listeners": "PLAINTEXT://:1"}, False, "broker id must be specified"),
         ({"listener.name.inside.ssl.keystore.type": "PEM"}, False, "broker id must be specified"),
+        ({"listener.name.inside.plain.sasl.jaas.config": "x"}, False, "broker id must be specified"),
+        ({"listener.name.inside.x.sasl.server.callback.handler.class": "x"}, False, "broker id must be"),
+        ({"listener.name.inside.my.own": "x"}, False, "broker id must be specified"),
+        ({"listener.name.inside.plain.max.connections": "5"}, False, "broker id must be specified"),
+        ({"listener.name.inside.connections.max.reauth.ms": "5"}, True, "configs dynamically"),
+        ({"listener.name.inside.plain.connections.max.reauth.ms": "abc"}, True, "Invalid value abc"),
+        ({"listener.name.inside.max.connections": "many"}, False, "Invalid value many"),
         (
             {"log.retention.ms": "soon"},
             True,
@@ -312,6 +319,9 @@ def test_what_may_not_change_at_run_time(properties: dict[str, str], per_broker:
     with pytest.raises(InvalidConfig, match=message):
         validate_dynamic(properties, per_broker=per_broker)
     validate_dynamic({"log.retention.ms": "5", "my.own": "x"}, per_broker=per_broker)
+    for name in ("max.connections", "max.connection.creation.rate", "num.network.threads"):
+        validate_dynamic({f"listener.name.inside.{name}": "5"}, per_broker=per_broker)
+    validate_dynamic({"listener.name.inside.plain.connections.max.reauth.ms": "5"}, per_broker=True)
 
 
 def test_a_topics_description_tells_sources() -> None:

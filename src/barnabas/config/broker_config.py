@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from barnabas.config.broker_settings import (
     TOPIC_SYNONYMS,
-    BrokerSetting,
     UpdateMode,
     broker_count,
     broker_settings,
@@ -43,6 +42,17 @@ _SECURITY_PREFIXES: Final = (
 SUPER_USERS: Final = "super.users"
 ALLOW_WITHOUT_ACL: Final = "allow.everyone.if.no.acl.found"
 AUTHORIZER_SETTINGS: Final = frozenset({SUPER_USERS, ALLOW_WITHOUT_ACL})
+# What a listener may have for one mechanism, and what it may have for all brokers at run time: as in Kafka.
+_OF_MECHANISMS: Final = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+_OF_LISTENERS_OF_CLUSTERS: Final = frozenset(
+    {"max.connection.creation.rate", "max.connections", "num.network.threads"}
+)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -227,6 +237,10 @@ class BrokerConfig:
     def with_dynamic(self, *, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
         """The same file, with other settings made at run time."""
         return BrokerConfig(self.static, dynamic_default=default, dynamic_broker=broker)
+
+    def only_static(self) -> BrokerConfig:
+        """The file alone."""
+        return BrokerConfig(self.static)
 
     def topic_config(self, properties: Mapping[str, str]) -> LogConfig:
         """The configuration of a topic with these topic settings.
@@ -536,11 +550,17 @@ def _unknown_setting(name: str) -> str:
 
 def validate_dynamic(properties: Mapping[str, str], *, per_broker: bool) -> None:
     """Refuses what may not be set at run time for one broker, or for the cluster as a whole."""
-    known = {name: row for name in properties if (row := _base_setting(name)) is not None}
-    fixed = [name for name, row in known.items() if row.update_mode is UpdateMode.READ_ONLY]
+    table = broker_settings()
+    known = {name: row for name in properties if (row := table.get(base_name(name))) is not None}
+    # As in Kafka, those of a mechanism may all change.
+    fixed = [
+        name
+        for name, row in known.items()
+        if row.update_mode is UpdateMode.READ_ONLY and _without_listener(name) == row.name
+    ]
     if fixed:
         raise InvalidConfig(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    of_brokers = [name for name, row in known.items() if row.update_mode is UpdateMode.PER_BROKER]
+    of_brokers = [name for name in properties if _is_per_broker(name)]
     if of_brokers and not per_broker:
         raise InvalidConfig(
             "Cannot update these configs at default cluster level, broker id must be specified:"
@@ -550,11 +570,23 @@ def validate_dynamic(properties: Mapping[str, str], *, per_broker: bool) -> None
         row.parse(properties[name])
 
 
-def _base_setting(name: str) -> BrokerSetting | None:
-    """The setting itself, or the one that a listener's own value overrides."""
+def _is_per_broker(name: str) -> bool:
     if name.startswith(LISTENER_PREFIX):
-        name = name[len(LISTENER_PREFIX) :].partition(".")[2]
-    return broker_settings().get(name)
+        return _without_listener(name) not in _OF_LISTENERS_OF_CLUSTERS
+    row = broker_settings().get(name)
+    return row is not None and row.update_mode is UpdateMode.PER_BROKER
+
+
+def base_name(name: str) -> str:
+    """The setting itself, or the one that a value of a listener, or of a mechanism of it, overrides."""
+    rest = _without_listener(name)
+    if rest == name:
+        return name
+    return next((each for each in _OF_MECHANISMS if rest.endswith(f".{each}")), rest)
+
+
+def _without_listener(name: str) -> str:
+    return name[len(LISTENER_PREFIX) :].partition(".")[2] if name.startswith(LISTENER_PREFIX) else name
 
 
 def _is_known(name: str) -> bool:
