@@ -6,7 +6,6 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import SecurityProtocol
 from barnabas.coordination.metadata.cache import Stage
 from barnabas.coordination.metadata.image import NO_LEADER, MetadataImage
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.peers.controller_channel import ControllerChannel
     from barnabas.peers.node import Node
     from barnabas.peers.peers import Peers
-    from barnabas.peers.security import ConnectionSecurity
 
 
 class PeerParts(NamedTuple):
@@ -73,7 +71,11 @@ def build_peers(cluster: Cluster, environment: Environment, loop: AbstractEventL
             peers.check_addresses()
 
     level = ProtocolLevel.parse(config.inter_broker_protocol_version)
-    security = inter_broker_security(config)
+    security = None
+    if config.inter_broker_endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+        from barnabas.broker.authentication.inter_broker import usable_inter_broker_security
+
+        security = usable_inter_broker_security(config)
     peers = Peers(cluster.broker_id, find_node, environment.transport, loop, level, security)
     metadata.subscribe(Stage.REPLICAS, follow)
     controller = ControllerChannel(
@@ -96,24 +98,4 @@ def build_peers(cluster: Cluster, environment: Environment, loop: AbstractEventL
             peers, find_controller, cluster.broker_id, lambda: cluster.registration.epoch
         ),
         has_producer_ids=level >= ALLOCATE_PRODUCER_IDS,
-    )
-
-
-def inter_broker_security(config: BrokerConfig) -> ConnectionSecurity | None:
-    """From the settings of the inter-broker listener; its JAAS entry has the user and password of the brokers."""
-    endpoint = config.inter_broker_endpoint
-    if endpoint.security_protocol is SecurityProtocol.PLAINTEXT:
-        return None
-    from barnabas.config.listener_settings import ListenerSettings
-    from barnabas.peers.security import connection_security
-
-    settings = ListenerSettings(config, endpoint.listener_name)
-    mechanism = settings.text("sasl.mechanism.inter.broker.protocol") or ""
-    return connection_security(
-        endpoint.security_protocol.value,
-        mechanism,
-        settings.__getitem__,
-        settings.jaas(mechanism),
-        prefix=settings.own_prefix("ssl."),
-        jaas_name=settings.jaas_name(mechanism),
     )

@@ -18,15 +18,6 @@ from barnabas.protocol.messages.alter_user_scram_credentials_request import (
     ScramCredentialUpsertion,
 )
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
-from barnabas.protocol.messages.describe_configs_request import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from barnabas.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -322,39 +313,6 @@ def test_authentication_again_as_another(renewed: RawClient, change: str) -> Non
                 "Cannot change principals during re-authentication from User:ann to User:bob"
             )
     assert renewed.is_closed_by_broker()
-
-
-def test_users_of_plain_change_at_run_time(tmp_path: Path) -> None:
-    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
-    settings = {**SETTINGS, "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"}
-    settings = {key: value for key, value in settings.items() if "renewed" not in key.lower()}
-    settings.pop("listener.security.protocol.map")
-    with RunningBroker(tmp_path, settings) as running:
-        broker_id = str(running.server.broker.replicas.broker_id)
-        for value, is_known in (
-            (f'{PLAIN_MODULE} required user_eve="new";', True),
-            ("nonsense", True),
-            (None, False),
-        ):
-            change = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
-            resource = AlterConfigsResource(resource_type=4, resource_name=broker_id, configs=[change])
-            with running.client() as client:
-                request = IncrementalAlterConfigsRequest(resources=[resource])
-                answer = client.ask("IncrementalAlterConfigs", 1, request)
-                assert answer.responses[0].error_code == 0, answer.responses[0].error_message
-                described = client.ask(
-                    "DescribeConfigs",
-                    4,
-                    DescribeConfigsRequest(
-                        resources=[DescribeConfigsResource(resource_type=4, resource_name=broker_id)]
-                    ),
-                )
-                entries = {each.name: each for each in described.results[0].configs}
-                assert entries[name].value is None
-                assert entries[name].is_sensitive
-            with RawClient(running.server.ports["SASL_PLAINTEXT"]) as client:
-                assert choose(client, "PLAIN").error_code == 0
-                assert (authenticate(client, b"\0eve\0new").error_code == 0) == is_known
 
 
 def counted(broker: RunningBroker, listener: str) -> dict[str, int]:

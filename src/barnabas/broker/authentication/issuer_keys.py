@@ -15,6 +15,8 @@ class IssuerKeys:
     def __init__(self) -> None:
         # Once the broker serves clients, it waits for no keys.
         self.may_wait = True
+        # Nothing is fetched for a change that is only checked.
+        self.may_fetch = True
         self._source: tuple[str, float] | None = None
         self._keys: FetchedKeys | None = None
 

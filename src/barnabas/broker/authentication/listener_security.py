@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.authentication.authenticator import AuthenticationSettings, Authenticator
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import ssl
 
     from barnabas.broker.authentication.renewed_context import RenewedContext
+    from barnabas.broker.authentication.slow_server import NewSlowServer
     from barnabas.coordination.metadata.image import MetadataImage
     from barnabas.coordination.writing.delegation_tokens import DelegationTokens
     from barnabas.security.principal_mapping import PrincipalMapping
+    from barnabas.security.sasl import NewServer
     from barnabas.security.tls import TlsSettings
 
 log = logging.getLogger(__name__)
@@ -70,20 +72,29 @@ class ListenerSecurity:
             self._mapping = principal_mapping(settings)
         self._sasl: AuthenticationSettings | None = None
         if endpoint.security_protocol in WITH_SASL:
-            self._sasl = self._sasl_settings(config)
+            # Settings made at run time that cannot be used do not keep a broker from starting.
+            self._sasl = self._changed_sasl(config) or self._sasl_settings(config.only_static())
+        self._change_tls(config)
 
     def change(self, config: BrokerConfig) -> None:
         """Uses changed settings for the next connections, if they can be used."""
+        self._change_tls(config)
+        if self._sasl is not None:
+            self._sasl = self._changed_sasl(config) or self._sasl
+
+    def _change_tls(self, config: BrokerConfig) -> None:
         if self._tls is not None:
             self._tls.change(listener_tls_settings(config, self._endpoint))
-        if self._sasl is not None:
-            try:
-                self._sasl = self._sasl_settings(config)
-            except InvalidConfig as error:
-                log.error(
-                    "Listener %s keeps its users and mechanisms; the new settings cannot be used: %s",
-                    *(self._endpoint.listener_name, error),
-                )
+
+    def _changed_sasl(self, config: BrokerConfig) -> AuthenticationSettings | None:
+        try:
+            return self._sasl_settings(config)
+        except InvalidConfig as error:
+            log.error(
+                "Listener %s keeps its users and mechanisms; the settings made at run time cannot be used: %s",
+                *(self._endpoint.listener_name, error),
+            )
+            return None
 
     def tls_context(self) -> ssl.SSLContext | None:
         return None if self._tls is None else self._tls.context()
@@ -128,35 +139,49 @@ class ListenerSecurity:
 
     def _sasl_settings(self, config: BrokerConfig) -> AuthenticationSettings:
         settings = ListenerSettings(config, self._endpoint.listener_name)
-        delay_ms = config.values["connection.failed.authentication.delay.ms"]
-        assert isinstance(delay_ms, int)
         servers = new_servers(
             settings, self._image, self._clock.now_ms, self._delegation_tokens, keys=self._keys
         )
-        return AuthenticationSettings(
-            servers=servers,
-            max_receive_bytes=settings.integer("sasl.server.max.receive.size"),
-            max_reauth_ms={
-                each: settings.integer_of_mechanism(each, "connections.max.reauth.ms") for each in servers
-            },
-            failure_delay_s=delay_ms / 1_000,
-            max_frame_bytes=config.socket_request_max_bytes,
-            counts=self.counts,
-        )
+        return _authentication_settings(settings, servers, self.counts)
+
+
+def _authentication_settings(
+    settings: ListenerSettings, servers: Mapping[str, NewServer | NewSlowServer], counts: AuthenticationCounts
+) -> AuthenticationSettings:
+    config = settings.config
+    delay_ms = config.values["connection.failed.authentication.delay.ms"]
+    assert isinstance(delay_ms, int)
+    return AuthenticationSettings(
+        servers=servers,
+        max_receive_bytes=settings.integer("sasl.server.max.receive.size"),
+        max_reauth_ms={
+            each: settings.integer_of_mechanism(each, "connections.max.reauth.ms") for each in servers
+        },
+        failure_delay_s=delay_ms / 1_000,
+        max_frame_bytes=config.socket_request_max_bytes,
+        counts=counts,
+    )
+
+
+def check_sasl(config: BrokerConfig, endpoint: Endpoint, keys: IssuerKeys) -> None:
+    """Raises InvalidConfig that names a setting if clients could not log in to the listener."""
+
+    def no_image() -> MetadataImage:
+        raise AssertionError("nobody logs in yet")
+
+    if endpoint.security_protocol in WITH_SASL:
+        settings = ListenerSettings(config, endpoint.listener_name)
+        servers = new_servers(settings, no_image, lambda: 0, keys=keys)
+        _authentication_settings(settings, servers, AuthenticationCounts(endpoint.listener_name))
 
 
 def prepare_listener(
     config: BrokerConfig, endpoint: Endpoint, monotonic_s: Callable[[], float]
 ) -> ListenerParts:
     """Reads certificates and keys. Raises InvalidConfig, also if the mechanisms of a listener could not be used."""
-
-    def no_image() -> MetadataImage:
-        raise AssertionError("nobody logs in yet")
-
     keys = IssuerKeys()
-    if endpoint.security_protocol in WITH_SASL:
-        new_servers(ListenerSettings(config, endpoint.listener_name), no_image, lambda: 0, keys=keys)
-        keys.may_wait = False
+    check_sasl(config, endpoint, keys)
+    keys.may_wait = False
     if endpoint.security_protocol not in WITH_TLS:
         return ListenerParts(None, keys)
     if endpoint.security_protocol is SecurityProtocol.SSL:

@@ -69,7 +69,7 @@ def new_oauthbearer(settings: ListenerSettings, now_ms: Callable[[], int], keys:
     refresh_s = settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1_000
     fetched = keys.known(url, refresh_s)
     if fetched is None:
-        fetched = FetchedKeys(url, refresh_s, waits=keys.may_wait)
+        fetched = FetchedKeys(url, refresh_s, keys)
         keys.use(url, refresh_s, fetched)
     return partial(fetched.new_server, rules)
 
@@ -97,7 +97,7 @@ def _jaas_options(settings: ListenerSettings, is_signed: bool) -> list[str]:
 class FetchedKeys:
     """Keys from a URL. The first ones of a broker are waited for, so that a wrong URL shows at the start."""
 
-    def __init__(self, url: str, refresh_s: float, *, waits: bool) -> None:
+    def __init__(self, url: str, refresh_s: float, keys: IssuerKeys) -> None:
         if not url.startswith(("file:", "https:", "http:")):
             raise InvalidConfig(f"{URL}={url} must begin with file:, https: or http:")
         self._url = url
@@ -105,7 +105,9 @@ class FetchedKeys:
         self._fetching = threading.Lock()
         self._keys = TokenKeys(self._on_unknown_key)
         self._fetched_s = time.monotonic()
-        if waits:
+        if not keys.may_fetch:
+            return
+        if keys.may_wait:
             self._keys.use(self._fetch())
         else:
             self._refetch()

@@ -16,11 +16,12 @@ from barnabas.broker.settings.group_configs import GROUP_SETTINGS, group_overrid
 from barnabas.broker.settings.resources import ResourceType
 from barnabas.broker.settings.stored_passwords import decoded, encoded
 from barnabas.broker.telemetry.configs import CLIENT_METRICS_SETTINGS, parse_subscription
-from barnabas.config.broker_config import BrokerConfig, validate_dynamic
+from barnabas.config.broker_config import BrokerConfig, base_name, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
 from barnabas.config.definition import Setting, SettingType, to_text
 from barnabas.config.listeners import SecurityProtocol
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
+from barnabas.config.security_check import is_security_setting
 from barnabas.coordination.planning.topic_creation import check_topic_config
 from barnabas.coordination.writing.cluster_writer import Edit
 from barnabas.errors import InvalidConfig, InvalidRequest
@@ -119,6 +120,7 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
     per_broker = bool(resource.name)
     config = broker.config
     new = {change.name for change in resource.changes if change.operation == Operation.SET}
+    changed_names = new | (current.keys() - after.keys())
     stored, given = (
         {name: text for name, text in after.items() if (name in new) == is_new} for is_new in (False, True)
     )
@@ -138,18 +140,30 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
             broker=after if per_broker else config.dynamic_broker,
         )
         _check_threads(config, changed)
-        if any("ssl." in change.name for change in resource.changes) or resource.replaces:
-            _check_certificates(config, changed)
+        if any(is_security_setting(base_name(name)) for name in changed_names):
+            _check_security(config, changed)
         return {**stored, **encoded(config, given)}
     except InvalidConfig as error:
         raise InvalidRequest(str(error)) from error
 
 
-def _check_certificates(before: BrokerConfig, after: BrokerConfig) -> None:
-    if any(each.security_protocol is not SecurityProtocol.PLAINTEXT for each in before.endpoints):
-        from barnabas.broker.authentication.certificate_changes import check_certificate_changes
+def _check_security(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raises InvalidConfig. What cannot be used now would not be used after a restart either."""
+    if all(each.security_protocol is SecurityProtocol.PLAINTEXT for each in before.endpoints):
+        return
+    from barnabas.broker.authentication.certificate_changes import check_certificate_changes
+    from barnabas.broker.authentication.issuer_keys import IssuerKeys
+    from barnabas.broker.authentication.listener_security import check_sasl
 
-        check_certificate_changes(before, after)
+    check_certificate_changes(before, after)
+    keys = IssuerKeys()
+    keys.may_fetch = False
+    for each in after.endpoints:
+        check_sasl(after, each, keys)
+    if after.is_in_cluster:
+        from barnabas.broker.authentication.inter_broker import inter_broker_security
+
+        inter_broker_security(after)
 
 
 def _check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
