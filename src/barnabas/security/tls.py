@@ -175,6 +175,8 @@ def _load_trust(context: ssl.SSLContext, settings: StoreSettings, purpose: ssl.P
         context.load_default_certs(purpose)
         return
     certificates = load_trust_store(settings)
+    # As in Java, every trusted certificate is an anchor, also one of an intermediate authority or of a peer itself.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=certificates)
     except ssl.SSLError as error:
