@@ -58,10 +58,24 @@ def encoded(data: str | bytes) -> str:
 PATTERNS = [
     "^CN=(.*?),.*$", "^CN=([^,]+)$", "^CN=(.*?),OU=(.*?),O=(.*?)$", ".*", "CN=(\\w+)", "^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$",
     "(?i)^cn=(a|b)(.*)$", "^CN=(.*)\\/(.*)$", "CN=.*", "^O=(.*)$", "(CN=[a-z]+)(,OU=[a-z]+)?(.*)", "CN=(.*", "[a-",
+    "^CN=(\\S+)$", "^CN=(\\W*)(\\d*)$", "(?i)^cn=(k|s).*$", "(?s)^CN=(.).*$", "(?i)^cn=([a-z]+)$", "^CN=(?s:(.*))$",
 ]  # fmt: skip
 REPLACEMENTS = ["$1", "$1@$2", "$0", "x", "", "$2$1", "$1-$3", "$12", "a\\/b", "svc.$1"]
 ENDINGS = ["", "L", "U", "x", "L ", "LU"]
 VALUES = ["a", "b", "ann", "Kafka-1", "kafka/db1.test", "b.c", "Org", "x y"]
+# Letters, digits, spaces and ends of lines that are not of ASCII; K and s have relatives that are none.
+VALUES += [
+    "ünal",
+    "k\u212a",
+    "\u017ftr",
+    "\u0661\u0662",
+    "a\u00a0b",
+    "a\u0085",
+    "\u2028",
+    "a\u2029b",
+    "İ",
+    "日本",
+]
 
 
 def random_rules(chooser: random.Random) -> str:
@@ -127,6 +141,9 @@ NAMES = [
     "nobody/",
     "/host",
     "a.b-c_d",
+    "ünal",
+    "ann\u212a",
+    "a\u0085b",
 ]
 REALMS = ["@EXAMPLE.COM", "@OTHER.ORG", "@", "", "@A@B"]
 

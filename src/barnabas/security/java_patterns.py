@@ -1,20 +1,37 @@
-"""Patterns and replacements as Java has them in Kafka's settings."""
+"""Patterns and replacements as Java has them in Kafka's settings.
+
+In Java, \\w, \\d, \\s and (?i) are about ASCII only, and `.` matches none of the ends of lines, of which Java has more.
+What Python reads otherwise, or not at all, is an error: a pattern that matches more than in Kafka would give a client
+the name of another user.
+"""
 
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Final
 
 from barnabas.config.definition import InvalidSetting
 
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)|\$\{([a-zA-Z][a-zA-Z0-9]*)\}", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)|\$\{([a-zA-Z][a-zA-Z0-9]*)\}", re.DOTALL | re.ASCII)
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+# Java writes named groups as (?<name>…).
+_PART: Final = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
+    r"|\(\?(?P<flags>[a-zA-Z-]+)(?P<end>[:)])|[().]",
+    re.DOTALL,
+)
+_NO_LINE_END: Final = r"[^\n\r\u0085\u2028\u2029]"
 
 
 def compiled(setting: str, pattern: str, form: str) -> re.Pattern[str]:
     """Raises InvalidSetting, which says the form of the setting."""
     try:
-        return re.compile(_python_pattern(pattern))
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Python warns about what it reads as single characters, and Java as an operation on classes.
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(_python_pattern(pattern), re.ASCII)
+    except (re.error, ValueError, OverflowError, FutureWarning) as error:
         raise InvalidSetting(setting, pattern, f"{form}; the pattern is invalid: {error}") from None
 
 
@@ -49,5 +66,28 @@ def expanded(replacement: str, found: re.Match[str]) -> str:
 
 
 def _python_pattern(java: str) -> str:
-    """Java writes named groups as (?<name>…)."""
-    return re.sub(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>", r"(?P<\1>", java)
+    """Raises re.error for what Python would read otherwise than Java."""
+    # Whether `.` matches ends of lines too, by open group.
+    dot_all = [False]
+
+    def part(found: re.Match[str]) -> str:
+        text = found[0]
+        if text[0] == "[" and "[" in _ESCAPED.sub("", text[1:]):
+            raise re.error("a class within a class is not supported", java, found.start())
+        if found["name"] is not None:
+            dot_all.append(dot_all[-1])
+            return f"(?P<{found['name']}>"
+        if found["flags"] is not None:
+            on, _, off = found["flags"].partition("-")
+            has_dot_all = ("s" in on or dot_all[-1]) and "s" not in off
+            if found["end"] == ":":
+                dot_all.append(has_dot_all)
+            else:
+                dot_all[-1] = has_dot_all
+        elif text == "(":
+            dot_all.append(dot_all[-1])
+        elif text == ")" and len(dot_all) > 1:
+            dot_all.pop()
+        return _NO_LINE_END if text == "." and not dot_all[-1] else text
+
+    return _PART.sub(part, java)

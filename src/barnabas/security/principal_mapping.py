@@ -18,7 +18,7 @@ SETTING: Final = "ssl.principal.mapping.rules"
 _FORM: Final = "DEFAULT, or rules of the form RULE:pattern/replacement/[LU]"
 # As Kafka reads rules: first they are separated at commas outside of patterns, then each must be a rule to its end.
 _ONE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|.*?"
-_SPLITTER: Final = re.compile(rf"\s*({_ONE})\s*(?:,\s*|$)")
+_SPLITTER: Final = re.compile(rf"\s*({_ONE})\s*(?:,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_ONE)
 _SUBJECT_CHARACTERS_MAX: Final = 4_096
 
