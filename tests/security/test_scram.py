@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +21,7 @@ from barnabas.security.scram import (
     ScramKeys,
     ScramServer,
     keys_of,
+    salted_password,
 )
 
 SHA_256 = "SCRAM-SHA-256"
@@ -37,6 +40,27 @@ def server_for(
         return None if is_token or name not in keys else ScramAccount(Principal(USER, name), keys[name])
 
     return ScramServer(mechanism, find, decoy or Decoy(b"secret"), new_nonce=lambda: nonce)
+
+
+def test_a_credential_with_few_iterations_is_no_account(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka. Whoever hears one log-in could guess the password too fast."""
+    keys = keys_of(SHA_256, "pencil", b"salt of ann", 4095)
+    decoy = Decoy(b"secret")
+    server = ScramServer(SHA_256, lambda name, _: ScramAccount(Principal(USER, name), keys), decoy)
+    challenge = server.step(b"n,,n=ann,r=nonce")
+    salt = base64.b64encode(decoy.keys_for("ann", "sha256").salt)
+    assert challenge.endswith(b",s=" + salt + b",i=4096")
+    [line] = caplog.messages
+    assert line.startswith("User ann cannot log in with SCRAM-SHA-256: its credential has 4095 iterations")
+    # Also with a proof of the right password.
+    salted = salted_password(SHA_256, "pencil", b"salt of ann", 4095)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    nonce = challenge.partition(b",")[0]
+    signed = b"n=ann,r=nonce," + challenge + b",c=biws," + nonce
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    with pytest.raises(SaslFailed):
+        server.step(b"c=biws," + nonce + b",p=" + base64.b64encode(proof))
 
 
 class GuessingClient:

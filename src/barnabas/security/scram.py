@@ -16,6 +16,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from typing import Final, NamedTuple
 
 from barnabas.security.principal import Principal
 from barnabas.security.sasl import SCRAM_HASHES, Login, SaslFailed
+
+log = logging.getLogger(__name__)
 
 ITERATIONS_MIN: Final = 4_096
 # A server could otherwise keep a client busy.
@@ -156,7 +159,7 @@ class ScramServer:
             )
         extensions = dict(each.split("=", 1) for each in found["extensions"].split(",") if each)
         is_token = extensions.get(TOKEN_EXTENSION, "").lower() == "true"
-        self._account = self._find_account(user, is_token)
+        self._account = self._usable(self._find_account(user, is_token), user)
         # For users that exist too: the time of the answer does not tell which ones do.
         decoy = (self._token_decoy if is_token else self._decoy).keys_for(user, self._hash)
         self._keys = decoy if self._account is None else self._account.keys
@@ -165,6 +168,17 @@ class ScramServer:
         salt = base64.b64encode(self._keys.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={self._keys.iterations}"
         return self._server_first.encode()
+
+    def _usable(self, account: ScramAccount | None, user: str) -> ScramAccount | None:
+        """Tools that write to ZooKeeper store any number of iterations. Kafka refuses such users, too."""
+        if account is None or account.keys.iterations >= ITERATIONS_MIN:
+            return account
+        log.warning(
+            "User %s cannot log in with %s: its credential has %d iterations, and at least %d are needed. Set its"
+            " password again",
+            *(user, self._mechanism, account.keys.iterations, ITERATIONS_MIN),
+        )
+        return None
 
     def _finish(self, text: str) -> bytes:
         keys = self._keys

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.coordination.metadata.image import MetadataImage
 from barnabas.coordination.metadata.scram_credentials import ScramCredential
 from barnabas.security.principal import USER, Principal
-from barnabas.security.scram import Decoy, ScramAccount, ScramKeys, ScramServer
+from barnabas.security.scram import ITERATIONS_MIN, Decoy, ScramAccount, ScramKeys, ScramServer
 
 if TYPE_CHECKING:
     from barnabas.coordination.writing.delegation_tokens import DelegationTokens
@@ -40,11 +40,17 @@ class ScramAccounts:
         return ScramServer(self._mechanism, self._find, self._decoy, token_decoy)
 
     def _new_decoy(self, image: MetadataImage) -> Decoy:
-        users = image.scram_credentials
-        first = min((user for user, each in users.items() if self._mechanism in each), default=None)
-        like = None if first is None else _keys(users[first][self._mechanism])
+        first = min(self._usable(image.scram_credentials), default=None)
+        like = None if first is None else _keys(image.scram_credentials[first][self._mechanism])
         secret = b"" if like is None else like.server_key
         return Decoy(hashlib.sha512(image.cluster_id.encode() + secret).digest(), like)
+
+    def _usable(self, users: Mapping[str, Mapping[str, ScramCredential]]) -> Iterator[str]:
+        """The users that can log in: one who cannot looks like one that does not exist."""
+        for user, each in users.items():
+            credential = each.get(self._mechanism)
+            if credential is not None and credential.iterations >= ITERATIONS_MIN:
+                yield user
 
     def _find(self, name: str, is_token: bool) -> ScramAccount | None:
         if is_token:
