@@ -28,7 +28,7 @@ from barnabas.protocol.messages.renew_delegation_token_request import RenewDeleg
 from barnabas.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from barnabas.security.acls import CREATE_TOKENS, DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER
-from barnabas.security.scram import ScramClient
+from barnabas.security.scram import ScramClient, salted_password
 from tests.broker.acl_requests import STANDARD_AUTHORIZER, add_acls, allow
 from tests.broker.raw_client import RawClient
 from tests.broker.running import RunningBroker
@@ -181,6 +181,32 @@ def test_log_in_with_a_token(broker: RunningBroker, ann: RawClient, mechanism: s
             assert log_in(client, token_id, secret, mechanism).error_code == FAILED
 
 
+def test_log_in_again_with_a_password(broker: RunningBroker, ann: RawClient) -> None:
+    """As in Kafka, the user is the same."""
+    with RawClient(broker.server.ports["PLAINTEXT"]) as client:
+        upsertion = ScramCredentialUpsertion(
+            name="ann",
+            mechanism=1,
+            iterations=4096,
+            salt=b"salt",
+            salted_password=salted_password("SCRAM-SHA-256", "of ann", b"salt", 4096),
+        )
+        request = AlterUserScramCredentialsRequest(upsertions=[upsertion])
+        assert client.ask("AlterUserScramCredentials", 0, request).results[0].error_code == 0
+    token = create(ann)
+    with RawClient(broker.server.ports["SASL_PLAINTEXT"]) as client:
+        assert log_in(client, token.token_id, token.hmac).error_code == 0
+        assert create(client).error_code == NOT_ALLOWED
+        scram = ScramClient("SCRAM-SHA-256", "ann", "of ann")
+        assert client.ask("SaslHandshake", 1, SaslHandshakeRequest(mechanism="SCRAM-SHA-256")).error_code == 0
+        message = scram.first()
+        while not scram.is_complete:
+            answer = client.ask("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=message))
+            assert answer.error_code == 0, answer.error_message
+            message = scram.step(answer.auth_bytes)
+        assert create(client).error_code == 0
+
+
 def test_refusals(broker: RunningBroker, ann: RawClient) -> None:
     assert create(ann, owner_principal_type="User", owner_principal_name="bob").error_code == UNAUTHORIZED
     group = CreatableRenewers(principal_type="Group", principal_name="x")
@@ -201,6 +227,11 @@ def test_tokens_survive_a_restart(tmp_path: Path) -> None:
 def test_without_a_key(tmp_path: Path) -> None:
     with RunningBroker(tmp_path, SETTINGS) as running, connect(running, "ann") as client:
         assert create(client).error_code == AUTH_DISABLED
+        other = create(client, owner_principal_type="User", owner_principal_name="bob")
+        assert other.error_code == UNAUTHORIZED
+        group = CreatableRenewers(principal_type="Group", principal_name="x")
+        request = CreateDelegationTokenRequest(renewers=[group])
+        assert client.ask("CreateDelegationToken", 3, request).error_code == INVALID_PRINCIPAL_TYPE
         assert renew(client, b"x", 1).error_code == AUTH_DISABLED
         answer = client.ask("DescribeDelegationToken", 3, DescribeDelegationTokenRequest(owners=None))
         assert answer.error_code == AUTH_DISABLED

@@ -10,7 +10,11 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.handlers.permissions import authorize
-from barnabas.broker.handlers.security.token_requests import FIRST_VERSION_WITH_REQUESTER, tokens_for
+from barnabas.broker.handlers.security.token_requests import (
+    FIRST_VERSION_WITH_REQUESTER,
+    check_allowed,
+    enabled_tokens,
+)
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.errors import DelegationTokenAuthorizationFailed, InvalidPrincipalType, KafkaError
 from barnabas.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
@@ -39,13 +43,15 @@ async def handle(
         response.token_requester_principal_type = requester.type
         response.token_requester_principal_name = requester.name
     try:
-        tokens = tokens_for(broker, exchange)
+        check_allowed(broker, exchange)
         if (owner.type, owner.name) != (requester.type, requester.name):
             if broker.authorization is None:
                 raise DelegationTokenAuthorizationFailed("a user can create tokens of its own only")
             authorize(broker, exchange, CREATE_TOKENS, USER_RESOURCE, str(owner))
         if any(each.type != USER for each in renewers):
             raise InvalidPrincipalType("renewers must be users")
+        # As in Kafka, the client learns last that there are no tokens.
+        tokens = enabled_tokens(broker)
         token = await tokens.create(owner, requester, renewers, request.max_lifetime_ms)
     except KafkaError as error:
         response.error_code = error.code

@@ -21,6 +21,12 @@ FIRST_VERSION_WITH_REQUESTER: Final = 3
 
 def tokens_for(broker: Broker, exchange: AnyExchange) -> DelegationTokens:
     """Raises DelegationTokenRequestNotAllowed and DelegationTokenAuthDisabled."""
+    check_allowed(broker, exchange)
+    return enabled_tokens(broker)
+
+
+def check_allowed(broker: Broker, exchange: AnyExchange) -> None:
+    """Raises DelegationTokenRequestNotAllowed."""
     session = exchange.session
     protocol = next(
         (
@@ -33,6 +39,10 @@ def tokens_for(broker: Broker, exchange: AnyExchange) -> DelegationTokens:
     is_anonymous = protocol is SecurityProtocol.PLAINTEXT or session.principal == ANONYMOUS
     if is_anonymous or session.principal.has_token:
         raise DelegationTokenRequestNotAllowed("delegation tokens are for clients that log in without one")
+
+
+def enabled_tokens(broker: Broker) -> DelegationTokens:
+    """Raises DelegationTokenAuthDisabled."""
     if broker.delegation_tokens is None:
         raise DelegationTokenAuthDisabled("delegation.token.secret.key is not set")
     return broker.delegation_tokens
