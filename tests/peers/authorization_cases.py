@@ -74,6 +74,15 @@ RECORD_CASES: Final = [
         TRANSACTION_DENIED,
         note="transaction",
     ),
+    # Without records of a transaction its id means nothing.
+    Case(
+        "Produce",
+        11,
+        produced(RECORDS, transactional_id=PAYMENTS),
+        one(topic(WRITE)),
+        TOPIC_DENIED,
+        note="id alone",
+    ),
     Case("Fetch", 12, fetched(), one(topic(READ)), TOPIC_DENIED),
     Case("Fetch", 12, fetched(replica_id=7), one(cluster(CLUSTER_ACTION)), TOPIC_DENIED, note="follower"),
     Case(

@@ -11,7 +11,12 @@ import pytest
 from barnabas.client.admin.admin import Admin
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.producer.producer import Producer
-from barnabas.errors import ClusterAuthorizationFailed, GroupAuthorizationFailed, TopicAuthorizationFailed
+from barnabas.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.security import acls
 from tests.broker.acl_requests import (
@@ -67,6 +72,22 @@ def test_our_own_clients_are_told(secured: RunningBroker) -> None:
         assert [each.name for each in admin.list_topics()] == ["orders"]
         with pytest.raises(ClusterAuthorizationFailed):
             admin.describe_acls()
+
+
+def test_a_transactional_id_is_asked_about_with_records_of_a_transaction(secured: RunningBroker) -> None:
+    add_acls(secured, [allow(acls.WRITE, acls.TOPIC, "orders")])
+    with HostClient(secured.port, CLIENT_HOST) as client:
+        for records, error in (
+            (batch(b"value"), 0),
+            (
+                batch(b"value", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
+                TransactionalIdAuthorizationFailed.code,
+            ),
+        ):
+            request = produce_request("orders", records)
+            request.transactional_id = "payments"
+            [topic] = client.ask("Produce", 9, request).responses
+            assert topic.partition_responses[0].error_code == error
 
 
 def test_a_produce_without_acks_ends_the_connection(secured: RunningBroker) -> None:

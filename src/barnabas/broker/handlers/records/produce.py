@@ -6,7 +6,7 @@
   7 on perhaps with zstd.
 - Records of a transaction (from version 3 on) are appended after its coordinator has verified their partitions. From
   version 11 on the client knows TRANSACTION_ABORTABLE, from version 12 on the coordinator adds the partitions itself.
-- A client needs WRITE on each topic, and on the transactional id.
+- A client needs WRITE on each topic, and on the transactional id of records of a transaction.
 - Only the broker, and clients with the id `__admin_client`, write to internal topics.
 - From version 8 on the response names the invalid records, from version 10 on the current leader. From version 13 on
   topics are given by their id.
@@ -266,12 +266,27 @@ def handle(
 ) -> Answer[ProduceResponse]:
     if request.transactional_id is None:
         return Appending(broker, exchange, request, None).begin()
-    if denies(broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id):
+    if _has_transactional_records(request) and denies(
+        broker, exchange, WRITE, TRANSACTIONAL_ID, request.transactional_id
+    ):
         return _refuse_all(request, refusal(TRANSACTIONAL_ID))
     parked = exchange.park()
     then = partial(_append_verified, parked, broker, exchange, request)
     verify_produce(broker, exchange, request, then)
     return parked
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    """Without them the transactional id means nothing."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < BATCH_HEADER_BYTES:
+                continue
+            assert not isinstance(records, FileSlice)
+            if records[MAGIC_POSITION] == MAGIC_V2 and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT:
+                return True
+    return False
 
 
 HANDLER: Final = Handler(ProduceRequest, ProduceResponse, handle)
