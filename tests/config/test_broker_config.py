@@ -368,6 +368,43 @@ def test_a_brokers_description_tells_sources_and_hides_passwords() -> None:
     assert (default.name, default.value) == ("background.threads", "4")
 
 
+@pytest.mark.parametrize(
+    ("name", "type_code", "default"),
+    [
+        ("connections.max.reauth.ms", 5, "0"),
+        ("plain.connections.max.reauth.ms", 5, "0"),
+        ("sasl.enabled.mechanisms", 7, "GSSAPI"),
+        ("ssl.keystore.location", 2, None),
+        ("max.connections", 3, "2147483647"),
+    ],
+)
+def test_settings_of_listeners_show_as_what_they_override(
+    name: str, type_code: int, default: str | None
+) -> None:
+    own = f"listener.name.inside.{name}"
+    (entry,) = (each for each in describe_broker(config(f"{own}=7")) if each.name == own)
+    assert (entry.value, entry.is_sensitive, entry.type_code, entry.read_only) == (
+        "7",
+        False,
+        type_code,
+        True,
+    )
+    assert [each.value for each in entry.synonyms] == ["7"] if default is None else ["7", default]
+
+
+@pytest.mark.parametrize(
+    ("name", "type_code"),
+    [("plain.sasl.jaas.config", 9), ("ssl.key.password", 9), ("plain.ssl.key.password", 0), ("my.own", 0)],
+)
+def test_passwords_of_listeners_and_unknown_settings_are_hidden(name: str, type_code: int) -> None:
+    own = f"listener.name.inside.{name}"
+    broker = config(f"{own}=secret").with_dynamic(default={own: "secret"}, broker={own: "secret"})
+    (entry,) = (each for each in describe_broker(broker) if each.name == own)
+    for each in (entry, *describe_cluster_default(broker)):
+        assert (each.value, each.is_sensitive, each.type_code) == (None, True, type_code)
+        assert {synonym.value for synonym in each.synonyms} == {None}
+
+
 def test_every_setting_of_the_table_is_sound() -> None:
     table = broker_settings()
     assert len([row for row in table.values() if "3.9" in row.releases]) == 328

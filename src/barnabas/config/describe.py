@@ -8,7 +8,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Final
 
-from barnabas.config.broker_config import LISTENER_PREFIX, BrokerConfig
+from barnabas.config.broker_config import LISTENER_PREFIX, BrokerConfig, base_name
 from barnabas.config.broker_settings import TOPIC_SYNONYMS, UpdateMode, broker_settings
 from barnabas.config.definition import SettingType, to_text
 from barnabas.config.log_config import TOPIC_SETTINGS, LogConfig
@@ -144,7 +144,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
     """
     names = _FALLBACKS.get(name, (name,))
     if name.startswith(LISTENER_PREFIX):
-        names = (name, name[len(LISTENER_PREFIX) :].partition(".")[2])
+        names = (name, base_name(name))
     sensitive = _is_sensitive(name)
     found = [
         ConfigSynonym(name=each, value=None if sensitive else texts[each], source=source)
@@ -167,7 +167,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
 
 def _is_sensitive(name: str) -> bool:
     """An unknown setting might be a password."""
-    row = broker_settings().get(name)
+    row = broker_settings().get(base_name(name))
     return row is None or row.is_sensitive
 
 
@@ -177,5 +177,5 @@ def _is_read_only(name: str) -> bool:
 
 
 def _type_code(name: str) -> int:
-    row = broker_settings().get(name)
+    row = broker_settings().get(base_name(name))
     return UNKNOWN_TYPE if row is None else TYPE_CODES[row.setting.type]
