@@ -28,6 +28,7 @@ from tests.security.certificates import certificates, other_certificates, tls_se
 
 INVALID_REQUEST = 42
 JAAS_NAME = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+REAUTH_NAME = "listener.name.sasl_plaintext.plain.connections.max.reauth.ms"
 ONE_LISTENER = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "PLAIN",
@@ -78,7 +79,7 @@ def test_users_of_plain_change_at_run_time(tmp_path: Path) -> None:
     [
         (JAAS_NAME, "nonsense hush", JAAS_NAME),
         (JAAS_NAME, f"{PLAIN_MODULE} required;", f"{JAAS_NAME} names no user"),
-        ("listener.name.sasl_plaintext.plain.connections.max.reauth.ms", "abc", "Invalid value abc"),
+        (REAUTH_NAME, "abc", "Invalid value abc"),
         ("listener.name.sasl_plaintext.sasl.enabled.mechanisms", "PLAIN,NOPE", "NOPE is not supported"),
         ("sasl.enabled.mechanisms", "PLAIN,NOPE", "NOPE is not supported"),
         ("sasl.enabled.mechanisms", "PLAIN,OAUTHBEARER", "jwks.endpoint.url is missing"),
@@ -102,7 +103,7 @@ def test_sasl_that_could_not_be_used_is_refused_at_run_time(
     [
         (JAAS_NAME, "nonsense", JAAS_NAME),
         ("sasl.enabled.mechanisms", "PLAIN,NOPE", "sasl.enabled.mechanisms=PLAIN,NOPE"),
-        ("listener.name.sasl_plaintext.plain.connections.max.reauth.ms", "abc", "connections.max.reauth.ms"),
+        (REAUTH_NAME, "abc", REAUTH_NAME),
     ],
 )
 def test_a_broker_starts_with_stored_sasl_that_cannot_be_used(

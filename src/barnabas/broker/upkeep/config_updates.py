@@ -52,7 +52,7 @@ def _usable(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool
             validate_dynamic({name: text}, per_broker=per_broker)
             usable[name] = text
         except InvalidConfig as error:
-            log.error("A setting at run time is ignored: %s", error)
+            log.error("The setting %s, made at run time, is ignored: %s", name, error)
     return usable
 
 
