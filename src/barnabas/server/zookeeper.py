@@ -68,9 +68,7 @@ def _tls_files(config: BrokerConfig) -> TlsFiles:
     )
     return TlsFiles(
         ca=trusted,
-        # One file has the private key and the certificates.
         certificate=own,
-        key=own,
         key_password=config.zookeeper_ssl_keystore_password,
         check_hostname=bool(config.zookeeper_ssl_endpoint_identification_algorithm.strip()),
     )

@@ -139,7 +139,7 @@ class ZooKeeperSession(EngineSession):
         super().__init__(asyncio.get_running_loop())
         self._settings = settings
         self._has_multi_read = has_multi_read
-        self._handler = LoopHandler(self._loop)
+        self._handler = LoopHandler(self._loop, settings.tls)
         self._client = new_client(settings, chroot, self._handler)
         self._client.add_listener(self._on_client_state)
         self._state: SessionState | None = None

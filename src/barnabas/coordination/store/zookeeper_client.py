@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
@@ -49,6 +51,10 @@ from barnabas.coordination.store.contract import (
     validate_data,
     validate_path,
 )
+from barnabas.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from barnabas.security.tls import TlsSettings
 
 READS_AT_ONCE: Final = 1_000
 RECONNECT_DELAY_S: Final = 0.1
@@ -72,8 +78,8 @@ class TlsFiles:
     """PEM files. Without a certificate the client does not identify itself."""
 
     ca: str | None = None
+    # One file has the private key and the certificates.
     certificate: str | None = None
-    key: str | None = None
     key_password: str | None = None
     check_hostname: bool = True
 
@@ -141,8 +147,9 @@ class LoopQueue:
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Runs completions and watches on the event loop, in the order in which the connection received them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: TlsFiles | None) -> None:
         super().__init__()
+        self._tls = tls
         self.callback_queue = self.completion_queue = LoopQueue(loop)
 
     def start(self) -> None:
@@ -151,9 +158,41 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def stop(self) -> None:
         self._running = False
 
+    def create_connection(
+        self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any
+    ) -> socket.socket:
+        """With TLS as for all other connections. kazoo would trust the authorities of the system too."""
+        context = None
+        if self._tls is not None:
+            from barnabas.security.tls import client_context
+
+            try:
+                # New files count for new connections.
+                context = client_context(_tls_settings(self._tls))
+            except InvalidConfig as error:
+                raise OSError(errno.EINVAL, str(error)) from error
+        connected: socket.socket = super().create_connection(address, hostname, timeout)
+        return connected if context is None else context.wrap_socket(connected, server_hostname=hostname)
+
+
+def _tls_settings(files: TlsFiles) -> TlsSettings:
+    from barnabas.security.key_stores import StoreSettings
+    from barnabas.security.tls import TlsSettings
+
+    key_password = files.key_password
+    return TlsSettings(
+        key_store=StoreSettings(
+            "zookeeper.ssl.keystore.", files.certificate, "PEM", None, key_password=key_password
+        ),
+        trust_store=StoreSettings("zookeeper.ssl.truststore.", files.ca, "PEM", None),
+        client_auth="none",
+        enabled_protocols=(),
+        cipher_suites=(),
+        checks_hostname=files.check_hostname,
+    )
+
 
 def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -> KazooClient:
-    tls = settings.tls or TlsFiles()
     return KazooClient(
         hosts=settings.hosts + chroot,
         timeout=settings.session_timeout_ms / 1_000,
@@ -167,11 +206,6 @@ def new_client(settings: ZooKeeperSettings, chroot: str, handler: LoopHandler) -
         ),
         logger=_quiet_logger(),
         use_ssl=settings.tls is not None,
-        ca=tls.ca,
-        certfile=tls.certificate,
-        keyfile=tls.key,
-        keyfile_password=tls.key_password,
-        check_hostname=tls.check_hostname,
     )
 
 
