@@ -27,6 +27,7 @@ from tests.broker.running import RunningBroker
 from tests.security.certificates import certificates, other_certificates, tls_settings_of, write_certificates
 
 INVALID_REQUEST = 42
+SET, DELETE, APPEND = 0, 1, 2
 JAAS_NAME = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 REAUTH_NAME = "listener.name.sasl_plaintext.plain.connections.max.reauth.ms"
 ONE_LISTENER = {
@@ -38,9 +39,16 @@ ONE_LISTENER = {
 
 
 def alter_broker(
-    running: RunningBroker, name: str, value: str | None, *, for_all: bool = False
+    running: RunningBroker,
+    name: str,
+    value: str | None,
+    *,
+    for_all: bool = False,
+    operation: int | None = None,
 ) -> tuple[int, str]:
-    change = AlterableConfig(name=name, config_operation=0 if value else 1, value=value)
+    if operation is None:
+        operation = DELETE if value is None else SET
+    change = AlterableConfig(name=name, config_operation=operation, value=value)
     broker_id = "" if for_all else str(running.server.broker.replicas.broker_id)
     resource = AlterConfigsResource(resource_type=4, resource_name=broker_id, configs=[change])
     with running.client() as client:
@@ -98,6 +106,17 @@ def test_sasl_that_could_not_be_used_is_refused_at_run_time(
     assert "hush" not in caplog.text
 
 
+def test_a_mechanism_that_could_not_be_used_is_not_added(tmp_path: Path) -> None:
+    name = "sasl.enabled.mechanisms"
+    with RunningBroker(tmp_path, ONE_LISTENER) as running:
+        assert alter_broker(running, name, "PLAIN") == (0, "")
+        code, message = alter_broker(running, name, "NOPE", operation=APPEND)
+        assert (code, "NOPE is not supported" in message) == (INVALID_REQUEST, True)
+        assert alter_broker(running, name, "SCRAM-SHA-256", operation=APPEND) == (0, "")
+        with RawClient(running.server.ports["SASL_PLAINTEXT"]) as client:
+            assert choose(client, "SCRAM-SHA-256").mechanisms == ["PLAIN", "SCRAM-SHA-256"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
@@ -123,6 +142,8 @@ def test_a_broker_starts_with_stored_sasl_that_cannot_be_used(
         with RawClient(running.server.ports["SASL_PLAINTEXT"]) as client:
             client.send("Metadata", 9, MetadataRequest(topics=[]))
             assert client.is_closed_by_broker()
+        # It is in the way of no other change.
+        assert alter_broker(running, "max.connections", "1000") == (0, "")
         assert alter_broker(running, name, None) == (0, "")
 
 
@@ -135,7 +156,17 @@ def test_users_are_not_set_for_all_brokers(tmp_path: Path) -> None:
         assert message.startswith(
             "Cannot update these configs at default cluster level, broker id must be specified"
         )
-        assert not can_log_in(running, b"\0eve\0new")
+        # Older versions have stored such settings. They are not used, and in the way of no other change.
+        broker = running.server.broker
+        stored = {"": lambda _: {JAAS_NAME: f'{PLAIN_MODULE} required user_eve="new";', REAUTH_NAME: "5"}}
+        assert running.call(lambda: broker.writer.alter_broker_configs(stored)) == {"": None}
+        for name in ("max.connections", JAAS_NAME, REAUTH_NAME):
+            assert alter_broker(running, name, "5" if name == "max.connections" else None, for_all=True) == (
+                0,
+                "",
+            )
+            assert not can_log_in(running, b"\0eve\0new")
+        assert broker.image.broker_config("") == {"max.connections": "5"}
 
 
 def test_inter_broker_settings_of_run_time_that_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:

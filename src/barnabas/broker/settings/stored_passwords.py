@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.broker_config import BrokerConfig, validate_dynamic
 from barnabas.config.broker_settings import UpdateMode, broker_settings
 from barnabas.errors import InvalidConfig
 from barnabas.security.password_encoder import CannotDecode, PasswordEncoder, is_encoded
@@ -45,6 +45,18 @@ def decoded(config: BrokerConfig, stored: Mapping[str, str]) -> dict[str, str]:
         else:
             clear[name] = text
     return clear
+
+
+def usable(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """As `decoded`, without those that may not be set at run time. The log has a line about each of them."""
+    found = {}
+    for name, text in decoded(config, stored).items():
+        try:
+            validate_dynamic({name: text}, per_broker=per_broker)
+            found[name] = text
+        except InvalidConfig as error:
+            log.error("The setting %s, made at run time, is ignored: %s", name, error)
+    return found
 
 
 def encoded(config: BrokerConfig, clear: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.waiting.tasks import Tasks
-from barnabas.config.broker_config import BrokerConfig, is_honoured, validate_dynamic
+from barnabas.config.broker_config import BrokerConfig, is_honoured
 from barnabas.config.live_settings import LiveSettings
 from barnabas.coordination.metadata.cache import MetadataCache, Stage
 from barnabas.coordination.metadata.image import MetadataImage
@@ -44,16 +44,9 @@ def effective_config(config: BrokerConfig, image: MetadataImage, broker_id: Brok
 def _usable(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
     if not stored:
         return {}
-    from barnabas.broker.settings.stored_passwords import decoded
+    from barnabas.broker.settings.stored_passwords import usable
 
-    usable = {}
-    for name, text in decoded(config, stored).items():
-        try:
-            validate_dynamic({name: text}, per_broker=per_broker)
-            usable[name] = text
-        except InvalidConfig as error:
-            log.error("The setting %s, made at run time, is ignored: %s", name, error)
-    return usable
+    return usable(config, stored, per_broker=per_broker)
 
 
 class ConfigUpdates:

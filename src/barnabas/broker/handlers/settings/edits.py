@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.broker import Broker
 from barnabas.broker.settings.group_configs import GROUP_SETTINGS, group_overrides
 from barnabas.broker.settings.resources import ResourceType
-from barnabas.broker.settings.stored_passwords import decoded, encoded
+from barnabas.broker.settings.stored_passwords import encoded, usable
 from barnabas.broker.telemetry.configs import CLIENT_METRICS_SETTINGS, parse_subscription
 from barnabas.config.broker_config import BrokerConfig, base_name, validate_dynamic
 from barnabas.config.broker_settings import broker_settings
@@ -119,14 +119,14 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
     )
     per_broker = bool(resource.name)
     config = broker.config
-    new = {change.name for change in resource.changes if change.operation == Operation.SET}
-    changed_names = new | (current.keys() - after.keys())
+    named = {change.name for change in resource.changes}
+    changed_names = named | (current.keys() - after.keys())
     stored, given = (
-        {name: text for name, text in after.items() if (name in new) == is_new} for is_new in (False, True)
+        {name: text for name, text in after.items() if (name in named) == is_given}
+        for is_given in (False, True)
     )
     try:
-        after = {**decoded(config, stored), **given}
-        for name in after:
+        for name in given:
             if name.startswith(_LISTENER_SETTINGS):
                 raise InvalidConfig(
                     "These security configs can be dynamically updated only per-listener using the listener prefix:"
@@ -134,7 +134,8 @@ def _edit_broker(broker: Broker, resource: ResourceChange, current: Mapping[str,
                 )
             if name in _FIXED_SETTINGS:
                 raise InvalidConfig(f"Cannot update these configs dynamically: [{name}]")
-        validate_dynamic(after, per_broker=per_broker)
+        validate_dynamic(given, per_broker=per_broker)
+        after = {**usable(config, stored, per_broker=per_broker), **given}
         changed = config.with_dynamic(
             default=config.dynamic_default if per_broker else after,
             broker=after if per_broker else config.dynamic_broker,
