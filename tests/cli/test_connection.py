@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -305,3 +308,25 @@ def test_completion_knows_profiles_and_asks_the_cluster_of_the_line(
     assert completed("barnabas", "--profile", "dev", "consume", "he") == "plain,here\n"
     assert completed("barnabas", "topics", "-b", broker.bootstrap, "describe", "he") == "plain,here\n"
     assert "delete-records" in completed("barnabas", "topics", "delete")
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_one_line(
+    barnabas: Barnabas, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each connection ends at once, as behind a load balancer without a broker."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        result = barnabas("-b", address, "--timeout", "0.5", "topics", "list")
+        server.shutdown(socket.SHUT_RDWR)
+    assert result.exit_code == 3
+    assert f"no broker can be reached (tried {address})" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    # Outside of pytest a warning would be one more line.
+    assert not caplog.records

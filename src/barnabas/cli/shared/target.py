@@ -55,7 +55,7 @@ class Target(NamedTuple):
         from barnabas.client.admin.admin import Admin
 
         settings = self.client_settings("admin", default_api_timeout_ms=self.timeout_ms)
-        with self.unreachable_is_told(), Admin(settings) as admin:
+        with _without_warnings_of_outages(), self.unreachable_is_told(), Admin(settings) as admin:
             yield admin
 
     @contextmanager
@@ -78,7 +78,8 @@ class Target(NamedTuple):
 
         try:
             timeout_ms = min(self.timeout_ms, DIAGNOSIS_TIMEOUT_MS)
-            with Admin(self.client_settings("admin", default_api_timeout_ms=timeout_ms)) as admin:
+            settings = self.client_settings("admin", default_api_timeout_ms=timeout_ms)
+            with _without_warnings_of_outages(), Admin(settings) as admin:
                 nodes = admin.describe_cluster().nodes
         except KafkaError:
             return ""
@@ -103,6 +104,20 @@ class Target(NamedTuple):
         }
         chosen |= {name.replace("_", "."): value for name, value in settings.items()}
         return {"client.id": "barnabas-cli", **chosen, "bootstrap.servers": self.bootstrap}
+
+
+@contextmanager
+def _without_warnings_of_outages() -> Iterator[None]:
+    """A command that cannot reach its cluster fails with one line of its own."""
+    import logging
+
+    log = logging.getLogger("barnabas.client.connections.outage")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def cluster_command(command: F) -> F:

@@ -16,6 +16,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
+from barnabas.client.connections.outage import Outage, addresses
 from barnabas.client.settings import ClientSettings
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
 from barnabas.net.requester import OnDone, Requester
@@ -37,21 +38,30 @@ IDLE_CHECKS: Final = 4
 class _Peer:
     """The state of the connection to one broker."""
 
-    __slots__ = ("connecting", "failures", "link", "next_attempt_s", "node")
+    __slots__ = ("connecting", "failure", "failures", "link", "next_attempt_s", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.link: Link | None = None
         self.connecting: asyncio.Task[Link] | None = None
+        # Why the last attempt to connect has failed; None after a successful one.
+        self.failure: BaseException | None = None
         self.failures = 0
         self.next_attempt_s = 0.0
 
 
 class Brokers:
-    def __init__(self, settings: ClientSettings, *, chooser: random.Random | None = None) -> None:
-        """Must be created on the loop that uses it."""
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        outage: Outage | None = None,
+        chooser: random.Random | None = None,
+    ) -> None:
+        """Must be created on the loop that uses it. A client that has several of these gives them one `outage`."""
         self._loop = asyncio.get_running_loop()
         self._settings = settings
+        self._outage = outage or Outage()
         self._random = chooser or random.Random()
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self._bootstrap = tuple(
@@ -217,7 +227,7 @@ class Brokers:
             except NetworkException as error:
                 failure = error
         assert failure is not None
-        tried = ", ".join(str(peer.node) for peer in peers)
+        tried = addresses(peer.node for peer in peers)
         raise NetworkException(f"no broker can be reached (tried {tried}): {failure}")
 
     async def _link_to(self, peer: _Peer) -> Link:
@@ -293,6 +303,9 @@ class Brokers:
             elif failure is not None:
                 log.error("connecting to %s failed in an unforeseen way", peer.node, exc_info=failure)
             self._back_off(peer)
+            if failure is not None:
+                peer.failure = failure
+                self._notice_outage(failure)
         else:
             self._connections_created += 1
             link = task.result()
@@ -303,9 +316,17 @@ class Brokers:
                 self._back_off(peer)
             else:
                 peer.link = link
+                peer.failure = None
                 peer.failures = 0
+                self._outage.end(peer.node)
                 self._watch_idle()
         self._tell(peer.node.id)
+
+    def _notice_outage(self, failure: BaseException) -> None:
+        """One broker that can be reached is enough, and so is one that was not tried yet."""
+        peers = self._peers.values()
+        if all(peer.link is None and peer.failure is not None for peer in peers) and not self.is_closed:
+            self._outage.begin((peer.node for peer in peers), failure, self._loop.time())
 
     def _closed(self, node_id: int, requester: Requester) -> None:
         peer = self._peers.get(node_id)

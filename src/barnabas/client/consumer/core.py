@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.client.connections.brokers import Brokers, retrying
 from barnabas.client.connections.cluster import Cluster, PartitionInfo, TopicInfo
 from barnabas.client.connections.coordinator import Coordinator, CoordinatorType
+from barnabas.client.connections.outage import Outage
 from barnabas.client.consumer.fetched import Fetched
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.offsets import Lookup, Positions
@@ -51,7 +52,8 @@ class ConsumerCore:
         self._settings = settings
         self._subscription = subscription
         self._notify = notify
-        self._brokers = Brokers(settings)
+        outage = Outage()
+        self._brokers = Brokers(settings, outage=outage)
         self._cluster = Cluster(
             settings,
             self._brokers,
@@ -69,7 +71,7 @@ class ConsumerCore:
         # A request to the coordinator must not wait behind a fetch, nor a fetch behind a join.
         self._group_brokers: Brokers | None = None
         if settings.group_id is not None:
-            self._group_brokers = Brokers(settings)
+            self._group_brokers = Brokers(settings, outage=outage)
             coordinator = Coordinator(self._group_brokers, CoordinatorType.GROUP, settings.group_id)
             parts = MemberParts(
                 settings=settings,
