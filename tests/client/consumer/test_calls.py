@@ -173,6 +173,98 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_told_and_waited_for(
         assert told.empty()
 
 
+def test_an_assigned_partition_that_does_not_exist_is_told_and_waited_for(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = server.topic(partitions=1)
+    told: queue.Queue[KafkaError] = queue.Queue()
+    with (
+        barnabas.Consumer(
+            bootstrap_servers=server.address, auto_offset_reset="earliest", on_error=told.put
+        ) as consumer,
+        caplog.at_level(logging.WARNING, "barnabas.client"),
+        barnabas.Admin(bootstrap_servers=server.address) as admin,
+    ):
+        consumer.assign([(topic, 1)])
+        assert consumer.poll(0) == []
+        error = told.get(timeout=WAIT_S)
+        assert isinstance(error, UnknownTopicOrPartition)
+        assert str(error) == (
+            f"topic '{topic}' has 1 partition, so there is no partition 1; this consumer waits for it"
+        )
+        assert [each.getMessage() for each in caplog.records] == [str(error)]
+        with pytest.raises(UnknownTopicOrPartition, match="has 1 partition, so there is no partition 1"):
+            consumer.position((topic, 1), timeout_ms=WAIT_MS)
+        admin.create_partitions({topic: 2})
+        with barnabas.Producer(bootstrap_servers=server.address) as producer:
+            producer.send(topic, b"late", partition=1)
+        assert [record.value for record in consumer.poll(WAIT_MS)] == [b"late"]
+        assert told.empty()
+
+
+def test_a_topic_that_a_consumer_has_created_is_told(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"created-{server.topic()}"
+    with (
+        barnabas.Consumer(bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer,
+        caplog.at_level(logging.WARNING, "barnabas.client"),
+    ):
+        consumer.assign([(topic, 0)])
+        assert consumer.position((topic, 0), timeout_ms=WAIT_MS) == 0
+        assert len(consumer.partitions_for(topic)) >= 1
+        for record in caplog.records:
+            assert record.getMessage() == (
+                f"topic '{topic}' does not exist yet: check the name. This consumer has asked the broker to create it,"
+                " and the broker does so if auto.create.topics.enable is true; allow.auto.create.topics=false prevents"
+                " that"
+            )
+        assert caplog.records
+
+
+def test_a_question_creates_no_topic(server: Server) -> None:
+    topic = f"asked-{server.topic()}"
+    partition = (topic, 0)
+    with (
+        barnabas.Consumer(bootstrap_servers=server.address) as consumer,
+        barnabas.Producer(bootstrap_servers=server.address) as producer,
+        barnabas.Admin(bootstrap_servers=server.address) as admin,
+    ):
+        for ask in (
+            lambda: consumer.end_offsets(partition, timeout_ms=WAIT_MS),
+            lambda: consumer.beginning_offsets(partition, timeout_ms=WAIT_MS),
+            lambda: consumer.offsets_for_times(cast(Any, {partition: 5}), timeout_ms=WAIT_MS),
+            lambda: consumer.partitions_for(topic, timeout_ms=WAIT_MS),
+            lambda: producer.partitions_for(topic, timeout_ms=WAIT_MS),
+        ):
+            with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}' does not exist: check the"):
+                ask()
+        # An answer to each client shows that none of them asks for the topic's creation later.
+        consumer.topics()
+        assert topic not in {each.name for each in admin.list_topics()}
+        assert producer.partitions_for(topic, creates=True) >= 1
+        assert len(consumer.partitions_for(topic)) >= 1
+        there = server.topic(partitions=3)
+        for ask_for in (consumer.end_offsets, consumer.beginning_offsets):
+            with pytest.raises(UnknownTopicOrPartition, match="has 3 partitions, so there is no partition 9"):
+                ask_for((there, 0), (there, 9), timeout_ms=WAIT_MS)
+        assert consumer.end_offsets((there, 2)) == {(there, 2): 0}
+
+    async def ask_later() -> None:
+        async with (
+            barnabas.aio.Consumer(bootstrap_servers=server.address) as reader,
+            barnabas.aio.Producer(bootstrap_servers=server.address) as writer,
+        ):
+            for asked in (
+                reader.end_offsets((f"{topic}-later", 0)),
+                writer.partitions_for(f"{topic}-later", timeout_ms=WAIT_MS),
+            ):
+                with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}-later' does not exist"):
+                    await cast(Any, asked)
+
+    asyncio.run(ask_later())
+
+
 def test_admin_calls_name_what_is_wrong(server: Server) -> None:
     with barnabas.Admin(bootstrap_servers=server.address) as admin:
         wrong: Any = admin

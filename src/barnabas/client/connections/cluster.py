@@ -7,7 +7,7 @@ behind does not replace a newer one, unless the topic was recreated.
 
 A topic that is no longer needed is dropped with the next request: after it was unused for a while, and at once if it
 does not exist. The client asks brokers to create only topics that are needed and missing: a deleted topic is not
-recreated because it was used once.
+recreated because it was used once, and a question about a topic does not create it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from barnabas.client.connections.brokers import Brokers, backoff_ms_after
+from barnabas.client.connections.brokers import Brokers, backoff_ms_after, retrying
 from barnabas.client.settings import ClientSettings
 from barnabas.errors import (
     NONE,
@@ -96,6 +96,8 @@ class Cluster:
         self._tracked: dict[str, float] = {}
         # The number of waiters for an answer about a topic.
         self._awaited: Counter[str] = Counter()
+        # Those of them who write to the topic.
+        self._awaited_to_write: Counter[str] = Counter()
         self._topics: dict[str, TopicInfo] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._is_wanted = asyncio.Event()
@@ -130,16 +132,20 @@ class Cluster:
             self._tracked[topic] = self._loop.time()
 
     @contextlib.contextmanager
-    def awaiting(self, topics: Iterable[str]) -> Iterator[None]:
-        """Tracks topics, and drops none of them in the meantime."""
-        names = list(topics)
+    def awaiting(self, topics: Iterable[str], *, to_write: bool = False) -> Iterator[None]:
+        """Tracks topics, and drops none of them in the meantime. A topic that is written to may be created."""
+        names = Counter(topics)
         for name in names:
             self.track(name)
-        self._awaited.update(names)
+        self._awaited += names
+        if to_write:
+            self._awaited_to_write += names
         try:
             yield
         finally:
-            self._awaited -= Counter(names)
+            self._awaited -= names
+            if to_write:
+                self._awaited_to_write -= names
 
     def _let_go(self) -> None:
         """Forgets topics that are of no use: those that were not used for long, and at once those that are gone."""
@@ -209,6 +215,29 @@ class Cluster:
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._names_by_id.get(topic_id)
 
+    def missing(self, tp: TopicPartition) -> UnknownTopicOrPartition | None:
+        """The error of a partition that does not exist, as far as the last answer says."""
+        info = self._topics.get(tp.topic)
+        if self._is_gone(tp.topic) or (info is None and self.tracks_all):
+            return UnknownTopicOrPartition(
+                f"topic {tp.topic!r} does not exist: check the name, or create it first"
+            )
+        count = self.partition_count(tp.topic)
+        if count is not None and tp.partition >= count:
+            partitions = "1 partition" if count == 1 else f"{count} partitions"
+            return UnknownTopicOrPartition(
+                f"topic {tp.topic!r} has {partitions}, so there is no partition {tp.partition}"
+            )
+        return None
+
+    def is_being_created(self, name: str) -> bool:
+        """Whether the topic is missing and this client asks brokers to create it."""
+        return (
+            self._allow_auto_topic_creation
+            and self._is_gone(name)
+            and (name in self._awaited_to_write or name in self._needed())
+        )
+
     def topic_error(self, name: str) -> KafkaError | None:
         info = self._topics.get(name)
         return None if info is None else info.error
@@ -255,14 +284,15 @@ class Cluster:
         if self.tracks_all:
             await self._ask(None, timeout_ms)
             return
-        missing: list[str] = []
-        others: list[str] = []
-        for name in self._tracked:
-            is_missing = name not in self._topics or self._is_gone(name)
-            (missing if is_missing and self._allow_auto_topic_creation else others).append(name)
-        if missing:
-            await self._ask(missing, timeout_ms, creates=True)
-        if others or not missing:
+        missing = {name for name in self._tracked if name not in self._topics or self._is_gone(name)}
+        created: set[str] = set()
+        if missing and self._allow_auto_topic_creation:
+            needed = self._needed()
+            created = {name for name in missing if name in self._awaited_to_write or name in needed}
+        others = [name for name in self._tracked if name not in created]
+        if created:
+            await self._ask(sorted(created), timeout_ms, creates=True)
+        if others or not created:
             await self._ask(others, timeout_ms)
 
     async def _ask(
@@ -283,8 +313,37 @@ class Cluster:
         for listener in list(self.on_update):
             listener()
 
+    async def find_topic(self, name: str, timeout_ms: float) -> TopicInfo:
+        """The topic with its partitions; UnknownTopicOrPartition if a fresh answer says that it does not exist."""
+        self.start()
+        info = self._topics.get(name)
+        if info is not None and info.error is None and info.partitions:
+            return info
+
+        async def attempt() -> TopicInfo | UnknownTopicOrPartition:
+            await self.refresh()
+            missing = self.missing(TopicPartition(name, 0))
+            if missing is not None and not self.is_being_created(name):
+                return missing
+            info = self._topics.get(name)
+            error = missing if info is None else info.error
+            if info is None or error is not None:
+                raise error or NetworkException(f"the broker left topic {name!r} out of its answer")
+            return info
+
+        with self.awaiting([name]):
+            found = await retrying(
+                attempt,
+                settings=self._settings,
+                timeout_ms=timeout_ms,
+                what=f"looking up the partitions of topic {name!r}",
+            )
+        if isinstance(found, UnknownTopicOrPartition):
+            raise found
+        return found
+
     async def wait_for_topic(self, name: str, timeout_ms: float) -> TopicInfo:
-        """The topic with its partitions, once it is known.
+        """The topic with its partitions, once it is known, to write to it.
 
         A topic that does not exist is waited for (it may be in the making) until the time is over: then
         UnknownTopicOrPartition. Errors that waiting does not heal are raised at once.
@@ -296,7 +355,7 @@ class Cluster:
             return info
         self._is_wanted.set()
         try:
-            with self.awaiting([name]):
+            with self.awaiting([name], to_write=True):
                 async with asyncio.timeout(timeout_ms / 1000), self._answered:
                     while True:
                         await self._answered.wait()

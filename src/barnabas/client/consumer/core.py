@@ -61,9 +61,9 @@ class ConsumerCore:
             needed=self._needed_topics,
             max_idle_ms=0,
         )
-        self._cluster.on_update.append(self._report_unknown_topics)
-        # Subscribed topics that do not exist, each reported once.
-        self._unknown_topics: set[str] = set()
+        self._cluster.on_update.append(self._report_missing)
+        # Subscribed topics and assigned partitions that do not exist, each reported once.
+        self._missing: set[str] = set()
         self.handover = Handover(notify)
         self._lookup = Lookup(settings, self._brokers, self._cluster)
         self._member: GroupMember | None = None
@@ -127,20 +127,30 @@ class ConsumerCore:
         self._positions.wake()
         self._fetcher.wake()
 
-    def _report_unknown_topics(self) -> None:
+    def _report_missing(self) -> None:
         """A topic may come later, so this is no error of a call. But a wrong name must not pass in silence."""
         subscription = self._subscription
-        topics = subscription.topics | {partition.topic for partition in subscription.partitions}
-        gone = {
-            name for name in topics if isinstance(self._cluster.topic_error(name), UnknownTopicOrPartition)
-        }
-        for name in sorted(gone - self._unknown_topics):
-            error = UnknownTopicOrPartition(
-                f"topic {name!r} does not exist: check the name, or create it; this consumer waits for it"
+        wanted = {TopicPartition(topic, 0) for topic in subscription.topics}
+        if subscription.is_manual:
+            wanted |= subscription.partitions.keys()
+        gone = set()
+        for partition in wanted:
+            missing = self._cluster.missing(partition)
+            if missing is not None:
+                gone.add(self._told(partition, missing))
+        for text in sorted(gone - self._missing):
+            log.warning("%s", text)
+            self._settings.report(UnknownTopicOrPartition(text))
+        self._missing = gone
+
+    def _told(self, partition: TopicPartition, missing: UnknownTopicOrPartition) -> str:
+        if self._cluster.is_being_created(partition.topic):
+            return (
+                f"topic {partition.topic!r} does not exist yet: check the name. This consumer has asked the broker to"
+                " create it, and the broker does so if auto.create.topics.enable is true;"
+                " allow.auto.create.topics=false prevents that"
             )
-            log.warning("%s", error)
-            self._settings.report(error)
-        self._unknown_topics = gone
+        return f"{missing}; this consumer waits for it"
 
     def metrics(self) -> dict[str, float]:
         """With the names of Kafka's own metrics, where it has them."""
@@ -256,12 +266,24 @@ class ConsumerCore:
         if state.position is None:
             partition = state.partition
             self._cluster.track(partition.topic)
-            await retrying(
-                lambda: self._positions.find([state]),
+
+            async def attempt() -> KafkaError | None:
+                try:
+                    await self._positions.find([state])
+                except UnknownTopicOrPartition as error:
+                    if self._lookup.is_missing(partition, error):
+                        return error
+                    raise
+                return None
+
+            missing = await retrying(
+                attempt,
                 settings=self._settings,
                 timeout_ms=timeout_ms,
                 what=f"finding the position of {partition}",
             )
+            if missing is not None:
+                raise missing
             if state.position is None:
                 raise NoOffsetForPartition(
                     f"{partition} has no committed offset and auto.offset.reset=none: seek() to where reading is to"
@@ -275,7 +297,7 @@ class ConsumerCore:
         return await self._lookup.offsets_for_times(timestamps, timeout_ms)
 
     async def partitions_for(self, topic: str, timeout_ms: float) -> tuple[PartitionInfo, ...]:
-        info = await self._cluster.wait_for_topic(topic, timeout_ms)
+        info = await self._cluster.find_topic(topic, timeout_ms)
         return info.partitions
 
     async def topics(self, timeout_ms: float) -> dict[str, TopicInfo]:

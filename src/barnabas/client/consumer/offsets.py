@@ -77,23 +77,36 @@ class Lookup:
         left = dict(timestamps)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
-        async def attempt() -> None:
+        async def attempt() -> KafkaError | None:
             answers = await self.offsets_once(left)
             failure: KafkaError | None = None
             for partition, answer in answers.items():
                 if isinstance(answer, KafkaError):
+                    if self.is_missing(partition, answer):
+                        return answer
                     failure = answer if failure is None or failure.retriable else failure
                 else:
                     found[partition] = answer
                     left.pop(partition, None)
             if failure is not None:
                 raise failure
+            return None
 
         names = ", ".join(sorted({partition.topic for partition in timestamps}))
-        await retrying(
+        missing = await retrying(
             attempt, settings=self._settings, timeout_ms=timeout_ms, what=f"looking up offsets of {names}"
         )
+        if missing is not None:
+            raise missing
         return {partition: found[partition] for partition in timestamps}
+
+    def is_missing(self, partition: TopicPartition, error: KafkaError) -> bool:
+        """Whether the answer for a partition was that it does not exist, and nobody is creating it."""
+        return (
+            isinstance(error, UnknownTopicOrPartition)
+            and self._cluster.missing(partition) is not None
+            and not self._cluster.is_being_created(partition.topic)
+        )
 
     async def offsets_once(
         self, timestamps: Mapping[TopicPartition, int]
@@ -138,17 +151,11 @@ class Lookup:
         return answers
 
     def _no_leader(self, partition: TopicPartition) -> KafkaError:
-        error = self._cluster.topic_error(partition.topic)
-        if error is not None:
-            if isinstance(error, UnknownTopicOrPartition):
-                return UnknownTopicOrPartition(f"topic {partition.topic!r} does not exist: create it first")
-            return error
-        count = self._cluster.partition_count(partition.topic)
-        if count is not None and partition.partition >= count:
-            return UnknownTopicOrPartition(
-                f"topic {partition.topic!r} has {count} partitions, so there is no partition {partition.partition}"
-            )
-        return LeaderNotAvailable(f"{partition} has no leader now")
+        return (
+            self._cluster.missing(partition)
+            or self._cluster.topic_error(partition.topic)
+            or LeaderNotAvailable(f"{partition} has no leader now")
+        )
 
     async def _list_offsets(
         self, node: int, timestamps: dict[TopicPartition, int]

@@ -148,14 +148,19 @@ class ProducerCore:
         self.is_closed = True
         self.refusal = ClientClosed(FORKED)
 
-    async def learn(self, topic: str, timeout_ms: float) -> TopicQueue:
-        """The topic's partitions, asked for if need be."""
+    async def learn(self, topic: str, timeout_ms: float, *, creates: bool = True) -> TopicQueue:
+        """The topic's partitions, asked for if need be.
+
+        A topic to write to may be created, and is waited for. Without `creates`, a missing topic is an error.
+        """
         if not isinstance(topic, str):
             raise UnknownTopicOrPartition(f"a topic is named by text, and not by {topic!r}")
         known = self.accumulator.topics.get(topic)
         if known is not None:
             return known
-        return self._take_topic(await self.cluster.wait_for_topic(topic, timeout_ms))
+        if creates:
+            return self._take_topic(await self.cluster.wait_for_topic(topic, timeout_ms))
+        return self._take_topic(await self.cluster.find_topic(topic, timeout_ms))
 
     async def learn_partitions(self, topic: str, timeout_ms: float) -> None:
         """Asks again how many partitions a topic has."""

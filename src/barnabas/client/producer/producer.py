@@ -62,10 +62,14 @@ class Producer(SendingProducer):
         """Metrics of this producer, by the names of Kafka's own metrics."""
         return self._core.metrics()
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has."""
+    def partitions_for(self, topic: str, *, timeout_ms: float | None = None, creates: bool = False) -> int:
+        """How many partitions a topic has. Raises UnknownTopicOrPartition if it does not exist.
+
+        With `creates`, the broker may create a missing topic, as it may for a record.
+        """
+        wait_ms = self._timeout_ms(timeout_ms)
         queue = self._core.accumulator.topics.get(topic)
-        return len((queue or self._learn(topic)).partitions)
+        return len((queue or self._learn(topic, wait_ms, creates=creates)).partitions)
 
     def init_transactions(self, *, timeout_ms: float | None = None) -> None:
         """Fences other producers of the transactional id and ends their open transaction; the first begin does this

@@ -142,10 +142,11 @@ class SendingProducer:
                 f"{what} cannot be waited for in a callback of the producer: do it in another thread"
             )
 
-    def _learn(self, topic: str) -> TopicQueue:
+    def _learn(self, topic: str, timeout_ms: float | None = None, *, creates: bool = True) -> TopicQueue:
         core = self._core
         self._check_thread(f"topic {topic!r}, of which nothing is known yet,")
-        found: TopicQueue = self._background.call(core.learn(topic, core.settings.max_block_ms))
+        wait_ms: float = core.settings.max_block_ms if timeout_ms is None else timeout_ms
+        found: TopicQueue = self._background.call(core.learn(topic, wait_ms, creates=creates))
         return found
 
     def _learn_partition(self, topic: TopicQueue, partition: int | None) -> PartitionQueue:

@@ -320,7 +320,9 @@ class TransactionalTopicSink:
         frame = frame.select(*columns.names)
         producer = self._producer
         assert producer is not None
-        counts = {} if columns.topic is None else {columns.topic: producer.partitions_for(columns.topic)}
+        counts = {}
+        if columns.topic is not None:
+            counts[columns.topic] = producer.partitions_for(columns.topic, creates=True)
         parallelism = frame.sparkSession.sparkContext.defaultParallelism
         if not {KEY, PARTITION, TOPIC} & set(columns.names):
             assert columns.topic is not None

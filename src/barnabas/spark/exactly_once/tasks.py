@@ -82,7 +82,9 @@ class Assigner:
             return 1
         count = self._partition_counts.get(topic)
         if count is None:
-            count = self._partition_counts[topic] = worker_producer(self._producer).partitions_for(topic)
+            count = self._partition_counts[topic] = worker_producer(self._producer).partitions_for(
+                topic, creates=True
+            )
         return count
 
 

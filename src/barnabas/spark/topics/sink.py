@@ -73,7 +73,7 @@ def _columns(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkC
 def _check_topic(producer: Mapping[str, str], topic: str) -> None:
     """Raises the error of the topic before anything is started; brokers that create topics automatically create it."""
     with Producer(producer) as asked:
-        asked.partitions_for(topic)
+        asked.partitions_for(topic, creates=True)
 
 
 class BatchWriter(DataSourceArrowWriter):
