@@ -17,6 +17,7 @@ from barnabas.errors import (
     InvalidConfig,
     KafkaError,
     NetworkException,
+    RequestTimedOut,
     SerializationError,
     UnknownSetting,
 )
@@ -112,6 +113,33 @@ def test_the_other_spelling_has_a_hint() -> None:
         pytest.raises(TypeError, match=r"list_topics\(\) takes timeout_ms"),
     ):
         cast(Any, admin).list_topics(timeout=5)
+    with pytest.raises(TypeError, match=r"close\(\) takes timeout_ms.*timeout_ms=5000 "):
+        cast(Any, admin).close(timeout=5)
+    with (
+        barnabas.Producer(bootstrap_servers=NOBODY) as producer,
+        pytest.raises(TypeError, match=r"partitions_for\(\) takes timeout_ms.*timeout_ms=5000 "),
+    ):
+        cast(Any, producer).partitions_for("orders", timeout=5)
+
+
+def test_calls_end_after_their_time_out() -> None:
+    with (
+        barnabas.Producer(bootstrap_servers=NOBODY) as producer,
+        pytest.raises(RequestTimedOut, match="partitions of topic 'orders' was not done within 20 ms"),
+    ):
+        producer.partitions_for("orders", timeout_ms=20)
+    admin = barnabas.Admin(bootstrap_servers=NOBODY)
+    admin.close(timeout_ms=WAIT_MS)
+    assert admin._thread.is_closed
+    admin.close(timeout_ms=0)
+
+    async def close() -> None:
+        async with barnabas.aio.Producer(bootstrap_servers=NOBODY) as writer:
+            with pytest.raises(RequestTimedOut, match="was not done within 20 ms"):
+                await writer.partitions_for("orders", timeout_ms=20)
+        await barnabas.aio.Admin(bootstrap_servers=NOBODY).close(timeout_ms=0)
+
+    asyncio.run(close())
 
 
 def test_the_other_spelling_has_a_hint_in_asyncio() -> None:

@@ -72,13 +72,13 @@ class LoopThread:
         """Makes the loop call a function soon; from any thread."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
-    def close(self) -> None:
-        """Cancels what still runs on the loop and ends the thread."""
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Cancels what still runs on the loop and ends the thread, which is waited for."""
         if self.loop.is_closed():
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
         if not self.is_current():
-            self._thread.join(STOP_TIMEOUT_S)
+            self._thread.join(STOP_TIMEOUT_S if timeout_ms is None else timeout_ms / 1000)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

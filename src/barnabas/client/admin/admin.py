@@ -64,6 +64,7 @@ def _blocking(
     return functools.update_wrapper(call, method)
 
 
+@timeouts_in_ms
 class Admin:
     """The admin client. It may be used by several threads at once."""
 
@@ -85,13 +86,13 @@ class Admin:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Closes the connections and ends the thread."""
+    def close(self, *, timeout_ms: float | None = None) -> None:
+        """Closes the connections and ends the thread; waits for at most `timeout_ms`."""
         if not self._thread.is_closed:
             # Another thread may be faster.
             with contextlib.suppress(ClientClosed):
-                self._thread.call(self._client.close())
-            self._thread.close()
+                self._thread.call(self._client.close(timeout_ms=timeout_ms))
+            self._thread.close(timeout_ms)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the connections, by the names of Kafka's own metrics."""

@@ -12,6 +12,7 @@ with the errors and the results of the others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
@@ -89,9 +90,11 @@ class AdminCore:
         """Metrics of the connections, by the names of Kafka's own metrics."""
         return self._brokers.metrics()
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._brokers.close()
+    async def close(self, *, timeout_ms: float | None = None) -> None:
+        """Closes the connections; waits for at most `timeout_ms`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._brokers.close()
 
     def _timeout_ms(self, timeout_ms: float | None) -> float:
         return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
