@@ -28,6 +28,7 @@ class PartitionState:
         "position",
         "reset_timestamp",
         "retry_s",
+        "short_waits",
         "validated_epoch",
     )
 
@@ -61,6 +62,8 @@ class PartitionState:
         self.drained_bytes = 0
         # Excluded from fetches because too much waits: the caller notifies the loop when it has taken some.
         self.is_starved = False
+        # Fetches of other partitions in a row that were short for the sake of this one.
+        self.short_waits = 0
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1

@@ -24,7 +24,7 @@ from barnabas.errors import (
 from barnabas.model import TopicPartition
 from barnabas.records.layout import TimestampType
 from tests.client.consumer_servers import SERVERS, WAIT_S, Server, numbered, read, running, values
-from tests.waiting import Deadline
+from tests.waiting import Deadline, wait_until
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -351,6 +351,26 @@ def test_a_partition_that_is_not_there_keeps_nobody_else_waiting(server: Server)
         assert values(read(consumer, 3)) == numbered(3)
         consumer.seek_to_beginning((topic, 0))
         assert values(read(consumer, 3)) == numbered(3)
+
+
+def test_a_partition_that_seeks_does_not_wait_behind_a_long_fetch_of_others(server: Server) -> None:
+    topic = server.topic(2)
+    server.produce(topic, numbered(1))
+    sought, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    # Without data, the broker holds a fetch for longer than this test waits.
+    with server.consumer(auto_offset_reset="latest", fetch_max_wait_ms=2 * WAIT_S * 1000) as consumer:
+        consumer.assign([sought, other])
+        assert consumer.position(sought) == 1
+        assert consumer.position(other) == 0
+        # The next fetch is of both.
+        server.produce(topic, [b"before"], partition=1)
+        assert values(read(consumer, 1)) == [b"before"]
+        wait_until(lambda: consumer.metrics()["requests-in-flight"] == 1)
+        consumer.seek_to_beginning(sought)
+        # The broker answers the question for the offset behind the fetch that it holds.
+        wait_until(lambda: consumer.metrics()["requests-in-flight"] == 2)
+        server.produce(topic, [b"other"], partition=1)
+        assert sorted(values(read(consumer, 2))) == [b"0", b"other"]
 
 
 @pytest.mark.slow

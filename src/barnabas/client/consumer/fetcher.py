@@ -56,8 +56,11 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 # A caller that works between polls leaves the loop little time; data that is fetched ahead keeps the caller from
 # waiting.
 FETCHES_AHEAD: Final = 4
-# How long a broker may hold a fetch that omits a partition because too much of it waits: it is needed again soon.
-STARVED_WAIT_MS: Final = 10
+# How long a broker may hold a fetch that omits a partition which is to be fetched soon: too much of it waits for the
+# caller, or its position is being looked up. Another fetch has to wait for the end of this one.
+SHORT_WAIT_MS: Final = 10
+# So many short fetches in a row wait for one lookup, which may take long if a broker is away.
+SHORT_WAITS_MAX: Final = 50
 NO_REPLICA: Final = -1
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -168,11 +171,16 @@ class Fetcher:
         is_full = waiting_bytes >= max(settings.fetch_max_bytes, 1)
         by_node: dict[int, list[PartitionState]] = {}
         starving: set[int] = set()
+        looked_up: dict[int, list[PartitionState]] = {}
         for state in states:
-            if state.fetch_offset is None or state.is_paused or state.is_awaiting_callback:
+            if state.is_paused or state.is_awaiting_callback:
                 continue
             node = self._node_of(state.partition, now_s)
             if node is None or node in self._under_way:
+                continue
+            if state.fetch_offset is None:
+                if state.retry_s <= now_s:
+                    looked_up.setdefault(node, []).append(state)
                 continue
             if is_full or state.waiting_bytes >= ahead_bytes:
                 state.is_starved = True
@@ -184,10 +192,18 @@ class Fetcher:
                     continue
             if state.retry_s > now_s:
                 self._wake_at(state.retry_s)
-            elif not self._needs_validation(state):
+            elif self._needs_validation(state):
+                looked_up.setdefault(node, []).append(state)
+            else:
+                state.short_waits = 0
                 by_node.setdefault(node, []).append(state)
         for node, wanted in by_node.items():
-            self._fetch_from(node, wanted, now_s, is_starving=node in starving)
+            is_short = node in starving
+            for state in looked_up.get(node, ()):
+                if state.short_waits < SHORT_WAITS_MAX:
+                    state.short_waits += 1
+                    is_short = True
+            self._fetch_from(node, wanted, now_s, is_short=is_short)
 
     def _node_of(self, partition: TopicPartition, now_s: float) -> int | None:
         preferred = self._preferred.get(partition)
@@ -200,9 +216,7 @@ class Fetcher:
             self._cluster.track(partition.topic)
         return leader
 
-    def _fetch_from(
-        self, node: int, states: list[PartitionState], now_s: float, *, is_starving: bool
-    ) -> None:
+    def _fetch_from(self, node: int, states: list[PartitionState], now_s: float, *, is_short: bool) -> None:
         muted_until_s = self._muted_until_s.get(node, 0.0)
         if muted_until_s > now_s:
             self._wake_at(muted_until_s)
@@ -241,8 +255,8 @@ class Fetcher:
             )
         named, forgotten = session.next_request(wanted, topic_ids)
         wait_ms = settings.fetch_max_wait_ms
-        if is_starving:
-            wait_ms = min(wait_ms, STARVED_WAIT_MS)
+        if is_short:
+            wait_ms = min(wait_ms, SHORT_WAIT_MS)
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=settings.fetch_min_bytes,
