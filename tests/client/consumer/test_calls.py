@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -25,6 +27,7 @@ from tests.client.consumer_servers import SERVERS, WAIT_S, Server, running
 from tests.waiting import wait_until, wait_until_async
 
 WAIT_MS = WAIT_S * 1000
+DOCUMENT = Path(__file__).parents[3] / "docs" / "CLIENTS.md"
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -119,15 +122,30 @@ def test_seek_to_a_time(server: Server) -> None:
             consumer.seek_to_time(cast(Any, "yesterday"))
 
 
+def documented_metrics(kind: str) -> set[str]:
+    """The metrics of a kind of client in docs/CLIENTS.md."""
+    rows = re.findall(
+        r"^\| (\w+) \| (`.*) \|$", DOCUMENT.read_text().partition("## Metrics")[2], re.MULTILINE
+    )
+    return {name for row, names in rows if row in ("all", kind) for name in re.findall("`(.+?)`", names)}
+
+
 def test_metrics(server: Server) -> None:
     topic = server.topic()
     with barnabas.Producer(bootstrap_servers=server.address) as producer:
         producer.send_many(topic, [b"x"] * 10).result(WAIT_S)
         figures = producer.metrics()
+        assert figures.keys() == documented_metrics("producer")
         assert figures["record-send-total"] == 10
         assert figures["record-error-total"] == 0
         assert figures["connection-count"] >= 1
         assert figures["buffer-available-bytes"] == figures["buffer-total-bytes"] == 32 << 20
+        assert figures["record-retry-total"] == 0
+        # One value of a byte a record: most of a batch is its header.
+        assert 61 < figures["batch-size-avg"] <= figures["batch-size-max"] < 61 + 10 * 16
+        assert 0 < figures["record-queue-time-avg"] <= figures["record-queue-time-max"] < WAIT_MS
+        assert 0 < figures["request-latency-avg"] <= figures["request-latency-max"] < WAIT_MS
+        assert figures["request-total"] >= 3
     with barnabas.Consumer(
         bootstrap_servers=server.address, group_id=f"group-{topic}", auto_offset_reset="earliest"
     ) as consumer:
@@ -135,13 +153,57 @@ def test_metrics(server: Server) -> None:
         assert len(consumer.poll(WAIT_MS, max_records=4)) == 4
         consumer.commit()
         figures = consumer.metrics()
+        assert figures.keys() == documented_metrics("consumer")
         assert figures["records-lag-max"] == 6
         assert figures["assigned-partitions"] == figures["rebalance-total"] == figures["commit-total"] == 1
         assert figures["fetch-total"] >= 1
-        assert figures["bytes-fetched-total"] > 0
+        assert figures["records-consumed-total"] == 4
+        assert 0 < figures["bytes-consumed-total"] <= figures["bytes-fetched-total"]
+        for name in ("commit-latency", "fetch-latency", "request-latency"):
+            assert 0 < figures[f"{name}-avg"] <= figures[f"{name}-max"] < WAIT_MS, name
     with barnabas.Admin(bootstrap_servers=server.address) as admin:
         admin.list_topics()
-        assert admin.metrics()["connection-creation-total"] >= 1
+        figures = admin.metrics()
+        assert figures.keys() == documented_metrics("admin")
+        assert figures["connection-creation-total"] >= 1
+        assert 0 < figures["request-latency-avg"] <= figures["request-latency-max"] < WAIT_MS
+
+
+def test_records_are_counted_when_the_caller_has_them(server: Server) -> None:
+    topic = server.topic(partitions=1)
+    with barnabas.Producer(bootstrap_servers=server.address) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(10)]).result(WAIT_S)
+
+    def consumed() -> tuple[int, int]:
+        figures = consumer.metrics()
+        return int(figures["records-consumed-total"]), int(figures["bytes-consumed-total"])
+
+    def take(count: int, expected: int) -> None:
+        assert len(consumer.poll(WAIT_MS, max_records=count)) == count
+        assert consumed()[0] == expected
+
+    with barnabas.Consumer(bootstrap_servers=server.address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        assert consumed() == (0, 0)
+        take(3, 3)
+        size_bytes = consumed()[1]
+        assert size_bytes == consumer.metrics()["bytes-fetched-total"]
+        # The rest of the batch waits, is kept during a pause, and is dropped by a seek.
+        consumer.pause()
+        assert consumer.poll(0) == []
+        assert consumed() == (3, size_bytes)
+        consumer.resume()
+        take(2, 5)
+        assert next(consumer).offset == 5
+        assert next(consumer).offset == 6
+        assert consumed() == (7, size_bytes)
+        consumer.seek((topic, 0), 0)
+        take(10, 17)
+        assert consumed() == (17, 2 * size_bytes)
+        for index, poll in enumerate((consumer.poll_batches, consumer.poll_arrow), 2):
+            consumer.seek((topic, 0), 0)
+            assert len(poll(WAIT_MS)) > 0
+            assert consumed() == (10 * index + 7, (index + 1) * size_bytes)
 
 
 def test_a_subscription_to_a_topic_that_does_not_exist_is_told_and_waited_for(

@@ -163,6 +163,7 @@ def test_requests_that_time_out_are_sent_again(proxied: BrokerProcess, proxy: Pr
                 futures[-1].result(0.5)
             proxy.release()
         assert [future.result(WAIT_S).offset for future in futures] == list(range(1, 301))
+        assert producer.metrics()["record-retry-total"] >= 3
     assert read_values(proxied, "t") == [[b"first", *numbers(300)]]
 
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from barnabas.client.connections.outage import Outage, addresses
+from barnabas.client.samples import Samples
 from barnabas.client.settings import ClientSettings
 from barnabas.errors import KafkaError, NetworkException, RequestTimedOut
 from barnabas.net.requester import OnDone, Requester
@@ -73,16 +74,24 @@ class Brokers:
         self.is_closed = False
         self._connections_created = 0
         self._connections_failed = 0
+        self._requests = 0
+        # Milliseconds until an answer; those of `submit` are added by the caller, who may count them apart.
+        self.request_latency = Samples("request-latency")
         # Called with a node id when its connection is open, and when it has ended or could not be opened.
         self.on_change: list[Callable[[int], None]] = []
 
     def metrics(self) -> dict[str, float]:
-        """Connections, with the names of Kafka's own metrics."""
+        """Connections and requests, with the names of Kafka's own metrics."""
+        return self.counters() | self.request_latency.metrics(self._loop.time())
+
+    def counters(self) -> dict[str, float]:
+        """Those metrics that can be added up."""
         links = [peer.link for peer in self._peers.values() if peer.link is not None]
         return {
             "connection-count": len(links),
             "connection-creation-total": self._connections_created,
             "failed-connection-total": self._connections_failed,
+            "request-total": self._requests,
             "requests-in-flight": sum(link.requester.in_flight for link in links),
         }
 
@@ -170,7 +179,12 @@ class Brokers:
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         link = await self.link(node)
         version = link.version_of(api, max_version)
-        return await answer_to(link.requester, api, version, request, timeout_s=wait_ms / 1000)
+        self._requests += 1
+        sent_s = self._loop.time()
+        answer = await answer_to(link.requester, api, version, request, timeout_s=wait_ms / 1000)
+        now_s = self._loop.time()
+        self.request_latency.add((now_s - sent_s) * 1000, now_s)
+        return answer
 
     def submit(
         self,
@@ -188,6 +202,7 @@ class Brokers:
             self._loop.call_soon(on_done, None, NetworkException(f"there is no connection to broker {node}"))
             return
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._requests += 1
         link.requester.send(
             api_of(request),
             version,

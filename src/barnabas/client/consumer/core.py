@@ -21,6 +21,7 @@ from barnabas.client.groups.handover import Handover
 from barnabas.client.groups.member import GroupMember, MemberParts
 from barnabas.client.groups.offsets import GroupOffsets
 from barnabas.client.partition_state import PartitionState
+from barnabas.client.samples import Samples
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import (
     ConsumerError,
@@ -49,6 +50,7 @@ class ConsumerCore:
         clock: Clock | None = None,
     ) -> None:
         """Must be created on the loop. `notify` is called when there is something for the polling caller."""
+        self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._subscription = subscription
         self._notify = notify
@@ -72,6 +74,7 @@ class ConsumerCore:
         self._group_brokers: Brokers | None = None
         if settings.group_id is not None:
             self._group_brokers = Brokers(settings, outage=outage)
+            self._group_brokers.request_latency = self._brokers.request_latency
             coordinator = Coordinator(self._group_brokers, CoordinatorType.GROUP, settings.group_id)
             parts = MemberParts(
                 settings=settings,
@@ -108,6 +111,7 @@ class ConsumerCore:
         self._commits = asyncio.Lock()
         self._auto_commit: asyncio.Task[None] | None = None
         self._committed = 0
+        self._commit_latency = Samples("commit-latency")
 
     @property
     def reset_timestamp(self) -> int | None:
@@ -156,7 +160,7 @@ class ConsumerCore:
         """With the names of Kafka's own metrics, where it has them."""
         found = self._brokers.metrics()
         if self._group_brokers is not None:
-            for name, value in self._group_brokers.metrics().items():
+            for name, value in self._group_brokers.counters().items():
                 found[name] += value
         partitions = list(self._subscription.partitions.values())
         lags = [
@@ -164,6 +168,8 @@ class ConsumerCore:
             for state in partitions
             if state.position is not None and state.high_watermark >= 0
         ]
+        now_s = self._loop.time()
+        found |= self._fetcher.fetch_latency.metrics(now_s) | self._commit_latency.metrics(now_s)
         return found | {
             "assigned-partitions": len(partitions),
             "bytes-fetched-total": self._fetcher.fetched_bytes,
@@ -213,7 +219,7 @@ class ConsumerCore:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
         store = self._group_offsets()
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         deadline_s = loop.time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline_s):
@@ -224,7 +230,10 @@ class ConsumerCore:
                 " earlier commit is still under way"
             ) from None
         try:
-            await store.commit(offsets, max(0, round((deadline_s - loop.time()) * 1000)))
+            begun_s = loop.time()
+            await store.commit(offsets, max(0, round((deadline_s - begun_s) * 1000)))
+            now_s = loop.time()
+            self._commit_latency.add((now_s - begun_s) * 1000, now_s)
             self._committed += 1
         finally:
             self._commits.release()

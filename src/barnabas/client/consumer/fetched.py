@@ -89,6 +89,11 @@ class Fetched:
         self._aborted_count = 0
         self._aborting: set[int] = set()
 
+    @property
+    def decoded_ahead(self) -> int:
+        """Decoded records that are not handed out yet."""
+        return len(self.records) - self.index
+
     def read_in_place(self, whole: bytes, start: int) -> None:
         """Before anything is read: the data is a part of these bytes, which begins there, and need not be copied."""
         self.data = whole

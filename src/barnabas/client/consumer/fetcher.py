@@ -20,6 +20,7 @@ from barnabas.client.connections.cluster import Cluster
 from barnabas.client.consumer.fetched import NONE_ABORTED, AbortedTransactions, Fetched, end_of
 from barnabas.client.consumer.fetcher_sessions import FINAL_EPOCH, FetchSession
 from barnabas.client.partition_state import PartitionState
+from barnabas.client.samples import Samples
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.subscription import Subscription
 from barnabas.errors import (
@@ -87,9 +88,12 @@ PASSING: Final = frozenset({OffsetNotAvailable.code, UnknownLeaderEpoch.code, Un
 class _UnderWay:
     """A fetch without a response yet: its states, and the names of its topic ids."""
 
-    __slots__ = ("names", "offsets", "states")
+    __slots__ = ("names", "offsets", "sent_s", "states")
 
-    def __init__(self, states: dict[TopicPartition, PartitionState], names: dict[bytes, str]) -> None:
+    def __init__(
+        self, states: dict[TopicPartition, PartitionState], names: dict[bytes, str], sent_s: float
+    ) -> None:
+        self.sent_s = sent_s
         self.states = states
         self.offsets = {partition: state.fetch_offset for partition, state in states.items()}
         self.names = names
@@ -112,6 +116,8 @@ class Fetcher:
         # Since the start: requests that were answered, and bytes of records in the answers.
         self.fetches = 0
         self.fetched_bytes = 0
+        # Milliseconds until an answer, which the broker may hold for fetch.max.wait.ms.
+        self.fetch_latency = Samples("fetch-latency")
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._brokers = brokers
@@ -271,6 +277,7 @@ class Fetcher:
         under_way = _UnderWay(
             {state.partition: state for state in states},
             {topic_id: topic for topic, topic_id in topic_ids.items() if topic_id != ZERO_UUID},
+            now_s,
         )
         self._under_way[node] = under_way
         self._brokers.submit(
@@ -301,6 +308,8 @@ class Fetcher:
                     self._back_off(state)
         else:
             session.answered(answer.session_id)
+            answered_s = self._loop.time()
+            self.fetch_latency.add((answered_s - under_way.sent_s) * 1000, answered_s)
             if answer.throttle_time_ms > 0:
                 self._muted_until_s[node] = self._loop.time() + answer.throttle_time_ms / 1000
             self._take(node, under_way, answer)

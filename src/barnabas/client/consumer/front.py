@@ -209,7 +209,7 @@ class ConsumerFront(ABC):
     def metrics(self) -> dict[str, float]:
         """Metrics of this consumer, by the names of Kafka's own metrics; `lag` has the lag of a partition."""
         self._check_open()
-        return self._core.metrics()
+        return self._core.metrics() | self._intake.metrics()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Which member of the group this is: for a producer's send_offsets()."""

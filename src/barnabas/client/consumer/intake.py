@@ -111,6 +111,15 @@ class Intake:
         self._deserializes = key_deserializer is not None or value_deserializer is not None
         self._wake = wake
         self._reset = reset
+        # Since the start. Records that were decoded and are not handed out yet are counted too, see `metrics`.
+        self._records = 0
+        self._bytes = 0
+
+    def metrics(self) -> dict[str, float]:
+        """With the names of Kafka's own metrics."""
+        current = self._current
+        records = self._records if current is None else self._records - current.decoded_ahead
+        return {"bytes-consumed-total": self._bytes, "records-consumed-total": records}
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to this many records; none if there are none. Raises the error in place of the next record."""
@@ -181,6 +190,7 @@ class Intake:
                 RawBatch(state.partition.topic, state.partition.partition, state.position, header, data)
             )
             size_bytes += len(data)
+            self._count(fetched, header.record_count)
             self._step_over(fetched, header)
         return taken
 
@@ -218,6 +228,7 @@ class Intake:
                 appended += runs.pop()[1]
             if appended:
                 runs.append((state.partition, appended))
+            self._count(fetched, int(builder.record_count - count_before))
             self._step_over(fetched, header)
         return ColumnRun(builder.finish(), runs) if runs else None
 
@@ -247,11 +258,14 @@ class Intake:
                 except IndexError:
                     return None
                 self._current = fetched
+                self._records += fetched.decoded_ahead
             state = fetched.state
             if not self._subscription.is_current(state):
+                self._records -= fetched.decoded_ahead
                 self._current = None
             elif state.is_paused:
                 self._hold(fetched)
+                self._records -= fetched.decoded_ahead
                 self._current = None
             else:
                 found = self._found
@@ -303,6 +317,7 @@ class Intake:
                 fetched.records = records
                 fetched.index = 0
                 fetched.next_offset = header.next_offset
+                self._count(fetched, len(records))
                 return True
             self._step_over(fetched, header)
 
@@ -318,6 +333,7 @@ class Intake:
         assert state.position is not None
         if fetched.records:
             # The caller has taken part of this batch as records: the rest is still to come.
+            self._records -= fetched.decoded_ahead
             fetched.records = []
             fetched.index = 0
             self._step_back(fetched)
@@ -335,6 +351,11 @@ class Intake:
                 state.position = fetched.end_offset
                 state.epoch = fetched.end_epoch
         return header
+
+    def _count(self, fetched: Fetched, records: int) -> None:
+        """A batch goes to the caller."""
+        self._records += records
+        self._bytes += fetched.next_position - fetched.batch_position
 
     def _step_over(self, fetched: Fetched, header: BatchHeader) -> None:
         fetched.state.position = header.next_offset

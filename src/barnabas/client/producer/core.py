@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from mypy_extensions import i64
@@ -77,7 +78,10 @@ class ProducerCore:
         if self.sender is not None:
             delivery = self.sender.delivery
             found |= self.brokers.metrics()
+            now_s = monotonic()
+            found |= self.sender.batch_size.metrics(now_s) | self.sender.queue_time.metrics(now_s)
             found["record-error-total"] = delivery.records_failed
+            found["record-retry-total"] = delivery.records_retried
             found["record-send-total"] = delivery.records_sent
         return found
 

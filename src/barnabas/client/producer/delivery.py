@@ -46,9 +46,10 @@ class Delivery:
         # order.
         self.muted: set[PartitionQueue] = set()
         self.is_stopped = False
-        # Since the start: records that were acknowledged, and that have failed.
+        # Since the start: records that were acknowledged, that have failed, and that were sent again.
         self.records_sent = 0
         self.records_failed = 0
+        self.records_retried = 0
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._cluster = cluster
@@ -125,6 +126,7 @@ class Delivery:
         )
         log.debug("%s: %s, sent again in %d ms", batch.queue.tp, error, backoff_ms)
         batch.attempts += 1
+        self.records_retried += batch.record_count
         batch.retry_at_s = self._loop.time() + backoff_ms / 1000
         accumulator = self._accumulator
         accumulator.lock.acquire()

@@ -25,6 +25,7 @@ from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.batches import PartitionQueue, ProducerBatch
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.transactions import TransactionManager
+from barnabas.client.samples import Samples
 from barnabas.client.settings import ProducerSettings
 from barnabas.errors import (
     NONE,
@@ -89,6 +90,9 @@ class Sender:
         # Requests in flight by broker; and the end of the throttle of a broker that throttles us.
         self._in_flight: dict[int, int] = {}
         self._throttled_until_s: dict[int, float] = {}
+        # Bytes of the batches that are sent, and milliseconds from their first record until then.
+        self.batch_size = Samples("batch-size")
+        self.queue_time = Samples("record-queue-time")
         self.delivery = Delivery(settings, cluster, accumulator, transactions)
         brokers.on_change.append(self._on_change)
         cluster.on_update.append(self.wake)
@@ -263,14 +267,15 @@ class Sender:
 
     def _send(self, link: Link, batches: list[ProducerBatch]) -> None:
         node_id = link.node.id
+        sent_s = self._loop.time()
         try:
             version = self._version(link, batches)
-            request = self._request(batches, version)
+            request = self._request(batches, version, sent_s)
             self._brokers.submit(
                 node_id,
                 request,
                 version,
-                partial(self._answered, node_id, batches),
+                partial(self._answered, node_id, batches, sent_s),
                 expects_response=self._acks != 0,
             )
         except KafkaError as error:
@@ -297,7 +302,7 @@ class Sender:
             )
         return version
 
-    def _request(self, batches: list[ProducerBatch], version: int) -> ProduceRequest:
+    def _request(self, batches: list[ProducerBatch], version: int, now_s: float) -> ProduceRequest:
         transactions = self._transactions
         transactional_id = self._settings.transactional_id
         by_topic: dict[str, TopicProduceData] = {}
@@ -316,6 +321,8 @@ class Sender:
                 self._compression_level,
                 transactions is not None and transactions.is_transactional,
             )
+            self.batch_size.add(len(records), now_s)
+            self.queue_time.add((now_s - batch.created_s) * 1000, now_s)
             topic.partition_data.append(PartitionProduceData(index=batch.queue.tp.partition, records=records))
         return ProduceRequest(
             transactional_id=transactional_id,
@@ -325,7 +332,12 @@ class Sender:
         )
 
     def _answered(
-        self, node_id: int, batches: list[ProducerBatch], answer: Any, error: KafkaError | None
+        self,
+        node_id: int,
+        batches: list[ProducerBatch],
+        sent_s: float,
+        answer: Any,
+        error: KafkaError | None,
     ) -> None:
         self._in_flight[node_id] -= 1
         if error is not None:
@@ -335,6 +347,8 @@ class Sender:
             for batch in batches:
                 self.delivery.acknowledged(batch, NO_OFFSET, NO_TIMESTAMP)
         else:
+            now_s = self._loop.time()
+            self._brokers.request_latency.add((now_s - sent_s) * 1000, now_s)
             self._take_answer(node_id, batches, answer)
         self.wake()
 
