@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,15 @@ from barnabas.errors import (
 )
 from barnabas.model import TopicPartition
 from barnabas.peers.node import Node
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
+from barnabas.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from barnabas.testing import free_port
 from tests.client.running import run
 from tests.clients.broker_process import BrokerProcess
@@ -105,6 +113,37 @@ def test_a_topic_that_is_not_there_raises_with_what_to_do(broker: BrokerProcess)
 
     settings = settings_for(broker, retry_backoff_ms=10)
     run(settings, test)
+
+
+class LaggingBrokers(Brokers):
+    """The first answers are of a broker that has not heard of the topic yet."""
+
+    unaware = 2
+
+    async def request(self, node: int | None, request: Message, **options: Any) -> Any:
+        assert isinstance(request, MetadataRequest)
+        assert not request.allow_auto_topic_creation
+        self.unaware -= 1
+        if self.unaware >= 0:
+            topic = MetadataResponseTopic(name="new", error_code=UnknownTopicOrPartition.code)
+        else:
+            topic = MetadataResponseTopic(name="new", partitions=[MetadataResponsePartition(leader_id=1)])
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1)], topics=[topic]
+        )
+
+
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_found() -> None:
+    async def test() -> None:
+        brokers = LaggingBrokers(settings)
+        cluster = Cluster(settings, brokers, allow_auto_topic_creation=True)
+        assert len((await cluster.find_topic("new", 30_000)).partitions) == 1
+        assert brokers.unaware < 0
+        await cluster.close()
+        await brokers.close()
+
+    settings = ClientSettings(bootstrap_servers="127.0.0.1:1", retry_backoff_ms=1)
+    asyncio.run(test())
 
 
 def test_a_coordinator_is_found_once(broker: BrokerProcess) -> None:

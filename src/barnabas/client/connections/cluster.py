@@ -41,6 +41,8 @@ from barnabas.protocol.messages.metadata_response import MetadataResponse, Metad
 log = logging.getLogger(__name__)
 
 NO_LEADER: Final = -1
+# Brokers hear of a new topic one after the other, so the first answers that do not have it are not believed.
+MISSING_WAIT_S: Final = 0.5
 
 
 class PartitionInfo(NamedTuple):
@@ -230,6 +232,14 @@ class Cluster:
             )
         return None
 
+    def is_missing(self, tp: TopicPartition, asked_s: float) -> bool:
+        """Whether a question of that time may be answered with the error: nobody is creating the topic."""
+        return (
+            self._loop.time() >= asked_s + MISSING_WAIT_S
+            and self.missing(tp) is not None
+            and not self.is_being_created(tp.topic)
+        )
+
     def is_being_created(self, name: str) -> bool:
         """Whether the topic is missing and this client asks brokers to create it."""
         return (
@@ -314,16 +324,19 @@ class Cluster:
             listener()
 
     async def find_topic(self, name: str, timeout_ms: float) -> TopicInfo:
-        """The topic with its partitions; UnknownTopicOrPartition if a fresh answer says that it does not exist."""
+        """The topic with its partitions; UnknownTopicOrPartition soon if fresh answers say that it does not exist."""
         self.start()
         info = self._topics.get(name)
         if info is not None and info.error is None and info.partitions:
             return info
 
+        asked_s = self._loop.time()
+        first = TopicPartition(name, 0)
+
         async def attempt() -> TopicInfo | UnknownTopicOrPartition:
             await self.refresh()
-            missing = self.missing(TopicPartition(name, 0))
-            if missing is not None and not self.is_being_created(name):
+            missing = self.missing(first)
+            if missing is not None and self.is_missing(first, asked_s):
                 return missing
             info = self._topics.get(name)
             error = missing if info is None else info.error

@@ -275,12 +275,13 @@ class ConsumerCore:
         if state.position is None:
             partition = state.partition
             self._cluster.track(partition.topic)
+            asked_s = self._loop.time()
 
             async def attempt() -> KafkaError | None:
                 try:
                     await self._positions.find([state])
                 except UnknownTopicOrPartition as error:
-                    if self._lookup.is_missing(partition, error):
+                    if self._lookup.is_missing(partition, error, asked_s):
                         return error
                     raise
                 return None

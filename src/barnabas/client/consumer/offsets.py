@@ -77,12 +77,14 @@ class Lookup:
         left = dict(timestamps)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
+        asked_s = asyncio.get_running_loop().time()
+
         async def attempt() -> KafkaError | None:
             answers = await self.offsets_once(left)
             failure: KafkaError | None = None
             for partition, answer in answers.items():
                 if isinstance(answer, KafkaError):
-                    if self.is_missing(partition, answer):
+                    if self.is_missing(partition, answer, asked_s):
                         return answer
                     failure = answer if failure is None or failure.retriable else failure
                 else:
@@ -100,13 +102,9 @@ class Lookup:
             raise missing
         return {partition: found[partition] for partition in timestamps}
 
-    def is_missing(self, partition: TopicPartition, error: KafkaError) -> bool:
-        """Whether the answer for a partition was that it does not exist, and nobody is creating it."""
-        return (
-            isinstance(error, UnknownTopicOrPartition)
-            and self._cluster.missing(partition) is not None
-            and not self._cluster.is_being_created(partition.topic)
-        )
+    def is_missing(self, partition: TopicPartition, error: KafkaError, asked_s: float) -> bool:
+        """Whether a question of that time may be answered with the error: the partition does not exist."""
+        return isinstance(error, UnknownTopicOrPartition) and self._cluster.is_missing(partition, asked_s)
 
     async def offsets_once(
         self, timestamps: Mapping[TopicPartition, int]
