@@ -308,8 +308,8 @@ def test_authentication_again_as_another(broker: RunningBroker, renewed: RawClie
         scram = ScramClient("SCRAM-SHA-256", "ann", "secret")
         renewed.send("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=scram.first()))
     elif change == "unknown mechanism":
-        answer = choose(renewed, "GSSAPI")
-        assert (answer.error_code, len(answer.mechanisms)) == (UNSUPPORTED_SASL_MECHANISM, 3)
+        # Kafka answers nothing, and counts nothing.
+        renewed.send("SaslHandshake", 1, SaslHandshakeRequest(mechanism="GSSAPI"))
     else:
         assert choose(renewed, "PLAIN").error_code == 0
         answer = authenticate(renewed, b"\0bob\0hush" if change == "user" else b"\0ann\0wrong")
@@ -319,7 +319,8 @@ def test_authentication_again_as_another(broker: RunningBroker, renewed: RawClie
                 "Cannot change principals during re-authentication from User:ann to User:bob"
             )
     assert renewed.is_closed_by_broker()
-    assert counted(broker, "RENEWED")["failed_reauthentication_total"] == before + 1
+    failures = counted(broker, "RENEWED")["failed_reauthentication_total"] - before
+    assert failures == (change != "unknown mechanism")
 
 
 def counted(broker: RunningBroker, listener: str) -> dict[str, int]:

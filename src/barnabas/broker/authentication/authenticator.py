@@ -215,6 +215,11 @@ class Authenticator:
     def count_failure(self) -> None:
         self._settings.counts.fail(is_again=self._login is not None)
 
+    def message_of(self, error: SaslAuthenticationFailed) -> str:
+        """For the client. It tells the first authentication from others, as Kafka's does."""
+        words = "during authentication"
+        return str(error) if self._login is None else str(error).replace(words, "during re-authentication")
+
     def fail(self, error: SaslAuthenticationFailed) -> str:
         """The end of the connection, in words for the log."""
         self.count_failure()

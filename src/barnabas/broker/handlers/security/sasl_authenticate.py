@@ -67,7 +67,9 @@ def _failed(
     if isinstance(error, IllegalSaslState):
         return _illegal(str(error))
     parked = exchange.park()
-    refusal = SaslAuthenticateResponse(error_code=SaslAuthenticationFailed.code, error_message=str(error))
+    refusal = SaslAuthenticateResponse(
+        error_code=SaslAuthenticationFailed.code, error_message=authenticator.message_of(error)
+    )
     asyncio.get_running_loop().call_later(
         authenticator.failure_delay_s,
         partial(_refuse, parked, refusal, exchange.connection, authenticator.fail(error)),

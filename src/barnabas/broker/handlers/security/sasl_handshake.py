@@ -1,8 +1,9 @@
 """SaslHandshake, versions 0 and 1: the client chooses a SASL mechanism.
 
 The messages of the mechanism follow as bare bytes after version 0, and in SaslAuthenticate requests after version 1.
-A client that has chosen a mechanism that the listener does not have gets the list, and the connection ends. Elsewhere
-than at the beginning of a connection of a SASL listener, the answer is ILLEGAL_SASL_STATE.
+A client that has chosen a mechanism that the listener does not have gets the list, and the connection ends; without an
+answer, as in Kafka, if the client authenticates again. Elsewhere than at the beginning of a connection of a SASL
+listener, the answer is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def handle(broker: Broker, exchange: AnyExchange, request: SaslHandshakeRequest)
             asyncio.get_running_loop().call_soon(exchange.connection.fail, str(error))
         return SaslHandshakeResponse(error_code=IllegalSaslState.code)
     except UnsupportedSaslMechanism as error:
+        if authenticator.is_authenticated:
+            raise
         # After the answer the client can do nothing more on this connection.
         authenticator.count_failure()
         asyncio.get_running_loop().call_soon(exchange.connection.fail, str(error))
