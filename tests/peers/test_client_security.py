@@ -14,6 +14,10 @@ from barnabas.client.admin.results import ScramMechanism
 from barnabas.errors import KafkaError, SaslAuthenticationFailed
 from barnabas.net.tls_handshakes import TlsRefused
 from barnabas.protocol.messages.api_versions_request import ApiVersionsRequest
+from barnabas.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from barnabas.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from barnabas.protocol.messages.heartbeat_request import HeartbeatRequest
 from barnabas.protocol.messages.metadata_request import MetadataRequest
@@ -46,6 +50,8 @@ SETTINGS = {
         for listener in ("sasl_ssl", "sasl_plaintext")
         for mechanism in MECHANISMS[1:]
     },
+    # Sessions with this mechanism have an end.
+    "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": "600000",
     "ssl.client.auth": "required",
     "delegation.token.secret.key": "of the cluster",
 }
@@ -154,8 +160,8 @@ def metadata(client: RawClient) -> Any:
     return len(client.ask("Metadata", 9, MetadataRequest(topics=[])).brokers)
 
 
-def scram_log_in(client: RawClient, user: str, password: str) -> Any:
-    scram = ScramClient("SCRAM-SHA-512", user, password)
+def scram_log_in(client: RawClient, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> Any:
+    scram = ScramClient(mechanism, user, password)
     message = scram.first()
     while True:
         answer = client.ask("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=message))
@@ -164,6 +170,12 @@ def scram_log_in(client: RawClient, user: str, password: str) -> Any:
         message = scram.step(answer.auth_bytes)
         if scram.is_complete:
             return 0
+
+
+def renewed(client: RawClient, password: str = "secret") -> Any:
+    """With the mechanism whose sessions have an end."""
+    mechanism = "SCRAM-SHA-256"
+    return choose(client, mechanism), scram_log_in(client, "ann", password, mechanism)
 
 
 def bare(client: RawClient, message: bytes) -> bytes:
@@ -226,6 +238,21 @@ CONVERSATIONS: dict[str, list[Step]] = {
         lambda c: authenticate(c, PLAIN_ANN, 1),
         metadata,
     ],
+    "again at once": [renewed, renewed, metadata],
+    "again and again": [renewed, renewed, lambda c: choose(c, "SCRAM-SHA-256"), metadata],
+    "again with a wrong password": [renewed, lambda c: renewed(c, "wrong"), metadata],
+    "again with another mechanism": [
+        renewed,
+        lambda c: choose(c, "SCRAM-SHA-512"),
+        lambda c: scram_log_in(c, "ann", "secret"),
+    ],
+    "a request after another mechanism": [renewed, lambda c: choose(c, "PLAIN"), metadata],
+    "versions after another mechanism": [
+        renewed,
+        lambda c: choose(c, "PLAIN"),
+        lambda c: c.ask("ApiVersions", 3, VERSIONS).error_code,
+    ],
+    "again with an unknown mechanism": [renewed, lambda c: choose(c, "NONE"), metadata],
     "oversized": [lambda c: c.send_bytes(struct.pack(">i", 600_000)), lambda c: c.receive_frame()],
 }
 
@@ -298,9 +325,38 @@ def token_answers(port: int) -> list[Any]:
         answers += [expire(eve, token.hmac, -1).error_code, expire(bob, token.hmac, -1).error_code]
         wait_until(lambda: token.token_id not in described(ann), lambda: described(ann))
         answers += [expire(ann, token.hmac, -1).error_code, renew(ann, token.hmac, 1_000).error_code]
+        # Whom the token has logged in logs in again with a password.
+        answers += [renewed(holder), create(holder).error_code]
     return answers
 
 
 def test_both_brokers_say_the_same_about_tokens(kafka: Secured, ours: RunningBroker) -> None:
     expected = token_answers(kafka.ports["SASL_PLAINTEXT"])
     assert token_answers(ours.server.ports["SASL_PLAINTEXT"]) == expected
+
+
+def described_listener(port: int) -> dict[str, Any]:
+    """The settings of the listener, as a client sees them."""
+    with logged_in(port, "ann", "secret") as client:
+        [broker] = client.ask("Metadata", 9, MetadataRequest(topics=[])).brokers
+        resource = DescribeConfigsResource(resource_type=4, resource_name=str(broker.node_id))
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        [result] = client.ask("DescribeConfigs", 4, request).results
+    return {
+        each.name: (
+            each.value,
+            each.is_sensitive,
+            each.read_only,
+            each.config_type,
+            each.config_source,
+            [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms],
+        )
+        for each in result.configs
+        if each.name.startswith("listener.name.sasl_plaintext.")
+    }
+
+
+def test_both_brokers_describe_settings_of_listeners(kafka: Secured, ours: RunningBroker) -> None:
+    expected = described_listener(kafka.ports["SASL_PLAINTEXT"])
+    assert len(expected) == 4
+    assert described_listener(ours.server.ports["SASL_PLAINTEXT"]) == expected
