@@ -139,15 +139,15 @@ class AsyncProducer:
         return self._core.metrics()
 
     async def partitions_for(
-        self, topic: str, timeout: object = None, *, timeout_ms: float | None = None, creates: bool = False
+        self, topic: str, *, timeout_ms: float | None = None, creates: bool = False
     ) -> int:
         """How many partitions a topic has. Raises UnknownTopicOrPartition if it does not exist.
 
         With `creates`, the broker may create a missing topic, as it may for a record.
         """
-        wait_ms = self._timeout_ms("partitions_for", timeout, timeout_ms)
         await self.start()
-        return len((await self._core.learn(topic, wait_ms, creates=creates)).partitions)
+        found = await self._core.learn(topic, self._timeout_ms(timeout_ms), creates=creates)
+        return len(found.partitions)
 
     async def init_transactions(self, *, timeout_ms: float | None = None) -> None:
         """Fences other producers of the transactional id and ends their open transaction."""
