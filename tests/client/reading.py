@@ -19,11 +19,11 @@ POLL_S: Final = 0.01
 
 
 def known(producer: Producer, topic: str) -> str:
-    """Waits until a producer knows a topic, though each of its own waits may be short."""
+    """Waits until a producer knows a topic, which it may create, though each of its own waits may be short."""
     deadline = Deadline()
     while True:
         try:
-            producer.partitions_for(topic)
+            producer.partitions_for(topic, creates=True)
             return topic
         except RequestTimedOut:
             deadline.check(f"the producer knows {topic}")
