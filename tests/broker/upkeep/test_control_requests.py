@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
 from barnabas.coordination.controller.messages import (
     leader_and_isr,
@@ -15,7 +13,6 @@ from barnabas.coordination.controller.messages import (
 )
 from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
 from barnabas.errors import FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
-from barnabas.log.manager.manager import LogManager
 from barnabas.model import BrokerId
 from tests.broker.record_requests import batch, create_topic, produce
 from tests.broker.replication.roles import change_replicas
@@ -112,18 +109,24 @@ def test_a_replica_with_a_later_role_keeps_its_log(tmp_path: Path) -> None:
         assert produce(client, "orders", batch(b"a"), acks=-1).error_code == 0
 
 
-def test_logs_that_cannot_be_deleted_are_answered_by_partition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(manager: LogManager, partitions: object) -> None:
-        raise KafkaStorageError("the disk is gone")
-
-    with RunningBroker(tmp_path) as broker, broker.client() as client:
-        create_topic(client, "orders")
+def test_logs_that_cannot_be_deleted_are_answered_by_partition(tmp_path: Path) -> None:
+    directories = [tmp_path / "a", tmp_path / "b"]
+    settings = {"log.dirs": ",".join(map(str, directories))}
+    with RunningBroker(tmp_path, settings) as broker, broker.client() as client:
+        create_topic(client, "orders", partitions=4)
         image, requests = broker.server.broker.image, receiver(broker)
+        manager = broker.server.broker.log_manager
+        lost = {index for index in range(4) if (directories[1] / f"orders-{index}").is_dir()}
+        assert len(lost) == 2
+
+        async def fail() -> None:
+            manager.directory(str(directories[1])).fail(KafkaStorageError("the disk is gone"))
+
+        broker.call(fail)
         stop = stop_deleted_replicas(image, own(image), list(image.topics.values()))
         assert stop is not None
-        monkeypatch.setattr(LogManager, "delete_all", refuse)
-        response = broker.call(lambda: requests.stop_replica(stop))
-        assert {each.error_code for each in response.partition_errors} == {KafkaStorageError.code}
-        monkeypatch.undo()
+        for _ in range(2):
+            # The controller asks again if it gets no answer.
+            response = broker.call(lambda: requests.stop_replica(stop))
+            errors = {each.partition_index: each.error_code for each in response.partition_errors}
+            assert errors == {index: KafkaStorageError.code if index in lost else 0 for index in range(4)}

@@ -115,7 +115,7 @@ def test_a_power_cut_after_logs_were_deleted_and_made_again() -> None:
         for partition in PARTITIONS:
             logs.append(logs.log(str(partition)), "old")
         logs.restart()
-        logs.manager.delete_all(PARTITIONS)
+        assert logs.manager.delete_all(PARTITIONS) == {}
         make_all(logs)
         logs.fs = logs.fs.crash(Random(seed))
         logs.start()
@@ -143,7 +143,7 @@ def test_many_are_deleted_with_one_look_at_the_disk() -> None:
     make_all(logs)
     logs.append(logs.log("a-3"), "one")
     syncs = Syncs(logs)
-    logs.manager.delete_all(PARTITIONS)
+    assert logs.manager.delete_all(PARTITIONS) == {}
     assert syncs.paths.count("/disk") <= 5
     assert len(syncs.paths) <= 9
     logs.fs = logs.fs.crash(Random(0))
@@ -174,7 +174,7 @@ def test_checkpoints_of_several_threads_do_not_get_in_each_others_way(tmp_path: 
         for _ in range(20):
             for partition in PARTITIONS[:2]:
                 manager.get_or_create(partition, TOPIC_ID, is_new=True)
-            manager.delete_all(PARTITIONS[:2])
+            assert manager.delete_all(PARTITIONS[:2]) == {}
     finally:
         is_over.set()
         for thread in threads:

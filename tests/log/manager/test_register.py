@@ -179,7 +179,7 @@ def test_a_topic_with_a_log_that_vanished_can_be_deleted_and_made_again() -> Non
     logs.fs = logs.fs.kill()
     logs.fs.remove_tree("/disk/a-0")
     logs.start()
-    logs.manager.delete_all([A0, A1])
+    assert logs.manager.delete_all([A0, A1]) == {}
     logs.create("a-0", "new")
     logs.restart()
     assert values(logs.log("a-0")) == ["new"]

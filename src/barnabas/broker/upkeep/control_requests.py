@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from barnabas.broker.replication.log_dir_mover import LogDirMover
@@ -90,7 +90,10 @@ class ControlRequests:
         return self._replicas.become(request)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Answers when the logs that are to be deleted are gone."""
+        """Answers when the logs that are to be deleted are gone.
+
+        A log that cannot be deleted has the error KAFKA_STORAGE_ERROR, and does not keep others from it.
+        """
         code = self._refusal(request)
         if code != NONE:
             return StopReplicaResponse(error_code=code)
@@ -111,10 +114,11 @@ class ControlRequests:
         }
         if not deleted:
             return response
-        code = await self._delete_logs(sorted(deleted))
+        failed = await self._delete_logs(sorted(deleted))
         for each in response.partition_errors:
-            if TopicPartition(each.topic_name, each.partition_index) in deleted:
-                each.error_code = code
+            key = TopicPartition(each.topic_name, each.partition_index)
+            if key in deleted:
+                each.error_code = KafkaStorageError.code if key in failed else NONE
         return response
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -139,16 +143,15 @@ class ControlRequests:
                 if each.error_code == NONE and partition is not None and partition.is_offline:
                     each.error_code = KafkaStorageError.code
 
-    async def _delete_logs(self, partitions: list[TopicPartition]) -> int:
+    async def _delete_logs(self, partitions: list[TopicPartition]) -> Collection[TopicPartition]:
+        """The partitions whose log cannot be deleted."""
         await self._replicas.opened({each.topic for each in partitions})
         await self._replicas.released(partitions)
         await self._mover.cancel(partitions)
-        try:
-            await self._background.run(partial(self._manager.delete_all, partitions))
-        except KafkaStorageError as error:
-            log.error("Logs cannot be deleted: %s", error)
-            return error.code
-        return NONE
+        failures = await self._background.run(partial(self._manager.delete_all, partitions))
+        for partition, error in failures.items():
+            log.error("The log of %s cannot be deleted: %s", partition, error)
+        return failures.keys()
 
 
 def _refused_roles(request: LeaderAndIsrRequest, code: int) -> LeaderAndIsrResponse:

@@ -249,11 +249,12 @@ class LogManager:
 
     def delete(self, partition: TopicPartition, *, is_future: bool = False) -> None:
         """Deletes the log: it is out of use at once, and its files go after a while."""
-        self._removal.delete_all([partition], is_future=is_future)
+        for failure in self._removal.delete_all([partition], is_future=is_future).values():
+            raise failure
 
-    def delete_all(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `delete`, with one sync for all. A failure to delete one of them is raised in the end."""
-        self._removal.delete_all(partitions)
+    def delete_all(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaStorageError]:
+        """As `delete`, with one sync for all. Returns why some of them cannot be deleted."""
+        return self._removal.delete_all(partitions)
 
     def create_future(self, partition: TopicPartition, directory: str) -> PartitionLog:
         """A second log for the partition, in the directory that it moves to."""

@@ -62,7 +62,8 @@ class LogMoves:
         if existing is not None:
             if self._directories.of(existing) is target:
                 return existing
-            self._removal.delete_all([partition], is_future=True)
+            for failure in self._removal.delete_all([partition], is_future=True).values():
+                raise failure
         name = names.marked_partition_dir(partition, uuid.uuid4().hex, names.FUTURE_DIR_SUFFIX)
         try:
             # Records of a compacted log have gaps between them.

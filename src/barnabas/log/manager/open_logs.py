@@ -6,7 +6,8 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from barnabas.errors import KafkaStorageError
 from barnabas.log.directory import LogDirectory
@@ -17,6 +18,9 @@ from barnabas.model import TopicPartition
 from barnabas.primitives.unhurried import unhurried
 
 logger = logging.getLogger(__name__)
+
+# A controller asks again for deletions whose answer it has not got, and that is soon.
+DELETED_MAX: Final = 10_000
 
 OnOffline = Callable[[LogDirectory, list[TopicPartition]], None]
 
@@ -49,6 +53,8 @@ class OpenLogs:
         self.unopened: dict[TopicPartition, str] = {}
         # Where the logs were that have vanished: they are not created again, empty, without a person's consent.
         self.lost: dict[TopicPartition, str] = {}
+        # The latest partitions whose logs were deleted, oldest first: no directory that is offline has them.
+        self.deleted: dict[TopicPartition, None] = {}
         self._directories = directories
         self._on_offline = on_offline
 
@@ -88,6 +94,12 @@ class OpenLogs:
                     " failed while the partition was moved: remove the one that is out of date"
                 )
             logs[log.topic_partition] = log
+            self.deleted.pop(log.topic_partition, None)
+
+    def note_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        self.deleted.update(dict.fromkeys(partitions))
+        for oldest in list(self.deleted)[: max(0, len(self.deleted) - DELETED_MAX)]:
+            del self.deleted[oldest]
 
     def note_failure(
         self, directory: LogDirectory, partition: TopicPartition, failure: StorageFailure

@@ -63,36 +63,45 @@ class LogRemoval:
         """From now on nothing is removed: the next start does it."""
         self._is_stopped = True
 
-    def delete_all(self, partitions: Iterable[TopicPartition], *, is_future: bool = False) -> None:
-        """Marks logs for deletion, and syncs once for all of them.
-
-        A log that cannot be deleted does not keep others from it; its failure is raised in the end.
-        """
+    def delete_all(
+        self, partitions: Iterable[TopicPartition], *, is_future: bool = False
+    ) -> dict[TopicPartition, KafkaStorageError]:
+        """Marks logs for deletion, and syncs once for all of them. Returns why some of them cannot be deleted."""
         logs = self._logs.of_kind(is_future)
         marked: dict[LogDirectory, list[PartitionLog]] = {}
-        failure: KafkaStorageError | None = None
+        failures: dict[TopicPartition, KafkaStorageError] = {}
         with self._logs.changing:
             for partition in partitions:
                 try:
                     log = logs.pop(partition, None)
                     if log is None:
-                        if is_future or not (self._delete_unopened(partition) or self._forget(partition)):
-                            self._directories.check_complete(partition)
+                        if not is_future:
+                            self._delete_closed(partition)
                         continue
                     directory = self._directories.of(log)
                     with self._cleaner.exclusion.paused(partition):
                         log.rename_dir(deletion_name(partition), syncs=False)
                     marked.setdefault(directory, []).append(log)
                 except KafkaStorageError as error:
-                    failure = error
+                    failures[partition] = error
             for directory, deleted in marked.items():
+                deleted_partitions = [log.topic_partition for log in deleted]
                 try:
                     self._settle(directory, deleted, is_future)
                 except StorageFailure as error:
                     directory.fail(error)
-                    failure = error
-        if failure is not None:
-            raise failure
+                    failures.update(dict.fromkeys(deleted_partitions, error))
+                    continue
+                if not is_future:
+                    self._logs.note_deleted(deleted_partitions)
+        return failures
+
+    def _delete_closed(self, partition: TopicPartition) -> None:
+        """Deletes a log that is not open, if it exists. One that was deleted before is in no directory at all."""
+        if self._delete_unopened(partition) or self._forget(partition):
+            self._logs.note_deleted([partition])
+        elif partition not in self._logs.deleted:
+            self._directories.check_complete(partition)
 
     def set_aside(self, log: PartitionLog) -> None:
         """Takes a log out of use and marks its directory as a stray, which stays for people to look at."""
