@@ -8,7 +8,13 @@ from pathlib import Path
 
 from barnabas.clock import ManualClock
 from barnabas.config.listeners import Endpoint, SecurityProtocol
-from barnabas.coordination.controller.messages import Changed, leader_and_isr, update_metadata, whole
+from barnabas.coordination.controller.messages import (
+    Changed,
+    MetadataUpdate,
+    leader_and_isr,
+    update_metadata,
+    whole,
+)
 from barnabas.coordination.metadata.cache import MetadataCache
 from barnabas.coordination.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from barnabas.coordination.metadata.updates import MetadataUpdates, updated
@@ -77,6 +83,17 @@ def test_partitions_are_merged_and_live_brokers_replaced() -> None:
     assert [each.leader for each in found.topics["a"].partitions] == [A, B, A]
     assert found.topics["b"] is before.topics["b"]
     assert list(found.brokers) == [B]
+
+
+def test_failed_replicas_are_those_that_are_offline_on_live_brokers() -> None:
+    """The others are not offline any more when their broker is back."""
+    image = cluster(topic("a", A, A), brokers=[B])
+    offline = MetadataUpdate(image, whole(image.topics.values()), is_offline=lambda *_: True)
+    found = updated(EMPTY, offline.to(broker(B)), B)
+    assert [each.failed_replicas for each in found.topics["a"].partitions] == [(B,), (B,)]
+    well = update_metadata(image, broker(B), [Changed(image.topics["a"], [1])])
+    found = updated(found, well, B)
+    assert [each.failed_replicas for each in found.topics["a"].partitions] == [(B,), ()]
 
 
 def test_a_late_request_changes_nothing_that_is_newer() -> None:

@@ -57,6 +57,8 @@ class PartitionImage(Value, kw_only=True):
     """1 after an unclean election, until the leader has said that it has recovered."""
     controller_epoch: int = 0
     """The epoch of the controller that wrote the state."""
+    failed_replicas: tuple[BrokerId, ...] = ()
+    """Replicas on live brokers that are offline, as in a failed log directory. The controller does not use them."""
 
     @property
     def is_reassigned(self) -> bool:

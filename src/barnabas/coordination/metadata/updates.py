@@ -12,7 +12,7 @@ delivers the request when the network works again. Such a request has partitions
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from barnabas.config.listeners import Endpoint, SecurityProtocol
@@ -136,6 +136,7 @@ def updated(image: MetadataImage, request: UpdateMetadataRequest, broker_id: Bro
     """The image of the broker that received the request."""
     changed, gone = [], []
     is_late = False
+    live = {each.id for each in request.live_brokers}
     for state in request.topic_states:
         before = image.topics.get(state.topic_name)
         if before is not None and before.id != state.topic_id:
@@ -146,7 +147,7 @@ def updated(image: MetadataImage, request: UpdateMetadataRequest, broker_id: Bro
             is_late = True
             if not current:
                 continue
-        topic = _topic(before, state, current)
+        topic = _topic(before, state, current, live)
         if topic is not None:
             changed.append(topic)
         elif before is not None:
@@ -214,6 +215,7 @@ def _topic(
     before: TopicImage | None,
     state: UpdateMetadataTopicState,
     partition_states: Iterable[UpdateMetadataPartitionState],
+    live: Container[int],
 ) -> TopicImage | None:
     """None for a topic of which nothing is left."""
     partitions = [] if before is None else list(before.partitions)
@@ -225,14 +227,14 @@ def _topic(
         index = each.partition_index
         if index >= len(partitions):
             partitions += [_UNKNOWN_PARTITION] * (index + 1 - len(partitions))
-        partitions[index] = _partition(each)
+        partitions[index] = _partition(each, live)
     if deleted or not partitions:
         # A topic is deleted as a whole.
         return None
     return TopicImage(name=state.topic_name, id=state.topic_id, partitions=tuple(partitions))
 
 
-def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:
+def _partition(state: UpdateMetadataPartitionState, live: Container[int]) -> PartitionImage:
     return PartitionImage(
         leader=BrokerId(state.leader),
         leader_epoch=LeaderEpoch(state.leader_epoch),
@@ -240,4 +242,6 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:
         isr=tuple(map(BrokerId, state.isr)),
         partition_epoch=state.zk_version,
         controller_epoch=state.controller_epoch,
+        # The others are offline with their brokers, and come back with them.
+        failed_replicas=tuple(BrokerId(each) for each in state.offline_replicas if each in live),
     )

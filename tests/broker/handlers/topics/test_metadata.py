@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas import errors
+from barnabas.coordination.controller.messages import MetadataUpdate, whole
+from barnabas.protocol.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from tests.broker.raw_client import RawClient
@@ -114,3 +120,24 @@ def test_an_internal_topic_is_created_with_its_own_settings(client: RawClient, n
     wait_until(lambda: ask_one(client, name).error_code == 0)
     topic = ask_one(client, name)
     assert (topic.is_internal, len(topic.partitions)) == (True, INTERNAL_PARTITIONS)
+
+
+def test_replicas_in_failed_log_directories_are_offline(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "topic", partitions=2)
+        running = broker.server.broker
+        image = running.image
+        [own] = image.brokers.values()
+        update = MetadataUpdate(
+            image, whole(image.topics.values()), is_offline=lambda topic, index, replica: index == 1
+        )
+
+        async def learn() -> None:
+            running.control.update_metadata(update.to(own))
+
+        broker.call(learn)
+        partitions = ask_one(client, "topic").partitions
+        assert [each.offline_replicas for each in partitions] == [[], [own.id]]
+        asked = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="topic")])
+        [described] = client.ask("DescribeTopicPartitions", 0, asked).topics
+        assert [each.offline_replicas for each in described.partitions] == [[], [own.id]]

@@ -241,8 +241,8 @@ def _partition(
 ) -> MetadataResponsePartition:
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0:
-        replicas = [replica for replica in replicas if is_reachable(image, replica, listener)]
-        isr = [replica for replica in isr if is_reachable(image, replica, listener)]
+        replicas = [replica for replica in replicas if _is_reachable(image, replica, listener)]
+        isr = [replica for replica in isr if _is_reachable(image, replica, listener)]
     error_code, leader = leader_for_clients(
         image, partition, listener, tells_listener_error=version >= _FIRST_VERSION_WITH_LISTENER_ERROR
     )
@@ -255,11 +255,17 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(replicas),
         isr_nodes=list(isr),
-        offline_replicas=[each for each in partition.replicas if not is_reachable(image, each, listener)],
+        offline_replicas=offline_replicas(image, partition),
     )
 
 
-def is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
+def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
+    """Those on brokers that are not alive, and those in failed log directories."""
+    failed = partition.failed_replicas
+    return [each for each in partition.replicas if each not in image.brokers or each in failed]
+
+
+def _is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
     node = image.brokers.get(broker_id)
     return node is not None and node.endpoint(listener) is not None
 
