@@ -374,6 +374,9 @@ def test_a_deletion_that_fails_is_finished_at_the_next_start(tmp_path: Path) -> 
         (again,) = await cluster.controller.create_topics([NewTopic("orders")])
         assert isinstance(again, TopicAlreadyExists)
         assert str(again) == "Topic 'orders' is marked for deletion."
+        (grown,) = await cluster.controller.create_partitions([NewPartitions("orders", 3)])
+        assert isinstance(grown, InvalidTopicException)
+        assert str(grown) == "The topic is queued for deletion."
         # Whoever uses it comes again later.
         used = await cluster.writer.create_topics(["orders"])
         assert isinstance(used["orders"], LeaderNotAvailable)

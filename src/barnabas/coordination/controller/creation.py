@@ -36,7 +36,7 @@ from barnabas.coordination.planning.topic_creation import (
     repeated_names,
 )
 from barnabas.coordination.store.contract import Create, Operation, SetData
-from barnabas.errors import InvalidRequest, KafkaError
+from barnabas.errors import InvalidRequest, InvalidTopicException, KafkaError
 from barnabas.model import TopicPartition
 from barnabas.value import replace
 
@@ -80,6 +80,8 @@ def create_partitions(
         try:
             if each.name in repeated:
                 raise InvalidRequest("Duplicate topic name.")
+            if each.name in state.deleting:
+                raise InvalidTopicException("The topic is queued for deletion.")
             topic = plan_partitions(state.image, each, state.rng)
             first = len(state.image.topics[topic.name].partitions)
             topic = _with_states(state, topic, first)
