@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
 from barnabas.coordination.controller.messages import (
     leader_and_isr,
@@ -14,6 +16,7 @@ from barnabas.coordination.controller.messages import (
 from barnabas.coordination.metadata.image import BrokerImage, MetadataImage
 from barnabas.errors import FencedLeaderEpoch, KafkaStorageError, StaleBrokerEpoch, StaleControllerEpoch
 from barnabas.model import BrokerId
+from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 from tests.broker.record_requests import batch, create_topic, produce
 from tests.broker.replication.roles import change_replicas
 from tests.broker.running import RunningBroker
@@ -50,6 +53,25 @@ def test_a_request_for_an_earlier_registration_is_refused(tmp_path: Path) -> Non
         assert broker.call(update) == stale
         assert broker.server.broker.image is image
         assert (tmp_path / "orders-0").is_dir()
+
+
+def test_a_registration_that_ends_while_settings_are_read_ends_its_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunningBroker(tmp_path) as broker, broker.client() as client:
+        create_topic(client, "orders")
+        image, requests = broker.server.broker.image, receiver(broker)
+        roles = leader_and_isr(image, own(image), whole(list(image.topics.values())))
+        assert roles is not None
+
+        async def register_again(request: LeaderAndIsrRequest) -> None:
+            monkeypatch.setattr(requests._registration, "epoch", roles.broker_epoch + 1)
+
+        monkeypatch.setattr(requests._updates, "learn_topics", register_again)
+        response = broker.call(lambda: requests.leader_and_isr(roles))
+        [topic] = response.topics
+        stale = StaleBrokerEpoch.code
+        assert [response.error_code, *(each.error_code for each in topic.partition_errors)] == [stale, stale]
 
 
 def test_a_controller_that_was_replaced_is_refused(tmp_path: Path) -> None:

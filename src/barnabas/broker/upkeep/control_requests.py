@@ -84,10 +84,11 @@ class ControlRequests:
 
     async def _take_roles(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         code = self._refusal(request)
-        if code != NONE:
-            return _refused_roles(request, code)
-        await self._updates.learn_topics(request)
-        return self._replicas.become(request)
+        if code == NONE:
+            await self._updates.learn_topics(request)
+            # The broker may have registered again in the meantime.
+            code = self._refusal(request)
+        return self._replicas.become(request) if code == NONE else _refused_roles(request, code)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Answers when the logs that are to be deleted are gone.
