@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from barnabas.broker.coordinators.group_runtime import OFFSETS_TOPIC, GroupRuntime
+from barnabas.broker.coordinators.group_shell import GroupShell
 from barnabas.broker.coordinators.transaction_runtime import TRANSACTIONS_TOPIC, TransactionRuntime
 from barnabas.errors import (
     NONE,
@@ -19,6 +20,7 @@ from barnabas.errors import (
     LeaderNotAvailable,
     NotCoordinator,
 )
+from barnabas.primitives.decision import Decision
 from barnabas.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -194,6 +196,34 @@ def test_a_broker_that_stops_loads_nothing_more() -> None:
         moving.lead()
         await moving.settle()
         assert list(groups) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("part", ["_replay", "_loaded"])
+def test_a_load_that_fails_unexpectedly_keeps_no_other_from_being_loaded(
+    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(moving: Moving) -> None:
+        moving.show_topic()
+        groups = groups_of(moving, Random(0))
+        moving.lead()
+        await moving.settle()
+        commit(groups, 1)
+        moving.commit()
+
+        def fail(shell: GroupShell, *arguments: object) -> Decision:
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr(GroupShell, part, fail)
+        shells = [groups._new_shell(moving.replica.partition) for _ in range(2)]
+        await groups._load(shells)
+        for shell in shells:
+            with pytest.raises(NotCoordinator):
+                shell.check_ready()
+        traces = [each.exc_info for each in caplog.records if "cannot be loaded" in each.getMessage()]
+        assert len(traces) == 2
+        assert all(traces)
 
     run(test)
 

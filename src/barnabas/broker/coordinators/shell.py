@@ -142,6 +142,9 @@ class CoordinatorShell(ABC):
             if self._is_loading:
                 self._fail_to_load(error)
             # Else another leader has truncated the log under the reader, and nobody needs what it says.
+        except Exception as error:
+            # Other partitions wait to be loaded.
+            self._fail_to_load(error)
 
     def _activate_when_committed(self, end_offset: int) -> None:
         """No client may see records in the log of a new leader that may still be lost with it."""
@@ -165,14 +168,25 @@ class CoordinatorShell(ABC):
         else:
             self._fail_to_load(error)
 
-    def _fail_to_load(self, error: KafkaError) -> None:
-        log.error("%s cannot be loaded: %s", self.partition.topic_partition, error)
-        self._is_loading = False
+    def _fail_to_load(self, error: Exception) -> None:
+        is_expected = isinstance(error, KafkaError)
+        log.error(
+            "%s cannot be loaded: %s",
+            self.partition.topic_partition,
+            error,
+            exc_info=None if is_expected else error,
+        )
+        self._is_loading = self._is_active = False
+        self._cancel_timers()
 
     def _activate(self) -> None:
         self._is_loading = False
         self._is_active = True
-        self.carry_out(self._loaded(self._clock.now_ms()))
+        try:
+            self.carry_out(self._loaded(self._clock.now_ms()))
+        except Exception as error:
+            # Others wait for the same records to be committed.
+            self._fail_to_load(error)
 
     def unload(self) -> None:
         """The partition is not ours any more: clients that wait are sent away."""
@@ -182,6 +196,9 @@ class CoordinatorShell(ABC):
             self._replies.extend(self._unloaded(self._clock.now_ms()).replies)
             self._refuse_kept()
             self._send_replies()
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
