@@ -40,6 +40,8 @@ class ReplicaFetchers:
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: dict[TopicPartition, tuple[Partition, ReplicaFetcher]] = {}
+        # Partitions that failed in fetchers that have ended.
+        self._failed: set[TopicPartition] = set()
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -84,6 +86,7 @@ class ReplicaFetchers:
 
     def leave(self, key: TopicPartition) -> None:
         """The partition is not to be copied any more. A thread may still write to its log: see `released`."""
+        self._failed.discard(key)
         followed = self._followed.pop(key, None)
         if followed is not None:
             _, fetcher = followed
@@ -114,7 +117,7 @@ class ReplicaFetchers:
                 yield Lag(key, fetcher.leader, fetcher.number, followed.lag)
 
     def failed_count(self) -> int:
-        return sum(len(fetcher.failed) for fetcher in self._fetchers.values())
+        return len(self._failed) + sum(len(fetcher.failed) for fetcher in self._fetchers.values())
 
     def traffic(self) -> Iterator[FetcherTraffic]:
         for each in list(self._fetchers.values()):
@@ -146,13 +149,35 @@ class ReplicaFetchers:
         del self._fetchers[fetcher.leader, fetcher.number]
         if task.cancelled():
             return
+        left = []
+        for key, (partition, owner) in list(self._followed.items()):
+            if owner is not fetcher:
+                continue
+            del self._followed[key]
+            if key in fetcher.failed:
+                # As in Apache Kafka, it waits for its next role.
+                self._failed.add(key)
+            else:
+                left.append((partition, partition.leader_epoch))
+        # Another fetcher goes on where the log ends.
         error = task.exception()
-        if error is not None:
+        if error is None:
+            # This one had decided to end before the partitions came.
+            self._follow_again(left)
+        else:
             log.error("A fetcher of broker %d has failed", fetcher.leader, exc_info=error)
-        for partition, owner in list(self._followed.values()):
-            if owner is fetcher:
-                # The fetcher has failed, or had decided to end before the partition came. Another one goes on where the
-                # log ends.
+            # The next one may fail at the same place.
+            self._context.loop.call_later(self._settings().backoff_ms / 1_000, self._follow_again, left)
+
+    def _follow_again(self, partitions: Iterable[tuple[Partition, int]]) -> None:
+        """Without those that got another role, or were followed and failed, in the meantime."""
+        for partition, leader_epoch in partitions:
+            key = partition.topic_partition
+            if (
+                partition.leader_epoch == leader_epoch
+                and key not in self._followed
+                and key not in self._failed
+            ):
                 self.follow(partition)
 
 
