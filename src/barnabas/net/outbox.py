@@ -15,6 +15,10 @@ from barnabas.primitives.file_slice import FileSlice, OpenFile
 FILE_BYTES_A_TURN: Final = 4 << 20
 # As much of a file is looked up in the page cache, or read ahead, at once.
 CHUNK_BYTES: Final = 1 << 20
+# A slice of so few bytes is read, and goes out in one call and one packet with what stands around it.
+READ_BYTES_MAX: Final = 16 * 1024
+# No more is read before the peer has taken what stands before it.
+READ_AHEAD_BYTES_MAX: Final = 64 * 1024
 
 Part = bytes | bytearray | memoryview | FileSlice
 
@@ -65,7 +69,7 @@ class Outbox:
         file_bytes = 0
         while self._parts:
             first = self._parts[0]
-            if isinstance(first, FileSlice):
+            if isinstance(first, FileSlice) and self._read_slice(0, first) is None:
                 if file_bytes >= FILE_BYTES_A_TURN:
                     return False
                 file_bytes += self._send_slice(channel, first)
@@ -81,12 +85,16 @@ class Outbox:
     def _send_bytes(self, channel: Channel) -> None:
         parts: list[bytes | bytearray | memoryview] = []
         more_follows = False
-        for part in self._parts:
+        size_bytes = 0
+        for index in range(min(len(self._parts), MAX_PARTS_AT_ONCE)):
+            part = self._parts[index]
             if isinstance(part, FileSlice):
-                more_follows = True
-                break
-            if len(parts) == MAX_PARTS_AT_ONCE:
-                break
+                data = self._read_slice(index, part) if size_bytes < READ_AHEAD_BYTES_MAX else None
+                if data is None:
+                    more_follows = True
+                    break
+                part = data
+            size_bytes += len(part)
             parts.append(part)
         if self._sent_of_first:
             parts[0] = memoryview(parts[0])[self._sent_of_first :]
@@ -99,6 +107,19 @@ class Outbox:
             sent -= len(part)
             self._parts.popleft()
             self._sent_of_first = 0
+
+    def _read_slice(self, index: int, part: FileSlice) -> bytes | None:
+        """The bytes in place of a small slice; None if it is larger, was begun, or would have to be waited for."""
+        size_bytes = part.size_bytes
+        if size_bytes > READ_BYTES_MAX or (index == 0 and self._sent_of_first):
+            return None
+        if not self._is_cached(part.file, part.position, size_bytes):
+            return None
+        data = part.file.pread(size_bytes, part.position)
+        if len(data) != size_bytes:
+            return None
+        self._parts[index] = data
+        return data
 
     def _send_slice(self, channel: Channel, part: FileSlice) -> int:
         position = part.position + self._sent_of_first

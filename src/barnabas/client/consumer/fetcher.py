@@ -62,6 +62,8 @@ FETCHES_AHEAD: Final = 4
 SHORT_WAIT_MS: Final = 10
 # So many short fetches in a row wait for one lookup, which may take long if a broker is away.
 SHORT_WAITS_MAX: Final = 50
+# Answers with fewer bytes go to the caller before the next fetch goes out.
+FEW_BYTES: Final = 16 * 1024
 NO_REPLICA: Final = -1
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -312,9 +314,13 @@ class Fetcher:
             self.fetch_latency.add((answered_s - under_way.sent_s) * 1000, answered_s)
             if answer.throttle_time_ms > 0:
                 self._muted_until_s[node] = self._loop.time() + answer.throttle_time_ms / 1000
+            before_bytes = self.fetched_bytes
             self._take(node, under_way, answer)
-        # At once, and not in the loop's next turn: the caller that was woken by the data waits for the interpreter's
-        # lock in the meantime.
+            if 0 < self.fetched_bytes - before_bytes < FEW_BYTES:
+                # The caller that was woken by the data waits for the interpreter's lock, and has little to do with it.
+                self.wake()
+                return
+        # At once, not in the loop's next turn: with much data the caller would keep the interpreter's lock for long.
         self._send()
 
     def _take(self, node: int, under_way: _UnderWay, answer: FetchResponse) -> None:
