@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.errors import KafkaStorageError
 from barnabas.net.channel import MAX_PARTS_AT_ONCE
 from barnabas.net.outbox import READ_AHEAD_BYTES_MAX, READ_BYTES_MAX, ColdRange, Outbox
 from barnabas.primitives.file_slice import FileSlice, OpenFile
@@ -60,6 +61,16 @@ class RecordingChannel:
         raise NotImplementedError
 
 
+class BrokenFile(PlainFile):
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        raise KafkaStorageError("cannot read: Input/output error")
+
+
+class ChannelOfBrokenFile(RecordingChannel):
+    def send_file(self, file: OpenFile, position: int, count: int) -> int:
+        raise OSError("Input/output error")
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> PlainFile:
     path = tmp_path / "segment"
@@ -106,6 +117,40 @@ def test_a_slice_that_is_not_in_memory_is_waited_for(file: PlainFile) -> None:
     outbox.trust_next_chunk()
     assert outbox.flush(channel)
     assert channel.received == b"head" + CONTENT[3:13] + b"tail"
+
+
+def test_a_small_slice_that_was_waited_for_vouches_for_no_other(file: PlainFile) -> None:
+    cached: list[int] = []
+    outbox = Outbox(lambda _file, position, _count: position in cached)
+    outbox.add(FileSlice(file, 3, 10))
+    outbox.add(FileSlice(file, 100, READ_BYTES_MAX + 1))
+    with pytest.raises(ColdRange):
+        outbox.flush(RecordingChannel())
+    cached.append(3)
+    outbox.trust_next_chunk()
+    with pytest.raises(ColdRange) as cold:
+        outbox.flush(RecordingChannel())
+    assert cold.value.position == 100
+
+
+def test_a_small_slice_that_cannot_be_read_is_left_to_the_channel(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(CONTENT)
+    outbox = outbox_of(b"head", FileSlice(BrokenFile(path), 3, 10))
+    channel = ChannelOfBrokenFile()
+    with pytest.raises(OSError, match="Input/output error"):
+        outbox.flush(channel)
+    assert channel.received == b"head"
+
+
+def test_small_slices_count_for_a_turn(file: PlainFile) -> None:
+    outbox = outbox_of(*(FileSlice(file, 0, READ_BYTES_MAX) for _ in range(600)))
+    channel = RecordingChannel()
+    turns = 1
+    while not outbox.flush(channel):
+        turns += 1
+    assert turns == 3
+    assert channel.received == CONTENT[:READ_BYTES_MAX] * 600
 
 
 def test_what_a_peer_does_not_take_is_sent_later(file: PlainFile) -> None:

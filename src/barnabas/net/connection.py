@@ -252,7 +252,7 @@ class Connection:
         """
         if self.is_closed:
             return
-        with contextlib.suppress(OSError, ColdRange):
+        with contextlib.suppress(OSError, KafkaError, ColdRange):
             self._outbox.flush(self._channel)
         self.close(reason, ending)
 

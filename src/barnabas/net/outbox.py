@@ -8,11 +8,12 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from barnabas.errors import KafkaStorageError
 from barnabas.net.channel import MAX_PARTS_AT_ONCE, Channel
 from barnabas.primitives.file_slice import FileSlice, OpenFile
 
-# One connection sends at most this much of a file before others have their turn.
-FILE_BYTES_A_TURN: Final = 4 << 20
+# One connection begins no further call after it has sent this much, so that others have their turn.
+BYTES_A_TURN: Final = 4 << 20
 # As much of a file is looked up in the page cache, or read ahead, at once.
 CHUNK_BYTES: Final = 1 << 20
 # A slice of so few bytes is read, and goes out in one call and one packet with what stands around it.
@@ -66,15 +67,15 @@ class Outbox:
 
         BlockingIOError and other errors of the socket come through; so does ColdRange.
         """
-        file_bytes = 0
+        sent_bytes = 0
         while self._parts:
+            if sent_bytes >= BYTES_A_TURN:
+                return False
             first = self._parts[0]
             if isinstance(first, FileSlice) and self._read_slice(0, first) is None:
-                if file_bytes >= FILE_BYTES_A_TURN:
-                    return False
-                file_bytes += self._send_slice(channel, first)
+                sent_bytes += self._send_slice(channel, first)
             else:
-                self._send_bytes(channel)
+                sent_bytes += self._send_bytes(channel)
         return True
 
     def clear(self) -> None:
@@ -82,7 +83,7 @@ class Outbox:
         self._sent_of_first = 0
         self.pending_bytes = 0
 
-    def _send_bytes(self, channel: Channel) -> None:
+    def _send_bytes(self, channel: Channel) -> int:
         parts: list[bytes | bytearray | memoryview] = []
         more_follows = False
         size_bytes = 0
@@ -100,24 +101,34 @@ class Outbox:
             parts[0] = memoryview(parts[0])[self._sent_of_first :]
         sent = channel.send(parts, more_follows=more_follows)
         self.pending_bytes -= sent
+        unassigned = sent
         for part in parts:
-            if sent < len(part):
-                self._sent_of_first = sent if part is not parts[0] else self._sent_of_first + sent
-                return
-            sent -= len(part)
+            if unassigned < len(part):
+                self._sent_of_first += unassigned
+                break
+            unassigned -= len(part)
             self._parts.popleft()
             self._sent_of_first = 0
+        return sent
 
     def _read_slice(self, index: int, part: FileSlice) -> bytes | None:
-        """The bytes in place of a small slice; None if it is larger, was begun, or would have to be waited for."""
+        """The bytes in place of a small slice; None if it is larger, was begun, or would have to be waited for.
+
+        None also if it cannot be read: sending it from its file then raises what closes the connection.
+        """
         size_bytes = part.size_bytes
         if size_bytes > READ_BYTES_MAX or (index == 0 and self._sent_of_first):
             return None
         if not self._is_cached(part.file, part.position, size_bytes):
             return None
-        data = part.file.pread(size_bytes, part.position)
+        try:
+            data = part.file.pread(size_bytes, part.position)
+        except KafkaStorageError:
+            return None
         if len(data) != size_bytes:
             return None
+        if index == 0:
+            self._is_next_chunk_read = False
         self._parts[index] = data
         return data
 
