@@ -144,7 +144,8 @@ class CoordinatorShell(ABC):
             # Else another leader has truncated the log under the reader, and nobody needs what it says.
         except Exception as error:
             # Other partitions wait to be loaded.
-            self._fail_to_load(error)
+            if self._is_loading:
+                self._fail_to_load(error)
 
     def _activate_when_committed(self, end_offset: int) -> None:
         """No client may see records in the log of a new leader that may still be lost with it."""
@@ -177,6 +178,8 @@ class CoordinatorShell(ABC):
             exc_info=None if is_expected else error,
         )
         self._is_loading = self._is_active = False
+        self._kept.clear()
+        self._replies.clear()
         self._cancel_timers()
 
     def _activate(self) -> None:
