@@ -10,7 +10,7 @@ from typing import Final
 from barnabas.broker.broker import Broker
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.handlers.permissions import Permission, operations
-from barnabas.broker.handlers.topics.metadata import leader_for_clients, offline_replicas
+from barnabas.broker.handlers.topics.metadata import is_reachable, leader_for_clients
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.coordination.metadata.image import INTERNAL_TOPICS, MetadataImage, PartitionImage
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
@@ -126,5 +126,10 @@ def _partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=offline_replicas(image, partition),
+        # Only Kafka 4 has this API. There a replica that clients of the listener cannot reach is offline too.
+        offline_replicas=[
+            each
+            for each in partition.replicas
+            if each in partition.failed_replicas or not is_reachable(image, each, listener)
+        ],
     )

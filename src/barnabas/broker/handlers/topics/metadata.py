@@ -241,8 +241,8 @@ def _partition(
 ) -> MetadataResponsePartition:
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0:
-        replicas = [replica for replica in replicas if _is_reachable(image, replica, listener)]
-        isr = [replica for replica in isr if _is_reachable(image, replica, listener)]
+        replicas = [replica for replica in replicas if is_reachable(image, replica, listener)]
+        isr = [replica for replica in isr if is_reachable(image, replica, listener)]
     error_code, leader = leader_for_clients(
         image, partition, listener, tells_listener_error=version >= _FIRST_VERSION_WITH_LISTENER_ERROR
     )
@@ -265,7 +265,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[in
     return [each for each in partition.replicas if each not in image.brokers or each in failed]
 
 
-def _is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
+def is_reachable(image: MetadataImage, broker_id: BrokerId, listener: str) -> bool:
     node = image.brokers.get(broker_id)
     return node is not None and node.endpoint(listener) is not None
 
