@@ -67,7 +67,7 @@ class BrokenDisk:
         return [Failed(step, KafkaStorageError("The disk is broken.")) for step in steps]
 
 
-def fetchers_of(leader: Leader) -> ReplicaFetchers:
+def fetchers_of(leader: Leader, backoff_ms: int = BACKOFF_MS) -> ReplicaFetchers:
     context = FetcherContext(
         loop=asyncio.get_running_loop(),
         clock=SystemClock(),
@@ -77,7 +77,7 @@ def fetchers_of(leader: Leader) -> ReplicaFetchers:
         timeout_ms=1_000,
         written=lambda *_: None,
     )
-    return ReplicaFetchers(context, lambda: FetcherSettings(replica_id=US, backoff_ms=BACKOFF_MS), lambda: 1)
+    return ReplicaFetchers(context, lambda: FetcherSettings(replica_id=US, backoff_ms=backoff_ms), lambda: 1)
 
 
 @on_loop
@@ -94,15 +94,16 @@ async def test_partitions_of_a_fetcher_that_has_failed_are_followed_after_the_ba
 @on_loop
 async def test_a_fetcher_that_has_failed_does_not_bring_an_earlier_role_back() -> None:
     leader = Leader()
-    fetchers = fetchers_of(leader)
+    fetchers = fetchers_of(leader, backoff_ms=3_600_000)
     replica = OnePartition()
-    fetchers.follow(await replica.became(role(OTHER, 0)))
+    partition = await replica.became(role(OTHER, 0))
+    earlier_epoch = partition.leader_epoch
+    fetchers.follow(partition)
     await wait_until_async(lambda: leader.asked_at_s and not fetchers)
     # The log is the same one, so there is nothing to wait for.
     assert replica.become(role(US, 1)) == 0
-    followed = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(BACKOFF_MS / 1_000, followed.set_result, None)
-    await followed
+    # As the timer of the back-off does.
+    fetchers._follow_again([(partition, earlier_epoch)])
     assert (len(fetchers), len(leader.asked_at_s)) == (0, 1)
     await fetchers.close()
 
