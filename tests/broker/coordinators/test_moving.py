@@ -200,7 +200,7 @@ def test_a_broker_that_stops_loads_nothing_more() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("part", ["_replay", "_loaded"])
+@pytest.mark.parametrize("part", ["_replay", "_loaded", "forget_partitions"])
 def test_a_load_that_fails_unexpectedly_keeps_no_other_from_being_loaded(
     part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -78,8 +78,7 @@ class GroupShell(CoordinatorShell):
         if high_watermark <= info.last_offset:
             self._relied_on_end_offset = info.last_offset + 1
 
-    def _activate(self) -> None:
-        super()._activate()
+    def _activated(self) -> None:
         deleted, self._deleted = self._deleted, set()
         self.forget_partitions(deleted)
 

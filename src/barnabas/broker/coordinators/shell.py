@@ -85,6 +85,10 @@ class CoordinatorShell(ABC):
     def _loaded(self, now_ms: int) -> Decision: ...
 
     @abstractmethod
+    def _activated(self) -> None:
+        """Does what was put off until the partition is loaded."""
+
+    @abstractmethod
     def _unloaded(self, now_ms: int) -> Decision:
         """The replies to requests that wait for something else than records to be committed."""
 
@@ -187,6 +191,7 @@ class CoordinatorShell(ABC):
         self._is_active = True
         try:
             self.carry_out(self._loaded(self._clock.now_ms()))
+            self._activated()
         except Exception as error:
             # Others wait for the same records to be committed.
             self._fail_to_load(error)

@@ -51,6 +51,9 @@ class TransactionShell(CoordinatorShell):
     def _loaded(self, now_ms: int) -> Decision:
         return self.coordinator.loaded(now_ms)
 
+    def _activated(self) -> None:
+        """Nothing is put off."""
+
     def _unloaded(self, now_ms: int) -> Decision:
         return Decision()
 
