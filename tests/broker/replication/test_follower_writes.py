@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.replication.follower_writes import Done, Failed, FollowerWrites
-from barnabas.errors import CorruptMessage, KafkaStorageError
+from barnabas.errors import CorruptMessage, KafkaStorageError, UnknownServerError
 from barnabas.model import TopicPartition
 from barnabas.replication.fetcher import Append, Diverge, StartAt, Step, TruncateTo
 from tests.log.managed import ManagedLogs
@@ -71,3 +71,24 @@ def test_failures_leave_the_log_as_it_is() -> None:
     assert isinstance(missing, Failed)
     assert isinstance(missing.error, KafkaStorageError)
     assert (logs.log("a-0").log_end_offset, logs.log("a-0").high_watermark) == (3, 0)
+
+
+def test_a_failure_that_nobody_expects_costs_other_partitions_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = three_records()
+    logs.create("b-0", directory="/one")
+
+    def fail(*arguments: object) -> bool:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(type(logs.manager), "truncate_to", fail)
+    other = TopicPartition("b", 0)
+    failed, done = FollowerWrites(logs.manager).carry_out(
+        [TruncateTo(KEY, 1), Append(other, batch(b"new", offset=0, epoch=1), 1, 0)]
+    )
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, UnknownServerError)
+    assert isinstance(done, Done)
+    assert logs.log("b-0").log_end_offset == 1
+    assert [each.exc_info for each in caplog.records if each.exc_info]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from barnabas.errors import KafkaError, KafkaStorageError
+from barnabas.errors import KafkaError, KafkaStorageError, UnknownServerError
 from barnabas.log.manager.manager import LogManager
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.model import NO_LEADER_EPOCH, TopicPartition
@@ -71,6 +71,10 @@ class FollowerWrites:
             return _done(log, step, is_complete=is_complete)
         except KafkaError as error:
             return Failed(step, error)
+        except Exception as error:
+            # As in Apache Kafka, only this partition is not copied any more: the leader's others are not affected.
+            logger.exception("A step for %s has failed", step.key)
+            return Failed(step, UnknownServerError(f"{type(error).__name__}: {error}"))
 
     def _truncate_to(self, log: PartitionLog, offset: int) -> None:
         if offset < log.log_end_offset:
