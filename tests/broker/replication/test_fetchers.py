@@ -14,10 +14,10 @@ from barnabas.broker.replication.fetchers import ReplicaFetchers, fetcher_number
 from barnabas.broker.replication.follower_writes import Failed
 from barnabas.broker.replication.replica_fetcher import FetcherContext
 from barnabas.clock import SystemClock
-from barnabas.errors import KafkaStorageError
+from barnabas.errors import CorruptMessage, InvalidRecord, KafkaError, KafkaStorageError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.message import Message
-from barnabas.replication.fetcher import FetcherSettings, Step, TruncateTo
+from barnabas.replication.fetcher import Append, FetcherSettings, Step, TruncateTo
 from tests.broker.replication.roles import OTHER, US, OnePartition, role
 from tests.net.on_loop import on_loop
 from tests.waiting import wait_until_async
@@ -124,4 +124,17 @@ async def test_a_partition_whose_log_has_failed_waits_for_its_next_role(
     assert fetchers.failed_count() == 1
     fetchers.leave(partition.topic_partition)
     assert fetchers.failed_count() == 0
+    await fetchers.close()
+
+
+@pytest.mark.parametrize("error", [CorruptMessage("bad checksum"), InvalidRecord("a marker is too short")])
+@on_loop
+async def test_records_that_cannot_be_read_are_asked_for_again(error: KafkaError) -> None:
+    fetchers = fetchers_of(Leader())
+    partition = await OnePartition().became(role(OTHER, 0))
+    fetchers.follow(partition)
+    [fetcher] = fetchers._fetchers.values()
+    fetcher._report([Failed(Append(partition.topic_partition, b"records", 0, 0), error)])
+    assert fetchers.failed_count() == 0
+    assert fetcher.machine.wakes_at_ms() is not None
     await fetchers.close()

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.broker.replication.follower_writes import Done, Failed, FollowerWrites, Outcome
 from barnabas.clock import Clock
-from barnabas.errors import CorruptMessage, KafkaError, KafkaStorageError
+from barnabas.errors import CorruptMessage, InvalidRecord, KafkaError, KafkaStorageError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch_request import FetchRequest
@@ -241,8 +241,8 @@ class ReplicaFetcher:
 
     def _on_failure(self, failed: Failed) -> None:
         key, error = failed.step.key, failed.error
-        if isinstance(error, CorruptMessage):
-            # The records may arrive whole the next time.
+        if isinstance(error, (CorruptMessage, InvalidRecord)):
+            # As in Apache Kafka. The records may arrive whole the next time.
             log.error("Records of %s from broker %d are damaged: %s", key, self.leader, error)
             self.machine.step_failed(key, self._context.now_ms())
             return
