@@ -50,6 +50,14 @@ class Load:
             lambda: self.confirmed_count >= wanted, f"{count} more records confirmed", timeout_s=WAIT_S
         )
 
+    def wait_for_more_of(self, partition: int) -> None:
+        wanted = len(self.confirmed[partition]) + 1
+        wait_until(
+            lambda: len(self.confirmed[partition]) >= wanted,
+            f"a record of partition {partition} confirmed",
+            timeout_s=WAIT_S,
+        )
+
     def check(self, found: Mapping[int, list[tuple[int, str]]]) -> None:
         """Every confirmed record is where it was confirmed, none was invented, and the order of sending is kept."""
         for partition in range(self.partitions):

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.results import NewTopic
+from barnabas.protocol.message import ZERO_UUID
+from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from tests.broker.raw_client import RawClient
 from tests.cluster.clusters import Cluster, cluster, require_zookeeper
 from tests.cluster.loads import OwnLoad, read_topic
 from tests.peers.kafka_cluster import KafkaBroker
@@ -27,6 +30,16 @@ def in_sync(brokers: Cluster) -> list[int]:
     return [len(brokers.node(f"{path}/{index}/state")["isr"]) for index in range(PARTITIONS)]
 
 
+def topic_ids(brokers: Cluster) -> set[bytes]:
+    """What the brokers answer clients about the topic."""
+    found = set()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    for broker in brokers:
+        with RawClient(broker.port) as client:
+            found |= {each.topic_id for each in client.ask("Metadata", 12, request).topics}
+    return found
+
+
 def test_replicas_leave_and_join(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     settings = {
         "inter_broker_protocol_version": LEVEL,
@@ -39,6 +52,8 @@ def test_replicas_leave_and_join(tmp_path: Path, zookeeper: ZooKeeperServer) -> 
             assignment = {0: [1, 2, 3], 1: [2, 3, 1], 2: [1, 3, 2]}
             admin.create_topics([NewTopic(name=TOPIC, assignment=assignment)])
         brokers.wait_for_topic(TOPIC, partitions=PARTITIONS, isr=3)
+        # Not all brokers could know a topic id, so none has one to tell: clients would use it with all.
+        assert topic_ids(brokers) == {ZERO_UUID}
         with OwnLoad(brokers, TOPIC, PARTITIONS) as load:
             load.wait_for_more()
             epoch = brokers.wait_for_registration(3)
@@ -55,6 +70,9 @@ def test_replicas_leave_and_join(tmp_path: Path, zookeeper: ZooKeeperServer) -> 
             load.wait_for_more()
             brokers[2].start()
             brokers.wait_for_topic(TOPIC, partitions=PARTITIONS, isr=3)
+            for partition in range(PARTITIONS):
+                load.wait_for_more_of(partition)
+        assert topic_ids(brokers) == {ZERO_UUID}
         load.check(read_topic(brokers, TOPIC, PARTITIONS))
         for broker in brokers:
             assert "Traceback" not in broker.log_text()

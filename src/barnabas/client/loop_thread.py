@@ -28,13 +28,16 @@ class LoopThread:
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = threading.Event()
+        # Work that is handed over before the end of the loop is cancelled with it; none is handed over later.
+        self._lock = threading.Lock()
+        self._is_closing = False
         self._thread.start()
         self._started.wait(START_TIMEOUT_S)
         _all.add(self)
 
     @property
     def is_closed(self) -> bool:
-        return self.loop.is_closed() or not self._thread.is_alive()
+        return self._is_closing or not self._thread.is_alive()
 
     def is_current(self) -> bool:
         """Whether the caller runs on this thread: it must not wait for it then."""
@@ -50,11 +53,11 @@ class LoopThread:
         if self._pid != os.getpid():
             work.close()
             raise ClientClosed(FORKED)
-        try:
+        with self._lock:
+            if self._is_closing:
+                work.close()
+                raise ClientClosed("the client is closed: make another one")
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError:
-            work.close()
-            raise ClientClosed("the client is closed: make another one") from None
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1000)
         except concurrent.futures.CancelledError:
@@ -74,11 +77,16 @@ class LoopThread:
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Cancels what still runs on the loop and ends the thread, which is waited for."""
-        if self.loop.is_closed():
-            return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with self._lock:
+            if not self._is_closing:
+                self._is_closing = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
         if not self.is_current():
             self._thread.join(STOP_TIMEOUT_S if timeout_ms is None else timeout_ms / 1000)
+
+    def forget_locks(self) -> None:
+        """In a forked process: another thread may have held the lock at the fork, and is not here."""
+        self._lock = threading.Lock()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -103,6 +111,7 @@ _all: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 def _tell_of_fork() -> None:
     for thread in list(_all):
+        thread.forget_locks()
         if thread.on_fork is not None:
             thread.on_fork()
 

@@ -81,6 +81,7 @@ ORDER: Final = "records are sent in the order of their calls: leave it out"
 READ_AHEAD: Final = "fetch.max.bytes and max.partition.fetch.bytes bound what is read ahead: leave it out"
 RECOVERY: Final = "where no known broker answers, bootstrap.servers are tried again: leave it out"
 STORED: Final = "offsets are committed to the broker: leave it out"
+WINDOW: Final = "averages and maxima are of the last half minute to minute: leave it out"
 VERIFICATION: Final = (
     "certificates are always verified: put the CA of the brokers into ssl.truststore.location. An empty"
     " ssl.endpoint.identification.algorithm accepts any host name"
@@ -145,8 +146,8 @@ REPLACED: Final = {
     "metric.group.prefix": "metrics() returns metrics by the names of Kafka's: leave it out",
     "metric.reporters": "call metrics() when you need them",
     "metrics.enabled": "metrics are always counted: leave it out",
-    "metrics.num.samples": "metrics() returns totals: leave it out",
-    "metrics.sample.window.ms": "metrics() returns totals: leave it out",
+    "metrics.num.samples": WINDOW,
+    "metrics.sample.window.ms": WINDOW,
     "msg.order.cmp": ORDER,
     "offset.commit.cb": "commit_async() takes a callback",
     "offset.store.method": STORED,
@@ -187,7 +188,7 @@ REPLACED: Final = {
     "sticky.partitioning.linger.ms": "records without a key change their partition with the batch: leave it out",
     "throttle.cb": "call metrics() when you need them",
     "topic.blacklist": "subscribe() takes a pattern, which can leave topics out",
-    "topic.metadata.propagation.max.ms": "send() waits max.block.ms for a topic, other calls timeout_ms: leave it out",
+    "topic.metadata.propagation.max.ms": "send() waits max.block.ms for a topic, others half a second: leave it out",
     "topic.metadata.refresh.fast.cnt": "metadata is asked for again after retry.backoff.ms: leave it out",
     "topic.metadata.refresh.sparse": "only the topics in use are asked for: leave it out",
     "topics": "call subscribe() or assign()",

@@ -17,7 +17,9 @@ from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.controller.links import BrokerLinks
 from barnabas.coordination.metadata.cache import Stage
+from barnabas.coordination.metadata.image import Uuid
 from barnabas.metrics.registry import Registry
+from barnabas.protocol.message import ZERO_UUID
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 from barnabas.server.peers import PeerParts
@@ -67,8 +69,15 @@ def _channels(cluster: Cluster, here: LocalLinks, peers: PeerParts, metrics: Reg
     # A single node does not pay for these when it starts.
     from barnabas.broker.metrics.controller_metrics import register_session
     from barnabas.broker.upkeep.control_channels import ControlChannels
+    from barnabas.broker.upkeep.control_versions import old_form
 
     register_session(metrics, cluster.session)
+
+    def known_id(topic: str) -> Uuid:
+        found = cluster.metadata.image.topics.get(topic)
+        return ZERO_UUID if found is None else found.id
+
+    here.old_form = old_form(peers.peers.level, known_id)
     config = cluster.settings.current
     channels = ControlChannels(
         cluster.broker_id,

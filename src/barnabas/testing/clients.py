@@ -43,17 +43,21 @@ class Clients(ABC):
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
         """A consumer of these topics, from the beginning unless `auto_offset_reset` says otherwise.
 
-        Without a `group_id` it reads all partitions itself.
+        Without a `group_id` it reads all partitions itself, and the topics must exist.
         """
         from barnabas.client.consumer.consumer import Consumer
 
         consumer = Consumer(self._with({"auto_offset_reset": "earliest", **settings}))
-        if "group_id" in settings and topics:
-            consumer.subscribe(list(topics))
-        elif topics:
-            consumer.assign(
-                (topic, each.partition) for topic in topics for each in consumer.partitions_for(topic)
-            )
+        try:
+            if "group_id" in settings and topics:
+                consumer.subscribe(list(topics))
+            elif topics:
+                consumer.assign(
+                    (topic, each.partition) for topic in topics for each in consumer.partitions_for(topic)
+                )
+        except BaseException:
+            consumer.close()
+            raise
         return consumer
 
     def create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:

@@ -23,6 +23,8 @@ from barnabas.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from barnabas.model import TopicPartition
+from barnabas.testing import Broker
 from tests.client.consumer_servers import SERVERS, WAIT_S, Server, running
 from tests.waiting import wait_until, wait_until_async
 
@@ -235,6 +237,25 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_told_and_waited_for(
         assert told.empty()
 
 
+def test_a_deleted_topic_that_matched_a_pattern_is_no_wrong_name(server: Server) -> None:
+    topic = server.topic()
+    told: queue.Queue[KafkaError] = queue.Queue()
+    with (
+        barnabas.Consumer(
+            bootstrap_servers=server.address,
+            group_id=f"group-{topic}",
+            metadata_max_age_ms=100,
+            on_error=told.put,
+        ) as consumer,
+        barnabas.Admin(bootstrap_servers=server.address) as admin,
+    ):
+        consumer.subscribe(re.compile(f"{topic}.*"))
+        wait_until(lambda: consumer.poll(10) == [] and consumer.assignment() == {TopicPartition(topic, 0)})
+        admin.delete_topics([topic])
+        wait_until(lambda: consumer.poll(10) == [] and consumer.assignment() == set())
+        assert told.empty()
+
+
 def test_an_assigned_partition_that_does_not_exist_is_told_and_waited_for(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -361,3 +382,15 @@ def test_admin_calls_name_what_is_wrong(server: Server) -> None:
             wrong.delete_topics([b"bytes"])
         with pytest.raises(InvalidRequest, match="no name of a group"):
             wrong.delete_groups([None])
+
+
+def test_connections_for_the_group_know_all_brokers() -> None:
+    """Else a group whose bootstrap addresses are gone could not find another coordinator."""
+    with Broker(brokers=2, topics={"orders": 2}) as broker:
+        first, *_ = broker.bootstrap.split(",")
+        with barnabas.Consumer(bootstrap_servers=first, group_id="billing") as consumer:
+            consumer.subscribe(["orders"])
+            wait_until(lambda: consumer.poll(10) == [] and len(consumer.assignment()) == 2)
+            groups = consumer._core._group_brokers
+            assert groups is not None
+            wait_until(lambda: len(groups.nodes) == 2)

@@ -140,10 +140,21 @@ def test_deleted_topics_go_with_their_settings() -> None:
 
 def test_a_topic_with_another_id_replaces_the_one_before() -> None:
     before = cluster(topic("a", A, A, A))
-    after = cluster(topic("a", B, topic_id=bytes(16)))
+    other_id = b"another topic id"
+    after = cluster(topic("a", B, topic_id=other_id))
     found = updated(before, update_metadata(after, broker(B), whole(after.topics.values())), B)
     assert found.topics == after.topics
-    assert found.topic_names == {bytes(16): "a"}
+    assert found.topic_names == {other_id: "a"}
+
+
+def test_a_topic_gets_an_id_when_the_protocol_level_is_raised() -> None:
+    before = cluster(topic("a", A, A, A, topic_id=bytes(16)))
+    assert before.topic_names == {}
+    after = cluster(topic("a", B, A, A))
+    only_first = [Changed(after.topics["a"], [0])]
+    found = updated(before, update_metadata(after, broker(B), only_first), B)
+    assert found.topics == after.topics
+    assert found.topic_names == after.topic_names
 
 
 def test_settings_of_a_topic_are_read_once_before_its_first_role(tmp_path: Path) -> None:

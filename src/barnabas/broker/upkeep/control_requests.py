@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.broker.replication.log_dir_mover import LogDirMover
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -33,6 +34,9 @@ from barnabas.protocol.messages.stop_replica_request import StopReplicaRequest
 from barnabas.protocol.messages.stop_replica_response import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
 from barnabas.protocol.messages.update_metadata_response import UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.upkeep.control_versions import OldForm
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +186,8 @@ class LocalLinks:
         self._broker_id = broker_id
         self._requests = requests
         self._on_answer: OnAnswer | None = None
+        # At old levels of a cluster, requests have the form in which other brokers get them.
+        self.old_form: OldForm | None = None
         # A task runs while there is any.
         self._waiting: deque[tuple[BrokerId, ControlRequest]] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -213,6 +219,8 @@ class LocalLinks:
                     log.warning("There is no way to broker %d", broker_id)
                 else:
                     try:
+                        if self.old_form is not None:
+                            request = self.old_form.received(request)
                         response = await self._requests.carry_out(request)
                     except Exception:
                         # The change is stored, and other requests have to follow.
@@ -222,8 +230,8 @@ class LocalLinks:
                     task = asyncio.get_running_loop().create_task(opening)
                     self._opening.add(task)
                     task.add_done_callback(self._opening.discard)
-                elif self._on_answer is not None:
-                    self._on_answer(broker_id, request, response)
+                else:
+                    self._answer(broker_id, request, response)
         finally:
             self._worker = None
 
@@ -231,5 +239,10 @@ class LocalLinks:
         self, broker_id: BrokerId, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
     ) -> None:
         await self._requests.complete_roles(request, response)
+        self._answer(broker_id, request, response)
+
+    def _answer(self, broker_id: BrokerId, request: ControlRequest, response: ControlResponse | None) -> None:
         if self._on_answer is not None:
+            if self.old_form is not None:
+                response = self.old_form.answered(request, response)
             self._on_answer(broker_id, request, response)

@@ -8,12 +8,13 @@ topic ids, and one mark for the deletion of all partitions. `as_sent` gives a re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Final, TypeVar
 
 from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.controller.links import ControlResponse
 from barnabas.coordination.metadata.image import Uuid
+from barnabas.peers.versions import ProtocolLevel
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.leader_and_isr_request import (
     LeaderAndIsrPartitionState,
@@ -53,6 +54,46 @@ PartitionState = TypeVar("PartitionState", LeaderAndIsrPartitionState, UpdateMet
 
 # The id of a topic that this broker knows, else zeros.
 TopicIds = Callable[[str], Uuid]
+
+
+class OldForm:
+    """The form in which the broker of this process gets requests of its own controller, at a level without topic ids.
+
+    No broker must know an id that others do not know: clients would use it with all of them.
+    """
+
+    def __init__(self, level: ProtocolLevel, topic_ids: TopicIds) -> None:
+        self._roles_version: Final = level.version_of("LeaderAndIsr")
+        self._metadata_version: Final = level.version_of("UpdateMetadata")
+        self._topic_ids = topic_ids
+
+    def received(self, request: ControlRequest) -> ControlRequest:
+        """A copy, since others get the same request."""
+        if isinstance(request, LeaderAndIsrRequest):
+            [sent] = as_sent(request, self._roles_version)
+            assert isinstance(sent, LeaderAndIsrRequest)
+            roles = copy(sent)
+            roles.topic_states = list(map(copy, sent.topic_states))
+            return leader_and_isr_as_received(roles, self._roles_version, self._topic_ids)
+        if isinstance(request, UpdateMetadataRequest):
+            metadata = copy(request)
+            metadata.topic_states = list(map(copy, request.topic_states))
+            return update_metadata_as_received(metadata, self._metadata_version, self._topic_ids)
+        return request
+
+    def answered(self, received: ControlRequest, response: ControlResponse | None) -> ControlResponse | None:
+        if isinstance(received, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
+            return leader_and_isr_as_answered(received, response, self._roles_version)
+        return response
+
+
+def old_form(level: ProtocolLevel, topic_ids: TopicIds) -> OldForm | None:
+    """None at levels with topic ids."""
+    has_ids = (
+        level.version_of("LeaderAndIsr") >= LEADER_AND_ISR_IDS
+        and level.version_of("UpdateMetadata") >= UPDATE_METADATA_IDS
+    )
+    return None if has_ids else OldForm(level, topic_ids)
 
 
 def as_sent(request: ControlRequest, version: int) -> list[ControlRequest]:

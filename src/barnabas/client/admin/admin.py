@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -89,10 +90,12 @@ class Admin:
     def close(self, *, timeout_ms: float | None = None) -> None:
         """Closes the connections and ends the thread; waits for at most `timeout_ms`."""
         if not self._thread.is_closed:
+            begin_s = time.monotonic()
             # Another thread may be faster.
             with contextlib.suppress(ClientClosed):
                 self._thread.call(self._client.close(timeout_ms=timeout_ms))
-            self._thread.close(timeout_ms)
+            spent_ms = (time.monotonic() - begin_s) * 1000
+            self._thread.close(None if timeout_ms is None else max(timeout_ms - spent_ms, 0.0))
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the connections, by the names of Kafka's own metrics."""

@@ -63,7 +63,7 @@ class ConsumerCore:
             needed=self._needed_topics,
             max_idle_ms=0,
         )
-        self._cluster.on_update.append(self._report_missing)
+        self._cluster.on_update += [self._share_brokers, self._report_missing]
         # Subscribed topics and assigned partitions that do not exist, each reported once.
         self._missing: set[str] = set()
         self.handover = Handover(notify)
@@ -86,7 +86,12 @@ class ConsumerCore:
             )
             self._member = _MEMBERS[settings.group_protocol](parts)
             self._offsets = GroupOffsets(
-                settings, self._group_brokers, coordinator, self._member.identity, self._member.has_overtaken
+                settings,
+                self._group_brokers,
+                coordinator,
+                self._member.identity,
+                self._member.has_overtaken,
+                self._is_gone,
             )
         self._positions = Positions(
             settings,
@@ -131,10 +136,20 @@ class ConsumerCore:
         self._positions.wake()
         self._fetcher.wake()
 
+    def _share_brokers(self) -> None:
+        """The group finds another coordinator by any broker, also if none of the bootstrap addresses is left."""
+        if self._group_brokers is not None:
+            for node in self._brokers.nodes:
+                self._group_brokers.learn(node)
+
     def _report_missing(self) -> None:
-        """A topic may come later, so this is no error of a call. But a wrong name must not pass in silence."""
+        """A topic may come later, so this is no error of a call. But a wrong name must not pass in silence.
+
+        A topic that matched a pattern was a right name, and has been deleted.
+        """
         subscription = self._subscription
-        wanted = {TopicPartition(topic, 0) for topic in subscription.topics}
+        names = subscription.topics if subscription.pattern is None else ()
+        wanted = {TopicPartition(topic, 0) for topic in names}
         if subscription.is_manual:
             wanted |= subscription.partitions.keys()
         gone = set()
@@ -237,6 +252,11 @@ class ConsumerCore:
             self._committed += 1
         finally:
             self._commits.release()
+
+    def _is_gone(self, partition: TopicPartition) -> bool:
+        """Whether the metadata has no such partition; it may be older than its deletion."""
+        self._cluster.want_refresh()
+        return self._cluster.missing(partition) is not None
 
     async def finish_commits(self) -> None:
         """Waits until all commits that were begun are over."""

@@ -18,6 +18,7 @@ from barnabas.errors import (
     StaleMemberEpoch,
     TopicAuthorizationFailed,
     UnknownMemberId,
+    UnknownTopicOrPartition,
     error_for_code,
 )
 from barnabas.model import TopicPartition
@@ -63,6 +64,12 @@ class CommitOvertaken(RebalanceInProgress):
     retriable = True
 
 
+class TopicGone(UnknownTopicOrPartition):
+    """A commit for a topic that has been deleted: it would wait for its time-out, and hold up a rebalance."""
+
+    retriable = False
+
+
 class GroupOffsets:
     def __init__(
         self,
@@ -71,8 +78,12 @@ class GroupOffsets:
         coordinator: Coordinator,
         identity: Callable[[], ConsumerGroupMetadata],
         has_overtaken: Callable[[int], bool],
+        is_gone: Callable[[TopicPartition], bool],
     ) -> None:
-        """`identity` returns the current identity of the committing member; `has_overtaken` is the member's."""
+        """`identity` returns the current identity of the committing member; `has_overtaken` is the member's.
+
+        `is_gone` says whether the metadata knows no such partition either.
+        """
         assert settings.group_id is not None
         self._settings = settings
         self._group_id = settings.group_id
@@ -80,6 +91,7 @@ class GroupOffsets:
         self._coordinator = coordinator
         self._identity = identity
         self._has_overtaken = has_overtaken
+        self._is_gone = is_gone
         self._is_consumer_protocol = settings.group_protocol == "consumer"
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
@@ -140,16 +152,24 @@ class GroupOffsets:
         answer: OffsetCommitResponse = await self._brokers.request(
             node, request, max_version=LAST_VERSION_WITH_NAMES
         )
+        gone: list[str] = []
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.error_code != NONE:
                     where = TopicPartition(topic.name, each.partition_index)
                     what = f"the offset of {where} in group {self._group_id}"
+                    if each.error_code == UnknownTopicOrPartition.code and self._is_gone(where):
+                        gone.append(str(where))
+                        continue
                     if each.error_code in OF_ANOTHER_GENERATION and self._has_overtaken(
                         identity.generation_id
                     ):
                         raise CommitOvertaken(what)
                     raise _error(each.error_code, what)
+        if gone:
+            raise TopicGone(
+                f"group {self._group_id} has no offset for what does not exist: {', '.join(gone)}"
+            )
 
     async def _committed_once(
         self, partitions: list[TopicPartition]

@@ -124,7 +124,8 @@ class MetadataImage(Value, kw_only=True):
         names = dict(self.topic_names)
         for topic in changed:
             topics[topic.name] = topic
-            names[topic.id] = topic.name
+            if topic.id != ZERO_UUID:
+                names[topic.id] = topic.name
         return replace(self, topics=topics, topic_names=names)
 
     def without_topics(self, gone: Iterable[str]) -> MetadataImage:

@@ -139,7 +139,8 @@ def updated(image: MetadataImage, request: UpdateMetadataRequest, broker_id: Bro
     live = {each.id for each in request.live_brokers}
     for state in request.topic_states:
         before = image.topics.get(state.topic_name)
-        if before is not None and before.id != state.topic_id:
+        # A topic without an id gets one when the protocol level of a cluster is raised.
+        if before is not None and before.id != state.topic_id and any(before.id):
             gone.append(state.topic_name)
             before = None
         current = [each for each in state.partition_states if not _is_late(before, each)]
