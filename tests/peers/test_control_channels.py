@@ -7,17 +7,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import pytest
+
 from barnabas.broker.upkeep.control_channels import ControlChannels
 from barnabas.broker.upkeep.control_requests import ControlRequests, LocalLinks
+from barnabas.broker.upkeep.control_versions import old_form
 from barnabas.config.listeners import Endpoint, SecurityProtocol
 from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.controller.links import ControlResponse
 from barnabas.coordination.metadata.image import BrokerImage
+from barnabas.errors import InvalidConfig
 from barnabas.model import BrokerId
 from barnabas.net.transport import SocketTransport
+from barnabas.peers.link import PeerLink
 from barnabas.peers.peers import Peers
 from barnabas.peers.versions import NEWEST, ProtocolLevel
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import ZERO_UUID, Message
 from barnabas.protocol.messages.leader_and_isr_request import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -26,6 +31,7 @@ from barnabas.protocol.messages.leader_and_isr_request import (
 from barnabas.protocol.messages.leader_and_isr_response import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
 )
 from barnabas.protocol.messages.stop_replica_request import (
     StopReplicaPartitionState,
@@ -33,7 +39,7 @@ from barnabas.protocol.messages.stop_replica_request import (
     StopReplicaTopicState,
 )
 from barnabas.protocol.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
-from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest
+from barnabas.protocol.messages.update_metadata_request import UpdateMetadataRequest, UpdateMetadataTopicState
 from barnabas.protocol.messages.update_metadata_response import UpdateMetadataResponse
 from tests.net.on_loop import on_loop
 from tests.peers.link_peers import ScriptedBroker
@@ -159,6 +165,32 @@ async def test_a_request_is_repeated_until_the_broker_takes_it() -> None:
         running.channels.send(TWO, update(1))
         await running.answered(2)
         assert epochs(broker) == [0, 0, 0, 1]
+
+
+@on_loop
+async def test_a_request_is_repeated_whatever_keeps_it_from_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when there are no descriptors left, or a key is being replaced."""
+    failures: list[Exception] = [OSError("no descriptors"), InvalidConfig("half of a key")]
+    ask = PeerLink.ask
+
+    async def fail_first(link: PeerLink, *arguments: Any, **settings: Any) -> Any:
+        if failures:
+            raise failures.pop(0)
+        return await ask(link, *arguments, **settings)
+
+    async def answer(request: Any) -> Message:
+        return UpdateMetadataResponse()
+
+    monkeypatch.setattr(PeerLink, "ask", fail_first)
+    broker = ScriptedBroker(answer)
+    async with channels_to(broker) as running:
+        running.channels.send(TWO, update(0))
+        running.channels.send(TWO, update(1))
+        await running.answered(2)
+        assert all(response is not None for _, _, response in running.answers)
+        assert epochs(broker) == [0, 1]
 
 
 @on_loop
@@ -324,3 +356,48 @@ async def test_leader_and_isr_of_an_older_level_has_no_recovering_leaders() -> N
     [received] = request.body.topic_states
     assert [each.leader_recovery_state for each in received.partition_states] == [0]
     assert state.leader_recovery_state == 1
+
+
+def test_the_broker_beside_the_controller_gets_what_others_get() -> None:
+    """No topic id that the others cannot know, and the answer names topics, since ids do not tell them apart."""
+    form = old_form(ProtocolLevel.parse("2.6"), lambda name: ZERO_UUID)
+    assert form is not None
+    names = ["t", "u"]
+    roles = LeaderAndIsrRequest(
+        topic_states=[
+            LeaderAndIsrTopicState(
+                topic_name=name,
+                topic_id=TOPIC_ID,
+                partition_states=[LeaderAndIsrPartitionState(partition_index=0, leader_recovery_state=1)],
+            )
+            for name in names
+        ]
+    )
+    metadata = UpdateMetadataRequest(
+        topic_states=[UpdateMetadataTopicState(topic_name=name, topic_id=TOPIC_ID) for name in names]
+    )
+    received, news = form.received(roles), form.received(metadata)
+    assert isinstance(received, LeaderAndIsrRequest)
+    assert isinstance(news, UpdateMetadataRequest)
+    for states in (received.topic_states, news.topic_states):
+        assert [(each.topic_name, each.topic_id) for each in states] == [("t", ZERO_UUID), ("u", ZERO_UUID)]
+    assert [each.partition_states[0].leader_recovery_state for each in received.topic_states] == [0, 0]
+    for states in (roles.topic_states, metadata.topic_states):
+        assert {each.topic_id for each in states} == {TOPIC_ID}, "others get the same request"
+    response = LeaderAndIsrResponse(
+        topics=[
+            LeaderAndIsrTopicError(
+                topic_id=ZERO_UUID,
+                partition_errors=[LeaderAndIsrPartitionError(partition_index=0, error_code=code)],
+            )
+            for code in (0, 56)
+        ]
+    )
+    answered = form.answered(received, response)
+    assert isinstance(answered, LeaderAndIsrResponse)
+    assert [(each.topic_name, each.error_code) for each in answered.partition_errors] == [("t", 0), ("u", 56)]
+
+
+def test_at_newer_levels_it_needs_no_other_form() -> None:
+    for level in ("2.8", "3.9"):
+        assert old_form(ProtocolLevel.parse(level), lambda name: ZERO_UUID) is None

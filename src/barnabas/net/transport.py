@@ -195,7 +195,11 @@ async def connect(
             addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             failure: OSError | None = None
             for family, kind, protocol, _, address in addresses:
-                connecting = socket.socket(family, kind, protocol)
+                try:
+                    connecting = socket.socket(family, kind, protocol)
+                except OSError as error:
+                    failure = error
+                    continue
                 try:
                     connecting.setblocking(False)
                     connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -179,10 +179,10 @@ def _load_trust(context: ssl.SSLContext, settings: StoreSettings, purpose: ssl.P
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=certificates)
-    except ssl.SSLError as error:
-        raise InvalidConfig(
-            f"{settings.prefix}location: a certificate cannot be used ({error.reason})"
-        ) from None
+    except (ssl.SSLError, TypeError) as error:
+        # The second is for bytes that are no ASCII.
+        reason = getattr(error, "reason", error)
+        raise InvalidConfig(f"{settings.prefix}location: a certificate cannot be used ({reason})") from None
 
 
 @contextlib.contextmanager

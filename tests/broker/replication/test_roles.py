@@ -93,6 +93,17 @@ class TestFences:
         asyncio.run(run())
 
     @staticmethod
+    @pytest.mark.parametrize("leader_epoch", [-2, -1])
+    @pytest.mark.parametrize("leader", [US, OTHER])
+    def test_a_role_without_an_epoch(leader: BrokerId, leader_epoch: int) -> None:
+        async def run() -> None:
+            replica = OnePartition()
+            assert replica.become(role(leader, leader_epoch)) == StaleControllerEpoch.code
+            assert replica.manager.find(PARTITION) is None
+
+        asyncio.run(run())
+
+    @staticmethod
     def test_another_topic_of_the_name() -> None:
         async def run() -> None:
             replica = OnePartition()

@@ -123,6 +123,22 @@ def test_a_reassignment_is_cancelled(tmp_path: Path) -> None:
     run(scenario, tmp_path, 1, 2, 3, 4)
 
 
+def test_a_reassignment_is_cancelled_while_a_new_replica_leads(tmp_path: Path) -> None:
+    async def scenario(cluster: ModelCluster) -> None:
+        await cluster.create("t", [1, 2])
+        await reassign(cluster, [3, 4])
+        assert await cluster.propose("t", 0, [1, 2, 3]) == 0
+        await cluster.kill(1)
+        assert (await cluster.state("t"))[0] == 3
+        await reassign(cluster, None)
+        assert await assignment(cluster) == ([1, 2], None, None)
+        leader, _, isr = await cluster.state("t")
+        assert (leader, isr) == (2, (2,))
+        assert cluster.brokers[BrokerId(2)].led == {T0}
+
+    run(scenario, tmp_path, 1, 2, 3, 4)
+
+
 def test_a_reassignment_is_replaced(tmp_path: Path) -> None:
     async def scenario(cluster: ModelCluster) -> None:
         await cluster.create("t", [1, 2])

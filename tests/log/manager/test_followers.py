@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from barnabas.config.log_config import LogConfig
-from barnabas.errors import KafkaStorageError, RecordListTooLarge
+from barnabas.errors import CorruptMessage, KafkaStorageError, RecordListTooLarge
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.partition.append import UnexpectedAppendOffset
 from barnabas.model import TopicPartition
@@ -134,3 +134,23 @@ def test_what_does_not_fit_into_a_segment_is_written_in_parts() -> None:
     assert values(log) == ["x" * 40] * 12
     with pytest.raises(RecordListTooLarge):
         logs.manager.append_as_follower(A0, batch(b"x" * 400, offset=12, epoch=1))
+
+
+def test_damaged_records_after_a_good_part_leave_that_part() -> None:
+    """Else the next fetch would begin before the end of the log, and the partition would fail for good."""
+    logs = ManagedLogs(config=LogConfig(segment_bytes=300))
+    logs.create("a-0")
+    batches = [bytearray(batch(b"x" * 40, offset=offset, epoch=1)) for offset in range(12)]
+    batches[8][-1] ^= 1
+    info = logs.manager.append_as_follower(A0, b"".join(batches))
+    end_offset = logs.log("a-0").log_end_offset
+    assert 0 < end_offset <= 8
+    assert info.last_offset == end_offset - 1
+    rest = b"".join(batches[end_offset:])
+    while end_offset < 8:
+        logs.manager.append_as_follower(A0, rest)
+        end_offset = logs.log("a-0").log_end_offset
+        rest = b"".join(batches[end_offset:])
+    with pytest.raises(CorruptMessage):
+        logs.manager.append_as_follower(A0, rest)
+    assert values(logs.log("a-0")) == ["x" * 40] * 8

@@ -241,7 +241,7 @@ class ReplicaFetcher:
 
     def _on_failure(self, failed: Failed) -> None:
         key, error = failed.step.key, failed.error
-        if isinstance(error, (CorruptMessage, InvalidRecord)):
+        if isinstance(failed.step, Append) and isinstance(error, (CorruptMessage, InvalidRecord)):
             # As in Apache Kafka. The records may arrive whole the next time.
             log.error("Records of %s from broker %d are damaged: %s", key, self.leader, error)
             self.machine.step_failed(key, self._context.now_ms())

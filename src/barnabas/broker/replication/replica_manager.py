@@ -26,7 +26,7 @@ from barnabas.errors import (
     StaleControllerEpoch,
     UnknownTopicOrPartition,
 )
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import NO_LEADER_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -337,9 +337,9 @@ class ReplicaManager:
             if partition.topic_id != topic_id and any(topic_id) and any(partition.topic_id):
                 log.error("Ignoring a role of %s: its topic has another id here", key)
                 return InconsistentTopicId.code
-            if state.leader_epoch <= partition.leader_epoch:
-                log.info("Ignoring a role of %s that it had in leader epoch %d", key, state.leader_epoch)
-                return StaleControllerEpoch.code
+        if state.leader_epoch <= (NO_LEADER_EPOCH if partition is None else partition.leader_epoch):
+            log.info("Ignoring a role of %s in leader epoch %d, which is over", key, state.leader_epoch)
+            return StaleControllerEpoch.code
         if self.broker_id not in state.replicas:
             log.warning("Ignoring a role of %s: its replicas are on brokers %s", key, state.replicas)
             return UnknownTopicOrPartition.code

@@ -22,11 +22,12 @@ from barnabas.broker.upkeep.control_versions import as_answered, as_sent
 from barnabas.coordination.controller.events import ControlRequest
 from barnabas.coordination.controller.links import ControlResponse, OnAnswer
 from barnabas.coordination.metadata.image import BrokerImage
-from barnabas.errors import NetworkException, RequestTimedOut
+from barnabas.errors import KafkaError
 from barnabas.model import BrokerId
 from barnabas.peers.link import PeerLink
 from barnabas.peers.node import Node
 from barnabas.peers.peers import CONTROL, Peers
+from barnabas.protocol.errors import EncodeError
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +190,11 @@ class _Channel:
                 response: ControlResponse = await self._link.ask(
                     name, request, version=version, timeout_ms=self._timeout_ms
                 )
-            except (NetworkException, RequestTimedOut) as error:
+            except EncodeError:
+                # It would fail each time.
+                raise
+            except (KafkaError, OSError) as error:
+                # Also if there are no descriptors left, or a key is being replaced.
                 if not self._is_failing:
                     log.warning("Broker %d does not take requests: %s", self.broker.id, error)
                 self._is_failing = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -119,11 +119,11 @@ class ControlRequests:
         }
         if not deleted:
             return response
-        failed = await self._delete_logs(sorted(deleted))
+        errors = await self._delete_logs(sorted(deleted))
         for each in response.partition_errors:
             key = TopicPartition(each.topic_name, each.partition_index)
             if key in deleted:
-                each.error_code = KafkaStorageError.code if key in failed else NONE
+                each.error_code = errors.get(key, NONE)
         return response
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -148,15 +148,21 @@ class ControlRequests:
                 if each.error_code == NONE and partition is not None and partition.is_offline:
                     each.error_code = KafkaStorageError.code
 
-    async def _delete_logs(self, partitions: list[TopicPartition]) -> Collection[TopicPartition]:
-        """The partitions whose log cannot be deleted."""
+    async def _delete_logs(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The error codes of the partitions whose log is not deleted."""
         await self._replicas.opened({each.topic for each in partitions})
         await self._replicas.released(partitions)
         await self._mover.cancel(partitions)
-        failures = await self._background.run(partial(self._manager.delete_all, partitions))
+        # Another controller may have given a partition a role in the meantime: that one uses the log.
+        errors = {
+            each: FencedLeaderEpoch.code for each in partitions if self._replicas.find(each) is not None
+        }
+        unused = [each for each in partitions if each not in errors]
+        failures = await self._background.run(partial(self._manager.delete_all, unused))
         for partition, error in failures.items():
             log.error("The log of %s cannot be deleted: %s", partition, error)
-        return failures.keys()
+            errors[partition] = KafkaStorageError.code
+        return errors
 
 
 def _refused_roles(request: LeaderAndIsrRequest, code: int) -> LeaderAndIsrResponse:

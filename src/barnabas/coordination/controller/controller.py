@@ -93,7 +93,7 @@ from barnabas.coordination.store.contract import (
     StoreUnavailable,
     WatchEvent,
 )
-from barnabas.errors import KafkaError, NotController, UnknownServerError
+from barnabas.errors import KafkaError, NotController, StaleControllerEpoch, UnknownServerError
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.messages.leader_and_isr_request import LeaderAndIsrRequest
 
@@ -300,6 +300,9 @@ class Controller:
                 lambda state: broker_requests.controlled_shutdown(state, request),
                 settles=False,
             )
+        except NotController:
+            # As in Apache Kafka: this API has another error for it than all others.
+            return ControlledShutdownResponse(error_code=StaleControllerEpoch.code)
         except KafkaError as error:
             return ControlledShutdownResponse(error_code=error.code)
         return answer

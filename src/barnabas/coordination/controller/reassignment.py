@@ -143,7 +143,10 @@ def reassign(state: ControllerState, wanted: Mapping[TopicPartition, Assignment]
 
 
 def _is_complete(partition: PartitionImage) -> bool:
-    return all(each in partition.isr for each in assignment_of(partition).target)
+    """One that was cancelled is complete at once: its leader may have been a replica that was to be added."""
+    return not partition.is_reassigned or all(
+        each in partition.isr for each in assignment_of(partition).target
+    )
 
 
 def _take_up(state: ControllerState, wanted: Mapping[TopicPartition, Assignment]) -> Change[None]:

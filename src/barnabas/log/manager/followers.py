@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from barnabas.errors import CorruptMessage, InvalidRecord
 from barnabas.log.cleaner.manager import CleanerManager
 from barnabas.log.file_system import Data
 from barnabas.log.manager.directories import LogDirectories
@@ -51,7 +52,13 @@ class FollowerLogs:
         # The segments here may be smaller than what the leader sends at a time.
         info: AppendInfo | None = None
         for part in _in_parts(records, log.config.segment_bytes):
-            info = self._append(log, part, is_future)
+            try:
+                info = self._append(log, part, is_future)
+            except (CorruptMessage, InvalidRecord):
+                if info is None:
+                    raise
+                # What is written counts. The next fetch begins with the damaged records.
+                break
         assert info is not None
         return info
 
@@ -72,8 +79,13 @@ class FollowerLogs:
     def truncate_to(self, partition: TopicPartition, offset: int, *, is_future: bool = False) -> bool:
         log = self._logs.required(partition, is_future=is_future)
         with self._cleaner.exclusion.paused(partition):
-            if not log.truncate_to(offset):
-                return False
+            try:
+                if not log.truncate_to(offset):
+                    return False
+            except (CorruptMessage, InvalidRecord):
+                # The log is truncated, and what is left of it cannot be read.
+                self._settle(log, is_future)
+                raise
             self._settle(log, is_future)
         return True
 

@@ -2,7 +2,7 @@
 
 - Version 2 has the broker epoch.
 - The response lists partitions that the broker still leads. It asks again while there are any.
-- A broker that is not the controller answers NOT_CONTROLLER.
+- A broker that is not the controller answers STALE_CONTROLLER_EPOCH, and not NOT_CONTROLLER as with other APIs.
 """
 
 from __future__ import annotations

@@ -535,7 +535,11 @@ class Fetch:
         for target, answer in answered:
             size_bytes = len(answer.records or b"")
             if size_bytes:
-                partition = self._partition(target)
+                try:
+                    partition = self._partition(target)
+                except KafkaError:
+                    # It has been deleted since it was read.
+                    continue
                 partition.metrics.replication_bytes_out += size_bytes
                 if throttle is not None:
                     throttle.record(partition, size_bytes)
