@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.results import NewTopic
+from barnabas.log.checkpoints import id_to_text
 from barnabas.protocol.message import ZERO_UUID
 from barnabas.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.broker.raw_client import RawClient
@@ -77,6 +78,33 @@ def test_replicas_leave_and_join(tmp_path: Path, zookeeper: ZooKeeperServer) -> 
         for broker in brokers:
             assert "Traceback" not in broker.log_text()
             assert "AlterPartition" not in broker.log_text()
+
+
+def test_the_level_is_raised_under_load(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+    """One broker after the other, across the level since which topics have ids. Nobody writes with a minority."""
+    settings = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 1_000}
+    with cluster(3, tmp_path, zookeeper, inter_broker_protocol_version=LEVEL, **settings) as brokers:
+        with brokers.admin() as admin:
+            assignment = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+            admin.create_topics([NewTopic(name=TOPIC, assignment=assignment)])
+        brokers.wait_for_topic(TOPIC, partitions=PARTITIONS, isr=3)
+        with OwnLoad(brokers, TOPIC, PARTITIONS) as load:
+            load.wait_for_more()
+            for broker_id in (1, 2, 3):
+                brokers[broker_id].stop()
+                brokers.add(broker_id, **settings).start()
+                brokers.wait_for_topic(TOPIC, partitions=PARTITIONS, isr=3)
+                for partition in range(PARTITIONS):
+                    load.wait_for_more_of(partition)
+        [topic_id] = topic_ids(brokers)
+        assert topic_id != ZERO_UUID
+        load.check(read_topic(brokers, TOPIC, PARTITIONS))
+        for broker in brokers:
+            assert "Traceback" not in broker.log_text()
+            # The log has the id too.
+            for partition in range(PARTITIONS):
+                name = broker.directory / f"{TOPIC}-{partition}" / "partition.metadata"
+                assert id_to_text(topic_id) in name.read_text()
 
 
 def test_beside_kafka(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:

@@ -551,3 +551,33 @@ def test_a_request_has_the_broker_epoch_of_the_moment() -> None:
     second = fetcher.next_request(0)
     assert isinstance(second, FetchRequest)
     assert second.replica_state.replica_epoch == 9
+
+
+def test_topics_have_their_names_until_all_have_ids() -> None:
+    """While the protocol level of a cluster is raised. A session names topics in one way."""
+    fetcher = Fetcher(FetcherSettings(replica_id=1, broker_epoch=lambda: 4))
+
+    def follow(key: TopicPartition, topic_id: bytes) -> None:
+        fetcher.follow(
+            key,
+            topic_id=topic_id,
+            leader_epoch=0,
+            log_end_offset=0,
+            high_watermark=0,
+            last_epoch=0,
+            log_start_offset=0,
+        )
+
+    def ask() -> tuple[int, list[int], int, bool]:
+        request = fetcher.next_request(0)
+        assert isinstance(request, FetchRequest)
+        fetcher.fetched(FetchResponse(session_id=7), 0)
+        return request.session_epoch, named(request), request.replica_id, fetcher.names_topics_at_new_level
+
+    follow(KEYS[0], TOPIC_ID)
+    assert ask() == (0, [0], -1, False)
+    follow(KEYS[1], bytes(16))
+    assert ask() == (0, [0, 1], 1, True)
+    assert ask() == (1, [], 1, True)
+    follow(KEYS[1], TOPIC_ID)
+    assert ask() == (0, [0, 1], -1, False)

@@ -133,6 +133,10 @@ class Fetcher:
         # Partitions that have changed since the request under way was made: its answer is not about them.
         self._changed_since: set[TopicPartition] = set()
         self._topic_names: dict[bytes, str] = {}
+        # Partitions whose topic has no id yet, as while the protocol level of a cluster is raised.
+        self._without_id: set[TopicPartition] = set()
+        # Whether the last fetch request named topics by their ids.
+        self.uses_topic_ids = settings.has_topic_ids
         # The leader's last offset of a partition whose first one is not known yet.
         self._latest: dict[TopicPartition, int] = {}
 
@@ -173,17 +177,26 @@ class Fetcher:
             phase=Phase.FETCHING if fetches_at_once or not has_epoch else Phase.TRUNCATING,
         )
         self._partitions[key] = partition
-        self._topic_names[topic_id] = key.topic
+        if any(topic_id):
+            self._topic_names[topic_id] = key.topic
+        else:
+            self._without_id.add(key)
         self._schedule(partition)
         if not has_epoch and high_watermark < log_end_offset:
             return [TruncateTo(key, high_watermark)]
         return []
+
+    @property
+    def names_topics_at_new_level(self) -> bool:
+        """Whether the last fetch request needs an older version than others of the level, which has names."""
+        return self._settings.has_topic_ids and not self.uses_topic_ids
 
     def unfollow(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
             if self._partitions.pop(key, None) is not None:
                 self._unschedule(key)
                 self._latest.pop(key, None)
+                self._without_id.discard(key)
 
     def next_request(self, now_ms: int) -> Request | None:
         """None if there is nothing to ask for now: see `wakes_at_ms`."""
@@ -322,6 +335,12 @@ class Fetcher:
     def _fetch_request(self) -> FetchRequest:
         settings = self._settings
         session = self._session
+        uses_topic_ids = settings.has_topic_ids and not self._without_id
+        if uses_topic_ids != self.uses_topic_ids:
+            # A session names topics in one way.
+            self.uses_topic_ids = uses_topic_ids
+            session.restart(is_known_to_leader=True)
+        has_replica_state = settings.has_replica_state and uses_topic_ids
         named, forgotten = session.next()
         by_topic: dict[tuple[str, bytes], list[FetchPartition]] = {}
         for key in named:
@@ -331,10 +350,10 @@ class Fetcher:
         for key, topic_id in forgotten:
             forgotten_by_topic.setdefault((key.topic, topic_id), []).append(key.partition)
         state = ReplicaState()
-        if settings.has_replica_state:
+        if has_replica_state:
             state = ReplicaState(replica_id=settings.replica_id, replica_epoch=settings.broker_epoch())
         return FetchRequest(
-            replica_id=-1 if settings.has_replica_state else settings.replica_id,
+            replica_id=-1 if has_replica_state else settings.replica_id,
             replica_state=state,
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,

@@ -93,6 +93,24 @@ class TestFences:
         asyncio.run(run())
 
     @staticmethod
+    def test_a_topic_gets_its_id_later() -> None:
+        """As when the protocol level of a cluster is raised: roles that are known come again, with an id."""
+
+        async def run() -> None:
+            replica = OnePartition()
+            replica.topic_id = bytes(16)
+            partition = await replica.became(role(US, 5, topic_id=bytes(16)))
+            assert replica.become(role(OTHER, 4)) == StaleControllerEpoch.code
+            assert partition.topic_id == bytes(16)
+            assert replica.become(role(OTHER, 5)) == 0
+            assert (partition.topic_id, replica.log.topic_id) == (TOPIC_ID, TOPIC_ID)
+            assert partition.leader_log() is replica.log, "nothing else is taken over"
+            assert replica.become(role(US, 5)) == StaleControllerEpoch.code
+            assert replica.become(role(US, 6, topic_id=b"f" * 16)) == InconsistentTopicId.code
+
+        asyncio.run(run())
+
+    @staticmethod
     @pytest.mark.parametrize("leader_epoch", [-2, -1])
     @pytest.mark.parametrize("leader", [US, OTHER])
     def test_a_role_without_an_epoch(leader: BrokerId, leader_epoch: int) -> None:

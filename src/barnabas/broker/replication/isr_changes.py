@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import IsrMetrics
 from barnabas.errors import NONE, KafkaError, StaleBrokerEpoch
-from barnabas.model import BrokerId
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_request import (
     AlterPartitionRequest,
@@ -38,8 +38,6 @@ CHANGES_MAX: Final = 10_000
 
 VERSION_WITH_TOPIC_IDS: Final = 3
 VERSION_WITHOUT_TOPIC_IDS: Final = 1
-
-PartitionKey = tuple[str, bytes, int]
 
 
 class ControllerLink(Protocol):
@@ -67,7 +65,7 @@ class IsrChanges:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._has_topic_ids = has_topic_ids
-        self._waiting: dict[PartitionKey, tuple[Partition, IsrChange]] = {}
+        self._waiting: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -81,7 +79,7 @@ class IsrChanges:
             list(change.in_sync),
             change.leader_epoch,
         )
-        self._waiting[self._key(partition)] = (partition, change)
+        self._waiting[partition.topic_partition] = (partition, change)
         if self._sending is None:
             self._sending = self._loop.create_task(self._send())
 
@@ -91,12 +89,6 @@ class IsrChanges:
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
-
-    def _key(self, partition: Partition) -> PartitionKey:
-        at = partition.topic_partition
-        return (
-            ("", partition.topic_id, at.partition) if self._has_topic_ids else (at.topic, b"", at.partition)
-        )
 
     async def _send(self) -> None:
         try:
@@ -128,10 +120,13 @@ class IsrChanges:
         if self._waiting and (changes or wait_s):
             await asyncio.sleep(wait_s or RETRY_S)
 
-    async def _ask(self, changes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> bool:
+    async def _ask(self, changes: dict[TopicPartition, tuple[Partition, IsrChange]]) -> bool:
         """Removes the changes that have got their answer."""
-        request = self._request(changes)
-        version = VERSION_WITH_TOPIC_IDS if self._has_topic_ids else VERSION_WITHOUT_TOPIC_IDS
+        names = {partition.topic_id: partition.topic_partition.topic for partition, _ in changes.values()}
+        # While the protocol level of a cluster is raised, a topic may not have its id yet.
+        has_ids = self._has_topic_ids and all(map(any, names))
+        request = self._request(changes, has_ids)
+        version = VERSION_WITH_TOPIC_IDS if has_ids else VERSION_WITHOUT_TOPIC_IDS
         try:
             response: AlterPartitionResponse = await self._controller.ask(
                 "AlterPartition", request, timeout_ms=REQUEST_TIMEOUT_MS, version=version
@@ -144,12 +139,9 @@ class IsrChanges:
             log.log(level, "The controller refuses AlterPartition with code %d", response.error_code)
             return False
         for topic in response.topics:
+            name = names.get(topic.topic_id, "") if has_ids else topic.topic_name
             for answer in topic.partitions:
-                key = (
-                    ("", topic.topic_id, answer.partition_index)
-                    if self._has_topic_ids
-                    else (topic.topic_name, b"", answer.partition_index)
-                )
+                key = TopicPartition(name, answer.partition_index)
                 asked = changes.pop(key, None)
                 if asked is not None and self._apply(*asked, answer):
                     changes[key] = asked
@@ -179,7 +171,9 @@ class IsrChanges:
             self._metrics.shrinks += 1
         return False
 
-    def _request(self, changes: Mapping[PartitionKey, tuple[Partition, IsrChange]]) -> AlterPartitionRequest:
+    def _request(
+        self, changes: Mapping[TopicPartition, tuple[Partition, IsrChange]], has_ids: bool
+    ) -> AlterPartitionRequest:
         topics: dict[tuple[str, bytes], TopicData] = {}
         for partition, change in changes.values():
             at = partition.topic_partition
@@ -187,21 +181,22 @@ class IsrChanges:
             if topic is None:
                 topic = TopicData(topic_name=at.topic, topic_id=partition.topic_id)
                 topics[at.topic, partition.topic_id] = topic
-            topic.partitions.append(self._partition_data(at.partition, change))
+            topic.partitions.append(_partition_data(at.partition, change, has_ids))
         return AlterPartitionRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _partition_data(self, index: int, change: IsrChange) -> PartitionData:
-        # In a cluster with ZooKeeper, leaders do not know the broker epochs of their followers.
-        with_epochs = [BrokerState(broker_id=each) for each in change.in_sync] if self._has_topic_ids else []
-        return PartitionData(
-            partition_index=index,
-            leader_epoch=change.leader_epoch,
-            new_isr=[] if self._has_topic_ids else list(change.in_sync),
-            new_isr_with_epochs=with_epochs,
-            partition_epoch=change.partition_epoch,
-        )
+
+def _partition_data(index: int, change: IsrChange, has_ids: bool) -> PartitionData:
+    # In a cluster with ZooKeeper, leaders do not know the broker epochs of their followers.
+    with_epochs = [BrokerState(broker_id=each) for each in change.in_sync] if has_ids else []
+    return PartitionData(
+        partition_index=index,
+        leader_epoch=change.leader_epoch,
+        new_isr=[] if has_ids else list(change.in_sync),
+        new_isr_with_epochs=with_epochs,
+        partition_epoch=change.partition_epoch,
+    )
 
 
 def shrink_all(partitions: Iterable[Partition]) -> None:

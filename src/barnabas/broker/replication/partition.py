@@ -127,6 +127,12 @@ class Partition:
         # The controller's state; a leader's machine knows more.
         self._in_sync: tuple[BrokerId, ...] = ()
 
+    def take_topic_id(self, topic_id: bytes) -> None:
+        """Of a topic that had none. Raises InconsistentTopicId if the log is one of another topic."""
+        if self.log is not None:
+            self.log.assign_topic_id(topic_id)
+        self.topic_id = topic_id
+
     @property
     def is_leader(self) -> bool:
         """Whether the controller has made this broker the leader."""

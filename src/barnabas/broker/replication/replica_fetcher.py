@@ -30,6 +30,8 @@ WRITTEN_AT_ONCE_BYTES: Final = 128 * 1024
 STEPS_AT_ONCE: Final = 32
 # A fetcher without partitions ends after this time.
 IDLE_S: Final = 10.0
+# Later versions name topics by ids.
+LAST_FETCH_WITH_NAMES: Final = 12
 
 # Called with the partition, the bytes of records, and whether consumers can read further than before.
 Written: TypeAlias = Callable[[TopicPartition, int, bool], None]
@@ -148,14 +150,17 @@ class ReplicaFetcher:
 
     async def _ask(self, request: Request) -> None:
         context = self._context
+        version = None
         if isinstance(request, FetchRequest):
             api_name = "Fetch"
             self.requests_sent += 1
+            if self.machine.names_topics_at_new_level:
+                version = LAST_FETCH_WITH_NAMES
         else:
             api_name = "ListOffsets" if isinstance(request, ListOffsetsRequest) else "OffsetForLeaderEpoch"
         try:
             link = context.links.link(self.leader, self._purpose)
-            answer = await link.ask(api_name, request, timeout_ms=context.timeout_ms)
+            answer = await link.ask(api_name, request, version=version, timeout_ms=context.timeout_ms)
         except (KafkaError, OSError) as error:
             if self._is_reachable:
                 self._is_reachable = False

@@ -289,6 +289,11 @@ class ReplicaManager:
             self._end_following(key)
             partition.stop()
             partition = None
+        if partition is not None and self._lacks_id(partition, topic.topic_id, state):
+            code = self._take_id(partition, topic.topic_id)
+            if code != _NONE or state.leader_epoch == partition.leader_epoch:
+                # As in Apache Kafka, nothing else is taken over from a role that is known.
+                return code
         code = self._refusal(key, partition, topic.topic_id, state)
         if code != _NONE:
             return code
@@ -322,6 +327,26 @@ class ReplicaManager:
             and any(topic_id)
             and any(partition.topic_id)
         )
+
+    def _lacks_id(self, partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> bool:
+        """Whether the topic gets its id now: the protocol level of the cluster has been raised."""
+        return (
+            any(topic_id)
+            and not any(partition.topic_id)
+            and not partition.is_offline
+            and state.leader_epoch >= partition.leader_epoch
+        )
+
+    def _take_id(self, partition: Partition, topic_id: bytes) -> int:
+        try:
+            partition.take_topic_id(topic_id)
+        except KafkaError as error:
+            log.error("%s cannot take over its topic id: %s", partition.topic_partition, error)
+            return error.code
+        if partition.is_follower:
+            self._end_following(partition.topic_partition)
+            self._begin_following(partition)
+        return _NONE
 
     def _refusal(
         self,

@@ -414,7 +414,12 @@ class Fetch:
 
     def _partition(self, target: FetchTarget) -> Partition:
         partition = self._broker.replicas.partition(self._topic(target), target.asked.partition)
-        if self._context.uses_topic_ids and partition.topic_id != target.topic_id:
+        if (
+            self._context.uses_topic_ids
+            and partition.topic_id != target.topic_id
+            # While the protocol level of a cluster is raised, a partition may not have its id yet.
+            and any(partition.topic_id)
+        ):
             raise InconsistentTopicId(f"{partition.topic_partition} has another topic id here")
         return partition
 
