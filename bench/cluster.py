@@ -7,6 +7,7 @@ registration of the broker that was away until it is in sync again.
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from barnabas.coordination.controller.reading import read_cluster
+from barnabas.coordination.store.zookeeper import ZooKeeperStore
+from barnabas.coordination.store.zookeeper_client import ZooKeeperSettings
 from barnabas.protocol.messages.metadata_request import MetadataRequest
 from barnabas.testing import ZooKeeper, ZooKeeperUnavailable
 from bench import load
@@ -63,6 +67,7 @@ P99: Final = "produce one at a time, acks=all, p99"
 CATCH_UP: Final = "follower catches up"
 REGISTERED: Final = "start to registered"
 IDLE: Final = "memory of a broker, idle"
+READ_MANY: Final = f"{MANY_PARTITIONS:,} partitions read from ZooKeeper"
 MANY: Final = f"one broker starts with {MANY_PARTITIONS:,} partitions"
 
 ROWS: Final = (
@@ -77,6 +82,7 @@ ROWS: Final = (
     Row(title=CATCH_UP, unit="MB/s", measurements=(CATCH_UP,), ratio_min=1.2),
     Row(title=REGISTERED, unit="s", measurements=(REGISTERED,), digits=2, value_max=0.6),
     Row(title=IDLE, unit="MB", measurements=(IDLE,), value_max=60),
+    Row(title=READ_MANY, unit="s", measurements=(READ_MANY,), digits=2, value_max=3),
     Row(title=MANY, unit="s", measurements=(MANY,), digits=2, value_max=3),
 )
 
@@ -138,10 +144,22 @@ def _start_with_many(folder: Path, zookeeper: str, results: Results) -> None:
         for number in range(ROUNDS):
             tell(f"round {number + 1} of {ROUNDS}: start with many partitions, {OURS}")
             broker.stop()
+            results.add(READ_MANY, OURS, asyncio.run(_seconds_to_read(settings["zookeeper.connect"])))
             start_s = time.perf_counter()
             broker.begin_start()
             wait_until(leads_all, "the broker leads all partitions", poll_s=0.2)
             results.add(MANY, OURS, time.perf_counter() - start_s)
+
+
+async def _seconds_to_read(connect: str) -> float:
+    """As a controller that takes over reads the cluster."""
+    session = await ZooKeeperStore(ZooKeeperSettings(connect=connect)).connect()
+    start_s = time.perf_counter()
+    found = await read_cluster(session, lambda event: None, watches_topics=True)
+    spent_s = time.perf_counter() - start_s
+    assert sum(len(topic.states) for topic in found.topics.values()) == MANY_PARTITIONS
+    await session.close()
+    return spent_s
 
 
 def _warm(contender: str, cluster: MeasuredCluster) -> None:

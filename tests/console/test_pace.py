@@ -1,4 +1,4 @@
-"""Long searches step back, and do not stand still on a busy machine."""
+"""Searches step back, and do not stand still on a busy machine."""
 
 from __future__ import annotations
 
@@ -16,52 +16,38 @@ from barnabas.console.search.pace import Pace
 def steps(seen: list[str], count: int, pauses_s: dict[int, float]) -> Iterator[None]:
     for number in range(count):
         name = threading.current_thread().name
-        seen.append("eager" if name == threading.main_thread().name else "aside")
+        seen.append("ordinary" if name == threading.main_thread().name else "aside")
         if seen[-1] == "aside" and hasattr(os, "SCHED_IDLE"):
             assert os.sched_getscheduler(0) == os.SCHED_IDLE
         time.sleep(pauses_s.get(number, 0))
         yield
 
 
-def test_a_short_search_has_the_ordinary_priority() -> None:
-    seen: list[str] = []
-    pace = Pace()
-    pace.run(steps(seen, 5, {}))
-    pace.close()
-    assert seen == ["eager"] * 5
-    if hasattr(os, "SCHED_IDLE"):
-        assert os.sched_getscheduler(0) != os.SCHED_IDLE
-
-
-def test_a_long_search_steps_back_and_a_new_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paces, "EAGER_S", 1e-9)
+def test_a_search_steps_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # However busy the machine is, no step of this test counts as one that waits.
     monkeypatch.setattr(paces, "WAITED_S_MIN", 1_000.0)
     seen: list[str] = []
     pace = Pace()
-    pace.begin_search()
-    pace.run(steps(seen, 4, {}))
-    assert seen == ["eager", "aside", "aside", "aside"]
-    pace.begin_search()
-    pace.run(steps(seen, 2, {}))
+    for _ in range(2):
+        pace.begin_search()
+        pace.run(steps(seen, 4, {}))
     pace.close()
-    assert seen[4:] == ["eager", "aside"]
+    assert seen == ["aside"] * 8
+    if hasattr(os, "SCHED_IDLE"):
+        assert os.sched_getscheduler(0) != os.SCHED_IDLE
 
 
 def test_a_search_that_waits_for_others_makes_up_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paces, "EAGER_S", 1e-9)
     monkeypatch.setattr(paces, "WAITED_S_MIN", 0.3)
     seen: list[str] = []
     pace = Pace()
     pace.begin_search()
-    pace.run(steps(seen, 4, {1: 0.5, 2: 0.9}))
+    pace.run(steps(seen, 3, {0: 0.5, 1: 0.9}))
     pace.close()
-    assert seen[:3] == ["eager", "aside", "eager"]
+    assert seen[:2] == ["aside", "ordinary"]
 
 
-def test_an_error_in_a_step_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paces, "EAGER_S", 1e-9)
-
+def test_an_error_in_a_step_arrives() -> None:
     def fails() -> Iterator[None]:
         yield
         raise OSError("gone")

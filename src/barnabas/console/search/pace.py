@@ -1,10 +1,9 @@
-"""Long searches step back for other processes of the machine, a broker above all, without ever standing still.
+"""Searches step back for other processes of the machine, a broker above all, without ever standing still.
 
-The first moments of a search run at an ordinary priority: most searches are over by then. What follows runs on
-a thread that the system only schedules when nothing else wants the processor (SCHED_IDLE, which also means the idle
-class for the disk). Such a thread may wait for seconds on a machine that is busy all the time. When a step has taken
-much longer than the processor time that it needed, the following ones run at the ordinary priority, for as long as it
-has waited.
+A search runs on a thread that the system only schedules when nothing else wants the processor (SCHED_IDLE, which also
+means the idle class for the disk). Any other priority, however low, keeps a broker waiting for some milliseconds when
+it wakes. Such a thread may wait for seconds on a machine that is busy all the time. When a step has taken much longer
+than the processor time that it needed, the following ones run at the ordinary priority, for as long as it has waited.
 
 Priorities belong to threads, and a thread without privileges cannot raise its own again. Hence two threads.
 """
@@ -18,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
-# Processor time of a search before it steps back.
-EAGER_S: Final = 0.25
 # A step that gets less than this share of a processor waits for others.
 SHARE_MIN: Final = 0.1
 WAITED_S_MIN: Final = 0.1
@@ -32,11 +29,9 @@ class Pace:
 
     def __init__(self) -> None:
         self._aside = ThreadPoolExecutor(1, "aside", initializer=step_aside)
-        self._eager_left_s = EAGER_S
         self._make_up_s = 0.0
 
     def begin_search(self) -> None:
-        self._eager_left_s = EAGER_S
         self._make_up_s = 0.0
 
     def run(self, steps: Iterator[None]) -> None:
@@ -44,10 +39,9 @@ class Pace:
         is_running = True
         while is_running:
             start_s, used_s = time.monotonic(), time.process_time()
-            is_aside = self._eager_left_s <= 0 and self._make_up_s <= 0
+            is_aside = self._make_up_s <= 0
             is_running = self._aside.submit(_step, steps).result() if is_aside else _step(steps)
             waited_s, used_s = time.monotonic() - start_s, time.process_time() - used_s
-            self._eager_left_s -= used_s
             if not is_aside:
                 self._make_up_s -= waited_s
             elif waited_s > WAITED_S_MIN and used_s < waited_s * SHARE_MIN:
