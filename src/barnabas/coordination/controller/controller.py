@@ -300,11 +300,10 @@ class Controller:
                 lambda state: broker_requests.controlled_shutdown(state, request),
                 settles=False,
             )
-        except NotController:
-            # As in Apache Kafka: this API has another error for it than all others.
-            return ControlledShutdownResponse(error_code=StaleControllerEpoch.code)
         except KafkaError as error:
-            return ControlledShutdownResponse(error_code=error.code)
+            # As in Apache Kafka, this API has another error for it than all others.
+            code = StaleControllerEpoch.code if isinstance(error, NotController) else error.code
+            return ControlledShutdownResponse(error_code=code)
         return answer
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> int:

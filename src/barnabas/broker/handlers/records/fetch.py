@@ -44,7 +44,7 @@ from barnabas.errors import (
 from barnabas.log.partition.partition_log import PartitionLog
 from barnabas.log.partition.read import Isolation, LogReadResult
 from barnabas.model import TopicPartition
-from barnabas.protocol.message import Records
+from barnabas.protocol.message import ZERO_UUID, Records
 from barnabas.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from barnabas.protocol.messages.fetch_response import (
     AbortedTransaction,
@@ -414,12 +414,8 @@ class Fetch:
 
     def _partition(self, target: FetchTarget) -> Partition:
         partition = self._broker.replicas.partition(self._topic(target), target.asked.partition)
-        if (
-            self._context.uses_topic_ids
-            and partition.topic_id != target.topic_id
-            # While the protocol level of a cluster is raised, a partition may not have its id yet.
-            and any(partition.topic_id)
-        ):
+        # While the protocol level of a cluster is raised, a partition may not have its id yet.
+        if self._context.uses_topic_ids and partition.topic_id not in (target.topic_id, ZERO_UUID):
             raise InconsistentTopicId(f"{partition.topic_partition} has another topic id here")
         return partition
 
