@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest --basetemp=build/tests --dist worksteal
 WORKERS ?= 2
 # The fast tests wait half of their time, for brokers and time-outs.
-CHECK_WORKERS ?= 3
+CHECK_WORKERS ?= 4
 ARGS ?=
 # pytest ends with code 5 if no test is selected. ARGS may name slow tests only.
 OR_NOTHING_SELECTED = { code=$$?; [ $$code = "$(if $(strip $(ARGS)),5)" ] || exit $$code; }
