@@ -101,7 +101,10 @@ def create_topic(port: int, name: str, partitions: int = 1) -> None:
         while time.monotonic() < deadline_s:
             found = ask(connected, "Metadata", 4, MetadataRequest(topics=None)).topics
             for each in found:
-                if each.name == name and all(p.error_code == 0 for p in each.partitions):
+                is_there = len(each.partitions) >= partitions and all(
+                    p.error_code == 0 for p in each.partitions
+                )
+                if each.name == name and is_there:
                     return
             time.sleep(0.05)
     raise TimeoutError(f"topic {name} is not there after {TIMEOUT_S} s")
