@@ -17,9 +17,7 @@ from barnabas.broker.waiting.background import Background
 from barnabas.coordination.controller.controller import Controller
 from barnabas.coordination.controller.links import BrokerLinks
 from barnabas.coordination.metadata.cache import Stage
-from barnabas.coordination.metadata.image import Uuid
 from barnabas.metrics.registry import Registry
-from barnabas.protocol.message import ZERO_UUID
 from barnabas.server.cluster import Cluster
 from barnabas.server.environment import Environment
 from barnabas.server.peers import PeerParts
@@ -73,11 +71,7 @@ def _channels(cluster: Cluster, here: LocalLinks, peers: PeerParts, metrics: Reg
 
     register_session(metrics, cluster.session)
 
-    def known_id(topic: str) -> Uuid:
-        found = cluster.metadata.image.topics.get(topic)
-        return ZERO_UUID if found is None else found.id
-
-    here.old_form = old_form(peers.peers.level, known_id)
+    here.old_form = old_form(peers.peers.level, lambda topic: cluster.metadata.image.topic_id(topic))
     config = cluster.settings.current
     channels = ControlChannels(
         cluster.broker_id,

@@ -109,6 +109,11 @@ class MetadataImage(Value, kw_only=True):
         """Over all topics; counted at each use."""
         return sum(len(topic.partitions) for topic in self.topics.values())
 
+    def topic_id(self, name: str) -> Uuid:
+        """Zeros for a topic that is not known, or has no id."""
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.id
+
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics.get(name)

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.broker.broker import Broker
-from barnabas.coordination.metadata.image import Uuid
 from barnabas.coordination.metadata.topic_names import is_legal_topic_name
 from barnabas.errors import InvalidRequest
-from barnabas.protocol.message import ZERO_UUID
 
 # More partitions than any cluster has. A list of a topic's partitions is as long as its highest index.
 PARTITION_INDEX_MAX: Final = 200_000
@@ -26,9 +23,3 @@ def check_partitions(topic: str, indexes: Iterable[int]) -> None:
     for index in indexes:
         if not 0 <= index <= PARTITION_INDEX_MAX:
             raise InvalidRequest(f"{topic} has no partition {index}")
-
-
-def known_id(broker: Broker, topic: str) -> Uuid:
-    """For requests of versions without topic ids."""
-    found = broker.image.topics.get(topic)
-    return ZERO_UUID if found is None else found.id

@@ -10,11 +10,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.handlers.control.checks import check_partitions, known_id
+from barnabas.broker.handlers.control.checks import check_partitions
 from barnabas.broker.handlers.handler import coroutine_handler
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.upkeep.control_versions import leader_and_isr_as_answered, leader_and_isr_as_received
@@ -23,7 +22,7 @@ from barnabas.protocol.messages.leader_and_isr_response import LeaderAndIsrRespo
 
 
 async def handle(broker: Broker, exchange: AnyExchange, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    request = leader_and_isr_as_received(request, exchange.version, partial(known_id, broker))
+    request = leader_and_isr_as_received(request, exchange.version, broker.image.topic_id)
     for topic in request.topic_states:
         check_partitions(topic.topic_name, (each.partition_index for each in topic.partition_states))
     response = await broker.control.leader_and_isr(request)

@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from barnabas.broker.broker import Broker
-from barnabas.broker.handlers.control.checks import check_partitions, known_id
+from barnabas.broker.handlers.control.checks import check_partitions
 from barnabas.broker.handlers.handler import Handler
 from barnabas.broker.requests.exchange import AnyExchange
 from barnabas.broker.upkeep.control_versions import update_metadata_as_received
@@ -27,7 +26,7 @@ def handle(broker: Broker, exchange: AnyExchange, request: UpdateMetadataRequest
     for each in request.live_brokers:
         if any(endpoint.security_protocol not in _PROTOCOL_CODES for endpoint in each.endpoints):
             raise InvalidRequest(f"broker {each.id} has an unknown security protocol")
-    request = update_metadata_as_received(request, exchange.version, partial(known_id, broker))
+    request = update_metadata_as_received(request, exchange.version, broker.image.topic_id)
     for topic in request.topic_states:
         check_partitions(topic.topic_name, (state.partition_index for state in topic.partition_states))
     return broker.control.update_metadata(request)
