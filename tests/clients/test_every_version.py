@@ -66,7 +66,8 @@ def client(broker: BrokerProcess) -> Iterator[RawClient]:
         yield connected
 
 
-@pytest.fixture(scope="module", autouse=True)
+# As long as the broker: parallel runs come back to this module while the same broker still runs.
+@pytest.fixture(scope="package", autouse=True)
 def known(broker: BrokerProcess) -> None:
     with broker.client() as connected:
         create_topic(connected, TOPIC)

@@ -17,7 +17,7 @@ from demo.migration import show_result
 from rich.console import Console
 
 from barnabas.client.admin.admin import Admin
-from barnabas.testing import free_port
+from barnabas.testing.ports import free_ports
 from tests.cluster.clusters import require_zookeeper
 from tests.cluster.mixed import require_kafka
 from tests.histories.history import READ_COMMITTED, Acknowledged, Ended, Event, Polled, Position
@@ -33,25 +33,9 @@ DEMO_TIMEOUT_S: Final = 1_200
 IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
 
 
-def free_ports() -> int:
-    """The first of as many free ports in a row."""
-
-    def are_free(first: int) -> bool:
-        for port in range(first, first + BROKERS):
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    return False
-        return True
-
-    return wait_until(lambda: first if are_free(first := free_port()) else 0)
-
-
 def test_a_cluster_until_it_is_ended(tmp_path: Path) -> None:
     require_zookeeper()
-    port = free_ports()
+    port = free_ports(BROKERS)
     output = tmp_path / "output"
     scratch = tmp_path / "scratch"
     scratch.mkdir()

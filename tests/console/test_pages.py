@@ -60,7 +60,8 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-@pytest.fixture(scope="module")
+# As long as the broker: parallel runs come back to this module while the same broker still runs.
+@pytest.fixture(scope="package")
 def filled(broker: Broker) -> Broker:
     """The broker with a topic, a group that has read half of it, and a transaction."""
     broker.create_topics({"orders": 3})

@@ -37,6 +37,7 @@ from barnabas.server.host.plan import (
 )
 from barnabas.server.host.process import RESTART_DELAY_MAX_S, STOP_TIMEOUT_S, Process
 from barnabas.server.host.supervisor import RESTARTS_MAX, STAGGERED_S, Supervisor
+from barnabas.testing.ports import free_ports
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -146,10 +147,12 @@ def test_ports_that_would_be_taken_twice() -> None:
 
 
 def test_a_port_of_another_process() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(CannotListen, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
-            probe_ports(config(listeners=f"PLAINTEXT://127.0.0.1:{port - 1}"))
+    free = free_ports(2)
+    with (
+        socket.create_server(("127.0.0.1", free + 1)),
+        pytest.raises(CannotListen, match=rf"cannot listen on 127\.0\.0\.1:{free + 1}"),
+    ):
+        probe_ports(config(listeners=f"PLAINTEXT://127.0.0.1:{free}"))
 
 
 def test_zookeeper_and_several_brokers_exclude_each_other() -> None:

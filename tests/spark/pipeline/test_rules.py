@@ -50,7 +50,8 @@ JSON = 'kind = "json", schema = "customer STRING, amount BIGINT, at TIMESTAMP"'
 Build = Callable[..., FrameBuilder]
 
 
-@pytest.fixture(scope="module")
+# As long as the broker: parallel runs come back to this module while the same broker still runs.
+@pytest.fixture(scope="session")
 def topics(broker: Broker) -> dict[str, str]:
     """Topics of two partitions: bad records are in the second one, behind good ones."""
     names = {"good": "rules-good", "not JSON": "rules-not-json", "wrong field": "rules-wrong-field"}

@@ -45,6 +45,17 @@ def topic_ids(broker: RunningBroker) -> dict[str, bytes]:
     return ids
 
 
+@pytest.fixture(scope="module")
+def committed(broker: RunningBroker, topic_ids: dict[str, bytes]) -> dict[tuple[str, int], int]:
+    offsets = {
+        (name, index): 100 * number + index for number, name in enumerate(NAMES) for index in range(20)
+    }
+    with broker.client() as client:
+        wait_for_coordinator(client, "committed")
+        assert set(commit(client, "committed", offsets).values()) == {0}
+    return offsets
+
+
 def asked_partitions(count: int, metadata: str = "") -> list[OffsetCommitRequestPartition]:
     """Each existing partition many times, with rising offsets, and now and then one that does not exist."""
     return [
@@ -82,10 +93,11 @@ def test_a_commit_larger_than_a_batch(client: RawClient, topic_ids: dict[str, by
     }
 
 
-def test_a_wide_commit_of_a_member_that_is_none(client: RawClient, topic_ids: dict[str, bytes]) -> None:
+@pytest.mark.usefixtures("committed")
+def test_a_wide_commit_of_a_member_that_is_none(client: RawClient) -> None:
     topic = OffsetCommitRequestTopic(name="one", partitions=asked_partitions(PIECE_PARTITIONS + 100))
     request = OffsetCommitRequest(
-        group_id="group", generation_id_or_member_epoch=5, member_id="nobody", topics=[topic]
+        group_id="committed", generation_id_or_member_epoch=5, member_id="nobody", topics=[topic]
     )
     response = client.ask("OffsetCommit", 9, request)
     codes = {each.error_code for each in response.topics[0].partitions if each.partition_index < PARTITIONS}
@@ -120,17 +132,6 @@ def one_group(group_id: str, partitions: dict[str, list[int]]) -> OffsetFetchReq
         OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in partitions.items()
     ]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
-
-
-@pytest.fixture(scope="module")
-def committed(broker: RunningBroker, topic_ids: dict[str, bytes]) -> dict[tuple[str, int], int]:
-    offsets = {
-        (name, index): 100 * number + index for number, name in enumerate(NAMES) for index in range(20)
-    }
-    with broker.client() as client:
-        wait_for_coordinator(client, "committed")
-        assert set(commit(client, "committed", offsets).values()) == {0}
-    return offsets
 
 
 @pytest.mark.parametrize("version", [1, 7, 9, 10])
