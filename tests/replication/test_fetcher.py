@@ -385,6 +385,22 @@ def test_a_session_names_only_what_has_changed() -> None:
     assert follower.logs == leader.logs
 
 
+def test_what_a_leader_tells_with_a_divergence_is_told_again() -> None:
+    """The high watermark is one; in the same session it would wait for the next record."""
+    leader, follower = pair()
+    leader.logs[KEYS[0]].records.append((0, 1))
+    one(leader, follower)
+    leader.epoch = 1
+    leader.logs[KEYS[0]].records.append((1, 3))
+    follower.logs[KEYS[0]].records.append((0, 2))
+    follower.follow(1, is_other_leader=True)
+    one(leader, follower)
+    assert follower.logs[KEYS[0]].records == [(0, 1)]
+    following = one(leader, follower)
+    assert isinstance(following, FetchRequest)
+    assert (following.session_epoch, named(following)) == (0, [0, 1, 2])
+
+
 def test_a_fenced_partition_waits_for_its_next_epoch() -> None:
     leader, follower = pair()
     leader.epoch = 5

@@ -92,6 +92,8 @@ class ClusterClient(SimulatedClient):
         ]
         # By what the broker is looked for.
         self._known: dict[object, int] = {}
+        # The latest leader epochs: a broker that is cut off knows an earlier one, and clients do not go back to it.
+        self._leader_epochs: dict[tuple[bytes, int], int] = {}
 
     async def ask(self, api_name: str, version: int, body: Message) -> Any:
         target = _target(api_name, body)
@@ -127,11 +129,17 @@ class ClusterClient(SimulatedClient):
                 request = MetadataRequest(
                     topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
                 )
-                found = (await self._any().ask("Metadata", 4, request)).topics[0].partitions
-                leader = next((each.leader_id for each in found if each.partition_index == index), -1)
-                if leader < 0:
+                [found] = (await self._any().ask("Metadata", 10, request)).topics
+                partition = next((each for each in found.partitions if each.partition_index == index), None)
+                if partition is None or partition.leader_id < 0:
                     raise NotLeaderOrFollower(f"{topic}-{index} has no leader")
-                return int(leader)
+                at = (found.topic_id, index)
+                if partition.leader_epoch < self._leader_epochs.get(at, 0):
+                    raise NotLeaderOrFollower(
+                        f"{topic}-{index} has a later leader than broker {partition.leader_id}"
+                    )
+                self._leader_epochs[at] = partition.leader_epoch
+                return int(partition.leader_id)
             case ("controller",):
                 answer = await self._any().ask("Metadata", 4, MetadataRequest(topics=[]))
                 if answer.controller_id < 0:

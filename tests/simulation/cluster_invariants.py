@@ -414,16 +414,23 @@ def _watch_proposals(broker_id: BrokerId, controller: Controller, world: World) 
     alter_partition = controller.alter_partition
 
     async def checked(request: Any, *version: int) -> Any:
-        proposed = [each.leader_epoch for topic in request.topics for each in topic.partitions]
+        # By name or by id, as the version has it; an answer has its own order, and here both.
+        proposed = {
+            (topic.topic_name or topic.topic_id, each.partition_index): each.leader_epoch
+            for topic in request.topics
+            for each in topic.partitions
+        }
         response = await alter_partition(request, *version)
-        answers = [each for topic in response.topics for each in topic.partitions]
-        for epoch, answer in zip(proposed, answers, strict=False):
-            if answer.error_code == NONE and answer.leader_epoch != epoch:
-                world.failures.append(
-                    AssertionError(
-                        f"controller {broker_id} takes a change of epoch {epoch} in epoch {answer.leader_epoch}"
+        for topic in response.topics:
+            for answer in topic.partitions:
+                names = [(each, answer.partition_index) for each in (topic.topic_name, topic.topic_id)]
+                [epoch] = {proposed[each] for each in names if each in proposed}
+                if answer.error_code == NONE and answer.leader_epoch != epoch:
+                    world.failures.append(
+                        AssertionError(
+                            f"controller {broker_id} takes a change of epoch {epoch} in epoch {answer.leader_epoch}"
+                        )
                     )
-                )
         return response
 
     controller.alter_partition = checked  # type: ignore[method-assign, assignment]

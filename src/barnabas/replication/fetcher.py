@@ -430,7 +430,8 @@ class Fetcher:
         partition.errors = 0
         diverging = data.diverging_epoch
         if diverging.end_offset != NO_OFFSET:
-            # Records that may have come along are not looked at.
+            # Records that may have come along are not looked at, nor is the high watermark, which is not told again.
+            self._session.restart(is_known_to_leader=True)
             return [Diverge(key, diverging.epoch, diverging.end_offset)]
         partition.lag = max(0, data.high_watermark - partition.fetch_offset)
         records = data.records or b""
