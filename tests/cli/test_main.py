@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -125,3 +126,10 @@ def test_a_reader_that_has_gone_is_no_fault_of_ours() -> None:
         )
     assert child.returncode == 1
     assert child.stderr == b""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(closed: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m barnabas --help {closed}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -118,6 +118,8 @@ def test_compressions(ok: Callable[..., str], compression: str) -> None:
     [
         (["-k", ":"], b"a:b\nno key\n", "standard input, line 2: there is no ':' between key and value"),
         (["-f", "json"], b"{\n", "standard input, line 1: this is not JSON"),
+        (["-f", "json"], b"[" * 100_000 + b"\n", "standard input, line 1: this is not JSON"),
+        (["-f", "json"], b'{"value":1,"timestamp_ms":9223372036854775808}\n', "timestamp_ms is at most"),
         (["-f", "json"], b"[]\n", 'standard input, line 1: a record is {"value"'),
         (["-f", "json"], b'{"value":1,"partition":"x"}\n', "partition is a whole number, not 'x'"),
         (["-f", "json"], b'{"value":{"base64":"="}}\n', "this is not a record"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_a_broker_id_that_is_not_the_directorys(first: BrokerProcess) -> None:
         first.start()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal.Signals) -> None:
     with first:
         with first.client() as client:
@@ -106,6 +107,16 @@ def test_a_broker_stops_in_order_under_load(first: BrokerProcess, number: signal
         with first.client() as client:
             found = fetch(client, "topic", 0, max_bytes=100 << 20)
             assert found.high_watermark > max(producer.acknowledged.values())
+
+
+def test_nohup_keeps_a_broker_running(first: BrokerProcess) -> None:
+    first.prefix = ["nohup"]
+    with first:
+        os.kill(first.pid, signal.SIGHUP)
+        with first.client() as client:
+            create_topic(client, "topic")
+        check_serves(first)
+        assert first.stop() == 0
 
 
 def test_a_broker_that_is_told_to_stop_while_it_starts(first: BrokerProcess) -> None:

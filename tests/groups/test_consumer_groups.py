@@ -257,6 +257,15 @@ def test_a_static_member_that_stays_away_is_removed(shell: Shell) -> None:
     assert beat(shell, "b", instance_id="i").error_code == NONE
 
 
+def test_a_static_member_that_was_to_give_partitions_up_may_stay_away_for_its_session(shell: Shell) -> None:
+    beat(shell, "a", instance_id="i", rebalance_timeout_ms=5_000)
+    beat(shell, "b")
+    beat(shell, "a", 2, instance_id="i")
+    beat(shell, "a", -2, instance_id="i")
+    shell.advance_ms(6_000)
+    assert {each.member_id for each in describe(shell).members} == {"a", "b"}
+
+
 def test_everything_is_there_after_a_failover(shell: Shell) -> None:
     beat(shell, "a", instance_id="i", rack_id="rack", assignor="range")
     beat(shell, "b", regex="t.*", topics=("other",))

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 
 import pytest
 
+from barnabas.net import http_endpoint
 from barnabas.net.http_endpoint import HttpEndpoint
+
+# More than the system takes for a peer that does not read.
+PAGE_BYTES = 1 << 25
 
 
 def ask(request: bytes, credentials: str | None = None) -> bytes:
@@ -63,3 +68,40 @@ def test_credentials(header: bytes, status: bytes) -> None:
     assert answer.split(b" ")[1] == status
     assert (b"WWW-Authenticate: Basic" in answer) == (status == b"401")
     assert (b"up 1" in answer) == (status == b"200")
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_peer_that_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
+    """After a while, or when the endpoint closes."""
+    monkeypatch.setattr(http_endpoint, "MAX_WAIT_S", 60.0 if is_closed else 0.05)
+
+    async def test() -> None:
+        endpoint = HttpEndpoint({"/metrics": lambda: ("text/plain", ["x" * PAGE_BYTES])})
+        gone = asyncio.Event()
+
+        close = endpoint._close
+
+        async def note_close(writer: asyncio.StreamWriter) -> None:
+            await close(writer)
+            gone.set()
+
+        monkeypatch.setattr(endpoint, "_close", note_close)
+        await endpoint.open("127.0.0.1", 0)
+        loop = asyncio.get_running_loop()
+        with socket.socket() as peer:
+            peer.setblocking(False)
+            await loop.sock_connect(peer, ("127.0.0.1", endpoint.port))
+            await loop.sock_sendall(peer, b"GET /metrics HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(30):
+                assert (await loop.sock_recv(peer, 8)).startswith(b"HTTP/1.1")
+                if is_closed:
+                    await endpoint.close()
+                else:
+                    await gone.wait()
+                received = 0
+                while data := await loop.sock_recv(peer, 1 << 20):
+                    received += len(data)
+                assert received < PAGE_BYTES
+                await endpoint.close()
+
+    asyncio.run(test())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -253,6 +254,25 @@ def test_a_broker_that_dies_again_and_again_is_given_up_and_the_others_go_on(
         other.failures = RESTARTS_MAX
         watched._note_end(other, 1)
     assert watched._is_stopping
+
+
+def test_a_broker_that_cannot_be_forked_is_tried_again_and_the_others_go_on(
+    watched: Supervisor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    broker = watched._brokers[1]
+    watched._note_end(broker, -9)
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        watched._start(broker)
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert "Broker 1 ended with exit code 1 (it cannot be started: Resource temporarily" in caplog.text
+    assert broker.due_s is not None
+    assert broker.descriptor == -1
+    assert not watched._is_stopping
 
 
 def test_nothing_runs_without_the_store(watched: Supervisor) -> None:

@@ -110,7 +110,16 @@ def complain(text: str) -> None:
     complain(text)
 
 
+def replace_closed_streams() -> None:
+    """A closed standard stream is None, and its number would go to the next file or socket."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The system gives the lowest free number, which is that of the stream.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 def main() -> None:
+    replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Text comes from peers and files: a character that the terminal cannot show must not hide the rest.
         if isinstance(stream, io.TextIOWrapper):

@@ -13,7 +13,7 @@ import click
 
 from barnabas.cli.shared.arguments import parse_pairs
 from barnabas.cli.shared.client_settings import parse_client_settings
-from barnabas.cli.shared.formats import LineReader, Outgoing
+from barnabas.cli.shared.formats import INT64_MAX, LineReader, Outgoing
 from barnabas.cli.shared.output import count_text, fail, note, show_json_line
 from barnabas.cli.shared.progress import progress_bar
 from barnabas.cli.shared.record_options import acks_option, compression_option, settings_option
@@ -66,7 +66,7 @@ Examples:
 @click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Partition for all records.")
 @click.option(
     "--timestamp",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, INT64_MAX),
     metavar="MS",
     help="Timestamp for all records, in ms since 1970.",
 )

@@ -243,6 +243,7 @@ class ConsumerMembership:
             # Its session ends if it does not come back; until then its partitions wait for it.
             away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation={})
             work.records.append(current_record(group.group_id, away))
+            work.decision.cancel_timer(revocation_timer(group.group_id, member.member_id))
         else:
             self.fence(work, group, [member], f"member {member.member_id} left")
         return response

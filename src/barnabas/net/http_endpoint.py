@@ -34,7 +34,7 @@ class HttpEndpoint:
             None if credentials is None else b"Basic " + base64.b64encode(credentials.encode())
         )
         self._server: asyncio.Server | None = None
-        self._connections = 0
+        self._connections: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     async def bind(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
@@ -61,23 +61,33 @@ class HttpEndpoint:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+            for writer in self._connections:
+                writer.transport.abort()
             await self._server.wait_closed()
             self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        self._connections.add(writer)
         try:
-            if self._connections <= MAX_CONNECTIONS:
+            if len(self._connections) <= MAX_CONNECTIONS:
                 async with asyncio.timeout(MAX_WAIT_S):
                     writer.write(await self._answer(reader))
                     await writer.drain()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
             pass  # A peer that is slow or gone gets no answer.
         finally:
-            self._connections -= 1
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            await self._close(writer)
+            self._connections.discard(writer)
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        """Drops what a peer has not read in time."""
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            try:
+                async with asyncio.timeout(MAX_WAIT_S):
+                    await writer.wait_closed()
+            except TimeoutError:
+                writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
         try:

@@ -8,6 +8,7 @@ A token is used again until most of its lifetime is over. All of this may wait, 
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import threading
 import time
@@ -132,7 +133,7 @@ def _from_file(url: str) -> str:
     try:
         with urllib.request.urlopen(url) as file:
             token: str = file.read(ANSWER_BYTES_MAX).decode().strip()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise SaslAuthenticationFailed(f"{URL}={url} cannot be read: {error}") from None
     if not token:
         raise SaslAuthenticationFailed(f"{URL}={url} has no token")
@@ -162,8 +163,8 @@ def _client_credentials(url: str, client_id: str, secret: str, scope: str | None
             content = json.loads(answer.read(ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as error:
         raise SaslAuthenticationFailed(f"{url} gives no token: {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
-        raise NetworkException(f"{url} gives no token: {error}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise NetworkException(f"{url} gives no token: {str(error).strip()}") from None
     token = content.get("access_token") if isinstance(content, dict) else None
     if not isinstance(token, str):
         raise SaslAuthenticationFailed(f"the answer of {url} has no access_token")

@@ -84,7 +84,10 @@ def parse_jaas(
         if kind not in ("word", "quoted"):
             raise InvalidConfig(f"{setting} must end with a semicolon")
         if next(tokens) != ("mark", "="):
-            raise InvalidConfig(f'{setting}: write option {name} as {name}="value"')
+            # The name may be the rest of a password with a space in it.
+            raise InvalidConfig(
+                f'{setting}: write each option as name="value", with quotation marks around a value that has spaces'
+            )
         kind, value = next(tokens)
         if kind not in ("word", "quoted"):
             raise InvalidConfig(f'{setting}: option {name} has no value; write {name}="value"')

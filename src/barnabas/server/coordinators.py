@@ -16,8 +16,8 @@ from barnabas.broker.upkeep.log_adoption import Adopted
 from barnabas.broker.waiting.scheduling import Scheduling
 from barnabas.coordination.metadata.features import TRANSACTION_VERSION
 from barnabas.coordination.metadata.store_errors import as_kafka_error
-from barnabas.coordination.metadata.tree import topic_path
-from barnabas.coordination.store.contract import StoreError
+from barnabas.coordination.metadata.tree import decode_topic, topic_path
+from barnabas.coordination.store.contract import NoNode, StoreError
 from barnabas.coordination.writing.producer_ids import ProducerIdBlocks
 from barnabas.server.cluster import Cluster
 
@@ -85,9 +85,12 @@ def _remote(cluster: Cluster, scheduling: Scheduling, links: CoordinatorLinks, t
     from barnabas.broker.coordinators.remote_markers import RemoteMarkers
     from barnabas.broker.coordinators.remote_verification import RemoteVerification
 
-    async def topic_exists(name: str) -> bool:
+    async def partition_count(name: str) -> int:
         try:
-            return await cluster.session.exists(topic_path(name)) is not None
+            data, _ = await cluster.session.get(topic_path(name))
+            return len(decode_topic(name, data).partitions)
+        except NoNode:
+            return 0
         except StoreError as error:
             raise as_kafka_error(error) from error
 
@@ -98,6 +101,6 @@ def _remote(cluster: Cluster, scheduling: Scheduling, links: CoordinatorLinks, t
 
     tasks = scheduling.tasks
     return Remote(
-        RemoteMarkers(links.peers, tasks, topic_exists, timeout_ms=timeout_ms, version=markers_version),
+        RemoteMarkers(links.peers, tasks, partition_count, timeout_ms=timeout_ms, version=markers_version),
         RemoteVerification(links.peers, tasks, timeout_ms=timeout_ms),
     )

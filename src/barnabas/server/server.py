@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.server")
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Server:
@@ -328,6 +328,9 @@ class Server:
                 # A second signal ends the process at once.
                 loop.remove_signal_handler(number)
 
+        # `nohup` has SIGHUP ignored.
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+            numbers = [each for each in numbers if each != signal.SIGHUP]
         for number in numbers:
             loop.add_signal_handler(number, stop)
 

@@ -21,9 +21,7 @@ from barnabas.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     KafkaError,
-    KafkaStorageError,
     NotCoordinator,
-    NotLeaderOrFollower,
     TransactionAbortable,
     TransactionCoordinatorFenced,
     UnsupportedForMessageFormat,
@@ -75,8 +73,6 @@ RETRY_MAX_MS: Final = 5_000
 _NOTHING_TO_END: Final = (UnsupportedForMessageFormat, UnsupportedVersion)
 # Another coordinator has taken over, or another producer: neither needs this end.
 _OVERTAKEN: Final = (InvalidProducerEpoch, TransactionCoordinatorFenced)
-# The partition is no longer written here: the next coordinator continues.
-_LOST: Final = (NotCoordinator, NotLeaderOrFollower, KafkaStorageError)
 
 # Adds to the decision what follows a step, given the error that kept it from being made.
 _Finish = Callable[[Decision, Entry, KafkaError | None, int], None]
@@ -400,9 +396,10 @@ class TransactionCoordinator:
         return decision
 
     def _completed(self, decision: Decision, entry: Entry, error: KafkaError | None, now_ms: int) -> None:
-        if error is None or isinstance(error, _LOST):
+        if error is None or isinstance(error, NotCoordinator):
+            # The next coordinator continues, if this one is none any more.
             return
-        # The end is decided and marked: it is only to be written down.
+        # The end is decided and marked: it is only to be written down. Other errors may pass.
         entry.pending = COMPLETED[entry.transaction.is_commit]
         self._retry(decision, entry)
 

@@ -176,7 +176,7 @@ def parse_plan(text: str) -> Assignment:
     """The plan in a file. Raises InvalidReplicaAssignment with what is wrong in it."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidReplicaAssignment(f"this is not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("version", PLAN_VERSION) != PLAN_VERSION:
         raise InvalidReplicaAssignment('a plan is an object with "version": 1 and "partitions"')

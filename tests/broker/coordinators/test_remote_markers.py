@@ -40,20 +40,24 @@ Results = dict[TopicPartition, KafkaError | None]
 class Cluster:
     def __init__(self) -> None:
         self.brokers = OtherBrokers()
-        self.topics = {"kept"}
+        self.topics = {"kept": 1}
         self.store_error: KafkaError | None = None
         self.epochs: dict[str, int] = {}
         self.tasks = Tasks()
         self.version: int | None = None
         self.remote = RemoteMarkers(
-            self.brokers, self.tasks, self._exists, timeout_ms=TIMEOUT_MS, version=lambda: self.version
+            self.brokers,
+            self.tasks,
+            self._partition_count,
+            timeout_ms=TIMEOUT_MS,
+            version=lambda: self.version,
         )
         self.remote.begin(lambda id_, epoch: self.epochs.get(id_, EPOCH) == epoch)
 
-    async def _exists(self, name: str) -> bool:
+    async def _partition_count(self, name: str) -> int:
         if self.store_error is not None:
             raise self.store_error
-        return name in self.topics
+        return self.topics.get(name, 0)
 
     def send(self, number: int, partitions: tuple[TopicPartition, ...] = PARTITIONS) -> list[Results]:
         """Ends the transaction of producer `number`."""
@@ -242,9 +246,12 @@ def test_a_missing_partition_counts_as_deleted_if_the_store_says_so() -> None:
     async def test(cluster: Cluster) -> None:
         reports: list[Results] = []
         kept, deleted = TopicPartition("kept", 0), TopicPartition("deleted", 0)
-        cluster.remote.settle_missing([kept, deleted], reports.append)
+        # Of a topic that was deleted, and made again with one partition.
+        beyond = TopicPartition("kept", 1)
+        cluster.remote.settle_missing([kept, beyond, deleted], reports.append)
         await settle()
         assert reports[0][deleted] is None
+        assert reports[0][beyond] is None
         assert isinstance(reports[0][kept], LeaderNotAvailable)
         cluster.store_error = CoordinatorNotAvailable("no store")
         cluster.remote.settle_missing([deleted], reports.append)

@@ -77,7 +77,7 @@ class Coordinator:
         producer_ids = ProducerIds(Blocks(), self._tasks)
         await producer_ids.ensure()
         remote = Remote(
-            RemoteMarkers(self._peers, self._tasks, self._exists, timeout_ms=60_000),
+            RemoteMarkers(self._peers, self._tasks, self._partition_count, timeout_ms=60_000),
             RemoteVerification(self._peers, self._tasks, timeout_ms=60_000),
         )
         self.runtime = TransactionRuntime(self.moving.surroundings, NoMarkers(), producer_ids, remote)
@@ -89,8 +89,8 @@ class Coordinator:
         await self.moving.close()
         await self._peers.close()
 
-    async def _exists(self, name: str) -> bool:
-        return name in self.stored_topics
+    async def _partition_count(self, name: str) -> int:
+        return int(name in self.stored_topics)
 
     def show(self, *, coordinator: BrokerId, leader: BrokerId | None) -> None:
         """Metadata: who coordinates, and who leads the data, if there is any."""

@@ -7,6 +7,7 @@ another key, then in a thread. Until new keys are there, the old ones count. A c
 
 from __future__ import annotations
 
+import http.client
 import logging
 import threading
 import time
@@ -138,6 +139,6 @@ class FetchedKeys:
         try:
             with urllib.request.urlopen(self._url, timeout=FETCH_TIMEOUT_S) as answer:
                 data: bytes = answer.read(KEYS_BYTES_MAX + 1)
-        except (OSError, ValueError) as error:
-            raise InvalidConfig(f"{URL}={self._url} cannot be read: {error}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise InvalidConfig(f"{URL}={self._url} cannot be read: {str(error).strip()}") from None
         return data

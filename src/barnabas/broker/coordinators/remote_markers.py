@@ -33,8 +33,9 @@ MARKERS: Final = "markers"
 
 # Whether this broker coordinates the transactional id, in the epoch.
 IsCoordinator = Callable[[str, int], bool]
-# Whether the cluster has a topic, whatever this broker's metadata says. Raises KafkaError if that is unknown.
-TopicExists = Callable[[str], Awaitable[bool]]
+# How many partitions a topic has in the cluster, whatever this broker's metadata says; 0 if there is no such topic.
+# Raises KafkaError if that is unknown.
+PartitionCount = Callable[[str], Awaitable[int]]
 
 
 class _Marker(NamedTuple):
@@ -62,7 +63,7 @@ class RemoteMarkers:
         self,
         peers: Peers,
         tasks: Tasks,
-        topic_exists: TopicExists,
+        partition_count: PartitionCount,
         *,
         timeout_ms: int,
         version: Callable[[], int | None] = lambda: None,
@@ -70,7 +71,7 @@ class RemoteMarkers:
         """`version` is the one of WriteTxnMarkers; None means that of the protocol level."""
         self._peers = peers
         self._tasks = tasks
-        self._topic_exists = topic_exists
+        self._partition_count = partition_count
         self._timeout_ms = timeout_ms
         self._version = version
         self._is_coordinator: IsCoordinator = _always
@@ -94,21 +95,20 @@ class RemoteMarkers:
             before.fail(NotCoordinator("the coordinator was loaded again"))
 
     def settle_missing(self, partitions: Sequence[TopicPartition], then: Report) -> None:
-        """For partitions that the metadata does not have: they need no marker if their topic has been deleted.
+        """For partitions that the metadata does not have: those that were deleted with their topic need no marker.
 
         A broker that has just started may not have all metadata yet, so the store is asked.
         """
         self._tasks.start(self._settle_missing(partitions, then))
 
     async def _settle_missing(self, partitions: Sequence[TopicPartition], then: Report) -> None:
-        found: dict[str, KafkaError | None] = {}
+        counts: dict[str, int | KafkaError] = {}
         for name in dict.fromkeys(each.topic for each in partitions):
             try:
-                exists = await self._topic_exists(name)
-                found[name] = LeaderNotAvailable(f"{name} has no known leaders") if exists else None
+                counts[name] = await self._partition_count(name)
             except KafkaError as error:
-                found[name] = error
-        report(then, {each: found[each.topic] for each in partitions})
+                counts[name] = error
+        report(then, {each: _why_missing(each, counts[each.topic]) for each in partitions})
 
     async def _write(self, broker_id: BrokerId, batch: list[_Marker]) -> None:
         wanted = []
@@ -138,6 +138,13 @@ class RemoteMarkers:
 
 def _always(transactional_id: str, coordinator_epoch: int) -> bool:
     return True
+
+
+def _why_missing(at: TopicPartition, count: int | KafkaError) -> KafkaError | None:
+    if isinstance(count, KafkaError):
+        return count
+    # A topic that was made again may have fewer partitions than before.
+    return LeaderNotAvailable(f"{at} has no known leader") if at.partition < count else None
 
 
 def _request_of(marker: _Marker) -> WritableTxnMarker:

@@ -15,6 +15,7 @@ from barnabas.cli.shared.output import time_text
 if TYPE_CHECKING:
     from barnabas.client.consumer.record import ConsumerRecord
 
+INT64_MAX: Final = 2**63 - 1
 FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers", "size")
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0"}
 
@@ -148,7 +149,7 @@ class LineReader:
     def _read_json(self, line: bytes) -> Outgoing:
         try:
             given = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"this is not JSON: {error}") from None
         if not isinstance(given, dict) or "value" not in given:
             raise ValueError(
@@ -170,6 +171,8 @@ class LineReader:
                 if number is not None and field not in self._common:
                     if not isinstance(number, int) or isinstance(number, bool):
                         raise ValueError(f"{field} is a whole number, not {number!r}")
+                    if number > INT64_MAX:
+                        raise ValueError(f"{field} is at most {INT64_MAX}, not {number}")
                     record[field] = number
         except (TypeError, binascii.Error) as error:
             raise ValueError(f"this is not a record: {error}") from None

@@ -55,7 +55,7 @@ def read_offsets_csv(file: str, group: str) -> dict[TopicPartition, int]:
 def read_offsets_json(file: str) -> dict[TopicPartition, int]:
     try:
         content = json.loads(read_text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         fail(f"{_name(file)}: this is not JSON: {error}")
     rows = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(rows, list) or not rows:

@@ -9,6 +9,8 @@ import click
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+# The default of socket.request.max.bytes: a broker takes no larger request.
+SIZE_MAX_BYTES: Final = 100 * 1024 * 1024
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -71,7 +73,7 @@ def size_option(min_bytes: int) -> Decorator:
     return click.option(
         "-s",
         "--size",
-        type=click.IntRange(min=min_bytes),
+        type=click.IntRange(min_bytes, SIZE_MAX_BYTES),
         default=100,
         show_default=True,
         metavar="BYTES",

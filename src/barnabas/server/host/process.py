@@ -20,7 +20,7 @@ from barnabas.errors import KafkaError
 log = logging.getLogger("barnabas.server")
 
 Report = dict[str, Any]
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 RESTART_DELAY_S: Final = 0.25
 RESTART_DELAY_MAX_S: Final = 15.0
 # A process that has been ready for this long has not failed to start.
@@ -80,7 +80,7 @@ class Process:
         return self._pipe
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Forks. `prepare` runs first in the new process."""
+        """Forks. `prepare` runs first in the new process. Raises OSError if the system has no room for another."""
         self.due_s = self.stop_deadline_s = None
         self.is_ready = False
         self.error = ""
@@ -94,6 +94,11 @@ class Process:
             pid = os.fork()
             if pid == 0:
                 self._become(prepare, report_end)
+        except OSError:
+            os.close(self._pipe)
+            self._pipe = -1
+            os.close(report_end)
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         os.close(report_end)
@@ -110,6 +115,7 @@ class Process:
             # Signals to the whole group, such as Ctrl-C, reach the supervisor alone, and it stops the others in order.
             os.setpgid(0, 0)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             os.close(self._pipe)
             # The command has switched it off while it loads modules.

@@ -120,7 +120,9 @@ class Supervisor:
         for each in (wakeup, wakeup_end):
             each.setblocking(False)
         for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+            # `nohup` has SIGHUP ignored.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(wakeup_end.fileno(), warn_on_full_buffer=False)
         # Searches for garbage would write to memory that the processes share.
         gc.collect()
@@ -349,7 +351,12 @@ class Supervisor:
                 if other is not process and other.descriptor >= 0:
                     os.close(other.descriptor)
 
-        process.start(prepare)
+        try:
+            process.start(prepare)
+        except OSError as error:
+            # The system had no memory or no process left. The others go on.
+            process.error = f"it cannot be started: {error.strerror or error}"
+            self._note_end(process, 1)
 
 
 def _drain(wakeup: socket.socket) -> None:
