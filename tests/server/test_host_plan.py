@@ -268,8 +268,8 @@ def test_a_broker_that_cannot_be_forked_is_tried_again_and_the_others_go_on(
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         watched._start(broker)
-    assert set(os.listdir("/proc/self/fd")) == before
-    assert "Broker 1 ended with exit code 1 (it cannot be started: Resource temporarily" in caplog.text
+    assert set(os.listdir("/proc/self/fd")) <= before
+    assert "Broker 1 could not be started (the system made no process: Resource temporarily" in caplog.text
     assert broker.due_s is not None
     assert broker.descriptor == -1
     assert not watched._is_stopping

@@ -93,7 +93,7 @@ class ClusterClient(SimulatedClient):
         # By what the broker is looked for.
         self._known: dict[object, int] = {}
         # The latest leader epochs: a broker that is cut off knows an earlier one, and clients do not go back to it.
-        self._leader_epochs: dict[tuple[bytes, int], int] = {}
+        self._leader_epochs: dict[tuple[str, bytes, int], int] = {}
 
     async def ask(self, api_name: str, version: int, body: Message) -> Any:
         target = _target(api_name, body)
@@ -133,7 +133,7 @@ class ClusterClient(SimulatedClient):
                 partition = next((each for each in found.partitions if each.partition_index == index), None)
                 if partition is None or partition.leader_id < 0:
                     raise NotLeaderOrFollower(f"{topic}-{index} has no leader")
-                at = (found.topic_id, index)
+                at = (topic, found.topic_id, index)
                 if partition.leader_epoch < self._leader_epochs.get(at, 0):
                     raise NotLeaderOrFollower(
                         f"{topic}-{index} has a later leader than broker {partition.leader_id}"

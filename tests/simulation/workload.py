@@ -222,7 +222,8 @@ async def produce(
     def code_of(response: Any) -> int:
         return int(response.responses[0].partition_responses[0].error_code)
 
-    response = await ask(client, "Produce", 9, request, code_of, PERHAPS_NOT_ADDED)
+    also = frozenset() if transactional_id is None else PERHAPS_NOT_ADDED
+    response = await ask(client, "Produce", 9, request, code_of, also)
     return response.responses[0].partition_responses[0]
 
 

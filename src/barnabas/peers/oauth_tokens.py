@@ -133,7 +133,7 @@ def _from_file(url: str) -> str:
     try:
         with urllib.request.urlopen(url) as file:
             token: str = file.read(ANSWER_BYTES_MAX).decode().strip()
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError) as error:
         raise SaslAuthenticationFailed(f"{URL}={url} cannot be read: {error}") from None
     if not token:
         raise SaslAuthenticationFailed(f"{URL}={url} has no token")

@@ -47,10 +47,8 @@ class FollowerSession:
             self.forget(key)
         forgotten = self._forgotten.get(key)
         if forgotten is not None and (forgotten == topic_id or not self._has_topic_ids):
-            # A leader forgets last, so no request may forget what it names. What it has told in the meantime, such as
-            # the high watermark, may be lost, and it repeats nothing in a session.
+            # A leader forgets last, so no request may forget what it names.
             del self._forgotten[key]
-            self.restart(is_known_to_leader=True)
         self._changed[key] = topic_id
 
     def forget(self, key: TopicPartition) -> None:

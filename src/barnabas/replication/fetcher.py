@@ -234,8 +234,9 @@ class Fetcher:
                 partition = self._waiting(key, Phase.FETCHING)
                 if partition is not None:
                     steps += self._take(partition, data, now_ms)
-                elif key in self._partitions:
-                    # The leader repeats nothing that it has told in a session, not even the high watermark.
+                else:
+                    # The leader repeats nothing that it has told in a session, not even the high watermark, also if the
+                    # partition is followed again before the leader has forgotten it.
                     self._session.restart(is_known_to_leader=True)
         return steps
 

@@ -171,8 +171,8 @@ class LineReader:
                 if number is not None and field not in self._common:
                     if not isinstance(number, int) or isinstance(number, bool):
                         raise ValueError(f"{field} is a whole number, not {number!r}")
-                    if number > INT64_MAX:
-                        raise ValueError(f"{field} is at most {INT64_MAX}, not {number}")
+                    if not 0 <= number <= INT64_MAX:
+                        raise ValueError(f"{field} is from 0 to {INT64_MAX}, not {number}")
                     record[field] = number
         except (TypeError, binascii.Error) as error:
             raise ValueError(f"this is not a record: {error}") from None

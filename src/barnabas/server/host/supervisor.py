@@ -233,13 +233,17 @@ class Supervisor:
             elif not self._is_stopping and not self._signals:
                 self._on_other_end(pid, code)
 
-    def _note_end(self, process: Process, code: int) -> None:
+    def _note_end(self, process: Process, code: int | None) -> None:
+        """None: it could not be started."""
         delay_s = process.note_end()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if code is None:
+            how = "could not be started"
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if process.error:
             how += f" ({process.error})"
         if self._is_stopping:
-            if code and self._has_started:
+            if code != 0 and self._has_started:
                 log.error("%s %s", process.name.capitalize(), how)
             self._exit_code = self._exit_code or int(code != 0)
             if process is self._store and any(each.is_running for each in self._brokers):
@@ -354,9 +358,9 @@ class Supervisor:
         try:
             process.start(prepare)
         except OSError as error:
-            # The system had no memory or no process left. The others go on.
-            process.error = f"it cannot be started: {error.strerror or error}"
-            self._note_end(process, 1)
+            # Of memory, processes or descriptors nothing is left now. The others go on.
+            process.error = f"the system made no process: {error.strerror or error}"
+            self._note_end(process, None)
 
 
 def _drain(wakeup: socket.socket) -> None:
