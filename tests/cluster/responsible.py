@@ -43,6 +43,8 @@ class ResponsibleClient:
                 return None if known is None or known.leader_id < 0 else known.leader_id
             case "InitProducerId":
                 return self._coordinator(body.transactional_id, TRANSACTION)
+            case "OffsetCommit":
+                return self._coordinator(body.group_id, GROUP)
             case "OffsetFetch":
                 return self._coordinator(body.groups[0].group_id, GROUP)
             case "CreateTopics":

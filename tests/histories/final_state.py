@@ -6,42 +6,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from barnabas.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from barnabas.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.records.control import control_record_type
 from barnabas.records.layout import ControlRecordType
 from barnabas.records.reader import iterate_batches
-from tests.broker.group_requests import find
 from tests.broker.raw_client import Asking
 from tests.broker.record_requests import fetch
+from tests.histories.coordinators import committed_offsets
 from tests.histories.history import FinalLog, FinalState, partition_name
 from tests.waiting import Deadline
 
 WAIT_S: Final = 120
 POLL_S: Final = 0.05
 FETCH_BYTES: Final = 8 << 20
-TRANSACTION_KEY: Final = 1
-# Loading, not available, not the coordinator, unstable offsets, still ending the last transaction: come again.
-COME_AGAIN: Final = frozenset({14, 15, 16, 51, 88})
-
-
-def end_transactions(client: Asking, transactional_ids: Iterable[str]) -> None:
-    """Has the broker abort what clients have left open, as their next incarnations would."""
-    for transactional_id in transactional_ids:
-        deadline = Deadline(WAIT_S)
-        while True:
-            coordinator = find(client, transactional_id, version=4, key_type=TRANSACTION_KEY)
-            error_code = coordinator.error_code
-            if error_code == 0:
-                request = InitProducerIdRequest(
-                    transactional_id=transactional_id, transaction_timeout_ms=60_000
-                )
-                error_code = client.ask("InitProducerId", 4, request).error_code
-            if error_code == 0:
-                break
-            assert error_code in COME_AGAIN, f"{transactional_id}: error {error_code}"
-            deadline.check(f"{transactional_id}: error {error_code}")
-            time.sleep(POLL_S)
 
 
 def read_final_state(client: Asking, topics: Mapping[str, int], groups: Iterable[str]) -> FinalState:
@@ -51,7 +27,7 @@ def read_final_state(client: Asking, topics: Mapping[str, int], groups: Iterable
             for topic, count in topics.items()
             for number in range(count)
         },
-        offsets={group: _committed_offsets(client, group) for group in groups},
+        offsets={group: committed_offsets(client, group) for group in groups},
     )
 
 
@@ -107,26 +83,3 @@ def _take(answer: Any, offset: int, found: dict[int, str]) -> int:
                 assert record.value is not None
                 found[record.offset] = record.value.decode()
     return offset
-
-
-def _committed_offsets(client: Asking, group: str) -> dict[str, int]:
-    deadline = Deadline(WAIT_S)
-    request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
-    )
-    while True:
-        error_code = find(client, group, version=4).error_code
-        if error_code == 0:
-            [answer] = client.ask("OffsetFetch", 8, request).groups
-            partitions = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
-            codes = {answer.error_code, *(each.error_code for _, each in partitions)} - {0}
-            if not codes:
-                return {
-                    partition_name(topic, each.partition_index): each.committed_offset
-                    for topic, each in partitions
-                    if each.committed_offset >= 0
-                }
-            error_code = max(codes)
-        assert error_code in COME_AGAIN, f"{group}: error {error_code}"
-        deadline.check(f"{group}: error {error_code}")
-        time.sleep(POLL_S)

@@ -23,7 +23,8 @@ from barnabas.protocol.messages.create_topics_request import CreatableTopic, Cre
 from tests.broker.raw_client import Asking
 from tests.histories.checker import Anomaly, check
 from tests.histories.client import EXIT_HUNG, Plan
-from tests.histories.final_state import end_transactions, read_final_state
+from tests.histories.coordinators import begin_group, end_transactions
+from tests.histories.final_state import read_final_state
 from tests.histories.history import Event, read_events
 from tests.waiting import Deadline
 
@@ -158,6 +159,9 @@ class Workload:
             ]
             answer = client.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
             assert [each.error_code for each in answer.topics] == [0] * len(topics), answer
+            for group, topic in sorted({(each.plan.group, each.plan.topic) for each in self._clients}):
+                if group:
+                    begin_group(client, group, topic, PARTITIONS)
         for running in self._clients:
             running.start()
         return self
