@@ -90,6 +90,15 @@ class Moving:
     def stop(self) -> None:
         assert self.replica.stop(stop_request(self.epoch, topic=self.topic)) == 0
 
+    def exchange(self) -> bool:
+        """The log is exchanged for one in another log directory, as far as this broker knows; if it can be."""
+        manager, partition = self.replica.manager, self.replica.partition
+        log = partition.log
+        if log is None or not manager.can_exchange_log(partition):
+            return False
+        manager.exchange_log(partition, lambda at, topic_id: log)
+        return True
+
     def _drop_uncommitted(self) -> None:
         """Broker 2 has only what is committed."""
         log = self.replica.partition.log

@@ -263,6 +263,56 @@ def test_a_load_that_is_overtaken_stops(step: int) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("step", range(0, 60, 4))
+def test_a_log_that_is_exchanged_keeps_its_coordinator(step: int) -> None:
+    """It is asked for after some steps of the load, again and again until nobody reads the log."""
+
+    async def test(moving: Moving) -> None:
+        moving.show_topic()
+        groups = groups_of(moving, Random(0))
+        moving.lead()
+        await moving.settle()
+        for offset in range(1, 20):
+            commit(groups, offset)
+        moving.commit()
+        await moving.settle()
+        moving.follow()
+        moving.lead()
+        for _ in range(step):
+            await asyncio.sleep(0)
+        for _ in range(200):
+            if moving.exchange():
+                break
+            await asyncio.sleep(0)
+        lost = commit(groups, 20)
+        assert code_of(lost) in RETRIED
+        await moving.settle()
+        shell = ready(groups)
+        assert shell is not None
+        assert fetch(shell) == (NONE, 19)
+
+    run(test)
+
+
+def test_a_request_waits_for_its_commit_while_the_log_is_exchanged() -> None:
+    async def test(moving: Moving) -> None:
+        moving.show_topic()
+        groups = groups_of(moving, Random(0))
+        moving.lead()
+        await moving.settle()
+        committing = commit(groups, 1)
+        assert moving.exchange()
+        partition = moving.replica.partition
+        partition.delayed.note_change(partition.topic_partition)
+        await moving.settle()
+        assert not committing.answers
+        moving.commit()
+        await moving.settle()
+        assert code_of(committing) == NONE
+
+    run(test)
+
+
 class Register:
     """Offsets that one client commits in order, each once: what the group shows of them never goes back."""
 
@@ -305,7 +355,8 @@ def test_offsets_survive_roles_that_change_at_any_moment(seed: int) -> None:
         joins: list[Asked] = []
         for _ in range(150):
             action = rng.choices(
-                ["commit", "read", "replicate", "join", "lead", "follow", "stop"], [8, 6, 6, 2, 2, 2, 1]
+                ["commit", "read", "replicate", "join", "exchange", "lead", "follow", "stop"],
+                [8, 6, 6, 2, 2, 2, 2, 1],
             )[0]
             if action == "commit":
                 register.commit()
@@ -353,7 +404,9 @@ def test_no_producer_epoch_is_given_twice_while_roles_change(seed: int) -> None:
         answers: list[ProducerAnswer] = []
         asked = 0
         for _ in range(150):
-            action = rng.choices(["init", "replicate", "lead", "follow", "stop"], [8, 8, 1, 1, 1])[0]
+            action = rng.choices(
+                ["init", "replicate", "exchange", "lead", "follow", "stop"], [8, 8, 1, 1, 1, 1]
+            )[0]
             if action == "init":
                 init(transactions, answers)
                 asked += 1

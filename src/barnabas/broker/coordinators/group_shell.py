@@ -8,7 +8,6 @@ from barnabas.broker.coordinators.shell import CoordinatorShell
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.waiting.timing_wheel import Timer
 from barnabas.clock import Clock
-from barnabas.errors import CoordinatorLoadInProgress
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.timers import TimerKey
 from barnabas.log.partition.append import AppendInfo
@@ -59,11 +58,8 @@ class GroupShell(CoordinatorShell):
         if self._relied_on_end_offset:
             # No request waits for records whose commit took too long. They may still be committed.
             partition_log = self.partition.log
-            if partition_log is None:
-                raise CoordinatorLoadInProgress(
-                    f"the log of {self.partition.topic_partition} is being exchanged"
-                )
-            self._catch_up(partition_log.high_watermark)
+            if partition_log is not None:
+                self._catch_up(partition_log.high_watermark)
 
     def _appended(self, decision: Decision, info: AppendInfo, high_watermark: int) -> None:
         self.coordinator.appended(decision, Offset(info.first_offset), high_watermark)

@@ -200,8 +200,9 @@ class CoordinatorRuntime(ABC, Generic[ShellT]):
         }
 
     async def _load(self, shells: Iterable[ShellT]) -> None:
-        await self._replicas.opened([self.topic])
         for shell in shells:
+            while self._replicas.is_opening([self.topic]):
+                await self._replicas.opened([self.topic])
             if not shell.is_loading:
                 # The role has changed while others were loaded.
                 continue

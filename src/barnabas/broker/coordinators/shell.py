@@ -133,6 +133,7 @@ class CoordinatorShell(ABC):
 
     async def load(self, buffer_bytes: int, background: Background) -> None:
         """Replays the partition. One that cannot be read leaves its keys without a coordinator."""
+        self.partition.readers += 1
         try:
             source = self.partition.leader_log()
             self._leadership = self.partition.leadership
@@ -150,6 +151,8 @@ class CoordinatorShell(ABC):
             # Other partitions wait to be loaded.
             if self._is_loading:
                 self._fail_to_load(error)
+        finally:
+            self.partition.readers -= 1
 
     def _activate_when_committed(self, end_offset: int) -> None:
         """No client may see records in the log of a new leader that may still be lost with it."""
@@ -320,8 +323,10 @@ class CoordinatorShell(ABC):
 
     def _parts(self, records: Sequence[StoredRecord]) -> Iterator[Decision]:
         partition_log = self.partition.log
-        assert partition_log is not None
-        bound_bytes = partition_log.config.max_message_bytes // _PART_SHARE
+        # Without a log it is being exchanged, and the append is refused.
+        bound_bytes = (
+            INT32_MAX if partition_log is None else partition_log.config.max_message_bytes // _PART_SHARE
+        )
         part = Decision()
         size_bytes = 0
         for record in records:

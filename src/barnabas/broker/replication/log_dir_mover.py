@@ -145,6 +145,9 @@ class LogDirMover:
                     self._moving.pop(at, None)
                     log.error("the move of %s to another log directory has ended: %s", at, error)
                     continue
+                if at in self._moving and not copied_bytes:
+                    # All is copied, and somebody reads the log.
+                    await asyncio.sleep(PACE_INTERVAL_S)
                 await self._pace(copied_bytes)
         finally:
             self._is_running = False
@@ -158,7 +161,7 @@ class LogDirMover:
             copied_bytes -= rate * wait_s
 
     async def _advance(self, at: TopicPartition) -> int:
-        """Copies the next slice, and swaps the logs if it was the last; its size."""
+        """Copies the next slice, and swaps the logs if it was the last and nobody reads them; its size."""
         async with self._lock:
             if at not in self._moving:
                 return 0
@@ -167,6 +170,8 @@ class LogDirMover:
                 partition = self._replicas.find(at)
                 if partition is None or partition.log is None:
                     raise KafkaStorageError("the partition is not in use")
+                if not self._replicas.can_exchange_log(partition):
+                    return 0
                 await _to_its_end(self._replicas.exchange_log(partition, self._swap))
                 self._moving.pop(at, None)
             return copied_bytes

@@ -95,6 +95,7 @@ class Partition:
         "leadership",
         "log",
         "metrics",
+        "readers",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -114,6 +115,8 @@ class Partition:
         self.metrics = metrics
         # None until the log is open, and again when its directory has failed.
         self.log: PartitionLog | None = None
+        # Who reads the log from beginning to end: meanwhile it is not exchanged for one in another directory.
+        self.readers = 0
         self.is_offline = False
         # The leadership of this broker. It begins when the controller has named this broker and the log is open.
         self.leadership: PartitionLeader | None = None
@@ -375,10 +378,12 @@ class Partition:
 
         A leader that has returned may have other records at the offset.
         """
-        log = self.leader_log()
         if self.leadership is not leadership:
+            self.leader_log()
             raise NotLeaderOrFollower(f"{self.topic_partition} was led by another broker meanwhile.")
-        if log.high_watermark < end_offset:
+        log = self.log
+        if log is None or log.high_watermark < end_offset:
+            # Without a log it is being exchanged for one in another directory.
             return False
         if len(leadership.maximal_in_sync) < leadership.min_isr(log.config.min_insync_replicas):
             raise NotEnoughReplicasAfterAppend(self._few_in_sync(log))

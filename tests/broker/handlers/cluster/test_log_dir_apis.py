@@ -259,6 +259,25 @@ def test_a_move_leaves_deleted_records_and_takes_producers_along(
     assert fetch(client, "kept", 3).high_watermark == 4
 
 
+def test_a_move_waits_for_whoever_reads_the_log(
+    broker: RunningBroker, client: RawClient, directories: list[str]
+) -> None:
+    """As a coordinator does that begins on the partition."""
+    create_topic(client, "read")
+    at = TopicPartition("read", 0)
+    produce(client, "read", batch(b"a"))
+    path = place(client, at)
+    partition = broker.server.broker.replicas.partition(*at)
+    partition.readers = 1
+    assert move(client, at, other(directories, path)) == 0
+    wait_until(lambda: [each.offset_lag for each in found(client, at).values()] == [0, 0])
+    produce(client, "read", batch(b"b"))
+    assert place(client, at) == path
+    partition.readers = 0
+    wait_for_move(client, at, other(directories, path))
+    assert everything(client, "read", 2) == [b"a", b"b"]
+
+
 def test_a_slow_move_is_seen_stopped_and_cut_short_by_deletion(
     broker: RunningBroker, client: RawClient, directories: list[str]
 ) -> None:
