@@ -24,6 +24,8 @@ from tests.histories.test_workload import (
     CONSUMER,
     COOPERATIVE,
     NEW_PROTOCOL,
+    OWN_CLASSIC,
+    OWN_CONSUMER,
     SESSION,
     check_history,
     members,
@@ -37,6 +39,7 @@ IS_SOAK: Final = os.environ.get("BARNABAS_SOAK") == "1"
 RUNS: Final = int(os.environ.get("HISTORIES_RUNS", "100" if IS_SOAK else "2"))
 FAULTS: Final = int(os.environ.get("HISTORIES_FAULTS", "8" if IS_SOAK else "4"))
 SEED: Final = int(os.environ.get("HISTORIES_SEED", "7"))
+OWN_RUNS: Final = max(RUNS // 5, 1)
 CALIBRATIONS: Final = RUNS // 10 if IS_SOAK else 0
 REPLICAS: Final = 3
 CLUSTERS: Final[dict[str, dict[int, Software]]] = {
@@ -66,24 +69,32 @@ FEW_OF_NEW_PROTOCOL: Final = [
 ]
 
 
-def plans(run: int, brokers: dict[int, Software]) -> list[Plan]:
-    """Every fifth history of the soak has all kinds of clients. Half of the pure clusters have the new protocol."""
-    is_new = KAFKA not in brokers.values() and run // len(CLUSTERS) % 2 == 0
+def has_new_protocol(run: int) -> bool:
+    """Half of the pure clusters."""
+    return KAFKA not in members_of(run).values() and run // len(CLUSTERS) % 2 == 0
+
+
+def plans(run: int) -> list[Plan]:
+    """Every fifth history of the soak has all kinds of clients."""
     if run % 5 == 4:
-        return CONSUMER if is_new else CLASSIC
-    return FEW_OF_NEW_PROTOCOL if is_new else FEW
+        return CONSUMER if has_new_protocol(run) else CLASSIC
+    return FEW_OF_NEW_PROTOCOL if has_new_protocol(run) else FEW
+
+
+def own_plans(run: int) -> list[Plan]:
+    return OWN_CONSUMER if has_new_protocol(run) else OWN_CLASSIC
 
 
 def members_of(run: int) -> dict[int, Software]:
     return list(CLUSTERS.values())[run % len(CLUSTERS)]
 
 
-def check_a_history(brokers: dict[int, Software], folder: Path, run: int, *, with_network: bool) -> None:
+def check_a_history(
+    brokers: dict[int, Software], clients: list[Plan], folder: Path, run: int, *, with_network: bool
+) -> None:
     seed = SEED + run
     with faulty_cluster(brokers, folder, seed, with_network=with_network) as service:
-        workload = Workload(
-            service, plans(run, brokers), folder, seed, replication_factor=REPLICAS, share_of_brokers=0.8
-        )
+        workload = Workload(service, clients, folder, seed, replication_factor=REPLICAS, share_of_brokers=0.8)
         with workload:
             workload.run(FAULTS)
             events, anomalies = workload.finish()
@@ -93,16 +104,23 @@ def check_a_history(brokers: dict[int, Software], folder: Path, run: int, *, wit
 
 @pytest.mark.parametrize("run", range(0, RUNS, 2))
 def test_a_history_with_partitions_has_no_anomaly(tmp_path: Path, run: int) -> None:
-    check_a_history(members_of(run), tmp_path, run, with_network=True)
+    check_a_history(members_of(run), plans(run), tmp_path, run, with_network=True)
 
 
 @pytest.mark.parametrize("run", range(1, RUNS, 2))
 def test_a_history_with_kills_and_hangs_has_no_anomaly(tmp_path: Path, run: int) -> None:
-    check_a_history(members_of(run), tmp_path, run, with_network=False)
+    check_a_history(members_of(run), plans(run), tmp_path, run, with_network=False)
+
+
+@pytest.mark.parametrize("run", range(OWN_RUNS))
+def test_a_history_of_our_own_clients_has_no_anomaly(tmp_path: Path, run: int) -> None:
+    """Half of them with partitions, on each kind of cluster."""
+    check_a_history(members_of(run), own_plans(run), tmp_path, run, with_network=run % 4 < 2)
 
 
 @pytest.mark.skipif(not IS_SOAK, reason="takes minutes, and tells of the checker, not of us: see `make soak`")
 @pytest.mark.parametrize("run", range(CALIBRATIONS))
 def test_apache_kafka_has_no_anomaly_either(tmp_path: Path, run: int) -> None:
     """What the checker says of brokers that are known to be right."""
-    check_a_history(ALL_KAFKA, tmp_path, run, with_network=run % 2 == 0)
+    clients = CLASSIC if run % 5 == 4 else FEW
+    check_a_history(ALL_KAFKA, clients, tmp_path, run, with_network=run % 2 == 0)

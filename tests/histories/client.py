@@ -177,6 +177,10 @@ def main() -> None:
         from tests.histories import aiokafka_clients
 
         run = aiokafka_clients.ROLES[plan.role]
+    elif plan.role.startswith("barnabas"):
+        from tests.histories import barnabas_clients
+
+        run = barnabas_clients.ROLES[plan.role]
     else:
         from tests.histories import confluent_clients
 

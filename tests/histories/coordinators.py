@@ -25,7 +25,7 @@ WAIT_S: Final = 120
 POLL_S: Final = 0.05
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
-# A topic that the coordinator has not heard of yet, loading, not available, not the coordinator, unstable offsets, still
+# A topic that the coordinator does not know yet, loading, not available, not the coordinator, unstable offsets, still
 # ending the last transaction: come again.
 COME_AGAIN: Final = frozenset({3, 14, 15, 16, 51, 88})
 

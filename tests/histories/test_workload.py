@@ -87,9 +87,34 @@ CONSUMER: Final = [
     *members("copy", "copiers", READ_COMMITTED, NEW_PROTOCOL, to_topic="out"),
     *members("consume", "results", READ_COMMITTED, NEW_PROTOCOL, topic="out"),
 ]
+# The clients of this project; in one group beside librdkafka.
+OWN_CLASSIC: Final = [
+    plan("barnabas-produce", "idempotent"),
+    plan("barnabas-produce-in-transactions", "transactional"),
+    *members("barnabas-consume", "range", READ_UNCOMMITTED, SESSION),
+    *members("barnabas-copy", "copiers", READ_COMMITTED, COOPERATIVE, to_topic="out"),
+    plan("barnabas-consume", "mixed-own", group="mixed", settings=SESSION),
+    plan("consume", "mixed-librdkafka", group="mixed", settings=SESSION),
+    *members("barnabas-consume", "results", READ_COMMITTED, SESSION, topic="out"),
+]
+OWN_CONSUMER: Final = [
+    plan("barnabas-produce", "idempotent"),
+    plan("barnabas-produce-in-transactions", "transactional"),
+    *members("barnabas-consume", "uniform", READ_UNCOMMITTED, NEW_PROTOCOL),
+    *members("barnabas-copy", "copiers", READ_COMMITTED, NEW_PROTOCOL, to_topic="out"),
+    plan("barnabas-consume", "mixed-own", group="mixed", settings=NEW_PROTOCOL),
+    plan("consume", "mixed-librdkafka", group="mixed", settings=NEW_PROTOCOL),
+    *members("barnabas-consume", "results", READ_COMMITTED, NEW_PROTOCOL, topic="out"),
+]
+KINDS: Final = {
+    "classic": CLASSIC,
+    "consumer": CONSUMER,
+    "own-classic": OWN_CLASSIC,
+    "own-consumer": OWN_CONSUMER,
+}
 
 
-@pytest.mark.parametrize("plans", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+@pytest.mark.parametrize("plans", KINDS.values(), ids=KINDS.keys())
 def test_a_history_under_kills_has_no_anomaly(tmp_path: Path, plans: list[Plan]) -> None:
     with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
         run(broker, plans, tmp_path)
