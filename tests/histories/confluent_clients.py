@@ -127,10 +127,14 @@ class _Sender:
 
 
 def produce(client: Client) -> None:
-    """Idempotent, without transactions."""
+    """Idempotent, without transactions.
+
+    With one request at a time: after an error in one partition, librdkafka takes another epoch for all of them, and
+    writes a second time what it does not know yet to be written (librdkafka #4953). Our own producers send several.
+    """
     sender: _Sender | None = None
     while not client.is_over:
-        sender = sender or _Sender(client, enable_idempotence=True)
+        sender = sender or _Sender(client, enable_idempotence=True, max_in_flight_requests_per_connection=1)
         try:
             sender.send(client.plan.topic)
         except KafkaException as error:
