@@ -172,16 +172,11 @@ class _Transactions:
             else:
                 if client.plan.flushes_before_abort:
                     sender.producer.flush(INSIST_S)
-                _insist(lambda: sender.producer.abort_transaction(CALL_S))
+                self._abort(sender)
             client.ended(transaction, committed=commit)
             return commit
         except KafkaException as error:
-            if error.args[0].txn_requires_abort():
-                self._abort(sender)
-            else:
-                client.gave_up(error)
-                # The next one has the same transactional id, which ends whatever this one has left open.
-                self._sender = None
+            self._recover(sender, error)
             return False
 
     def begin(self) -> _Sender | None:
@@ -198,11 +193,26 @@ class _Transactions:
         return self._sender
 
     def _abort(self, sender: _Sender) -> None:
-        """What became of a transaction whose commit failed is not for us to say."""
+        """librdkafka gives the sequence numbers of what it drops to other records, as if the broker had not got them.
+
+        If it has, it takes those for the ones that it has, and they are lost. So another producer goes on, in the next
+        epoch, unless nothing is dropped.
+        """
+        sender.producer.poll(0)
+        has_all = len(sender.producer) == 0
+        _insist(lambda: sender.producer.abort_transaction(CALL_S))
+        if not has_all:
+            self._sender = None
+
+    def _recover(self, sender: _Sender, error: KafkaException) -> None:
+        """Aborts, or begins anew with another producer. What became of the transaction is not for us to say."""
         try:
-            _insist(lambda: sender.producer.abort_transaction(CALL_S))
-        except KafkaException as error:
-            self._client.gave_up(error)
+            if not error.args[0].txn_requires_abort():
+                raise error
+            self._abort(sender)
+        except KafkaException as failure:
+            self._client.gave_up(failure)
+            # The next one has the same transactional id, which ends whatever this one has left open.
             self._sender = None
 
 
