@@ -25,6 +25,7 @@ from tests.histories.client import (
     Client,
     deadline_s,
     end_offsets,
+    first_offsets,
 )
 from tests.histories.history import Position, partition_name
 
@@ -139,28 +140,29 @@ class _Transactions:
             self._producer.close(timeout_ms=CALL_MS)
             self._producer = None
 
-    def run(self, work: Callable[[Producer, _Sent, str], None]) -> bool:
-        """One transaction, which is aborted now and then; whether it was committed for certain."""
+    def run(self, work: Callable[[Producer, _Sent, str], None]) -> bool | None:
+        """One transaction, which is aborted now and then; whether it was committed, None if that is not known."""
         client, producer = self._client, self.begin()
         sent = _Sent(client, producer)
         transaction = client.new_transaction()
-        commit = client.rng.random() >= ABORTED_SHARE
+        commit = False
         try:
             producer.begin_transaction()
             work(producer, sent, transaction)
+            commit = client.rng.random() >= ABORTED_SHARE
             client.ending(transaction, commit=commit)
             end = producer.commit_transaction if commit else producer.abort_transaction
             _insist(lambda: end(timeout_ms=CALL_MS))
         except KafkaError as error:
             sent.note()
             self._recover(producer, error)
-            return False
+            return None if commit else False
         sent.note()
         client.ended(transaction, committed=commit)
         return commit
 
     def _recover(self, producer: Producer, error: KafkaError) -> None:
-        """Aborts, or begins anew with another producer. What became of the transaction is not for us to say."""
+        """Aborts, or begins anew with another producer."""
         try:
             _insist(lambda: producer.abort_transaction(timeout_ms=CALL_MS))
         except KafkaError:
@@ -216,11 +218,10 @@ def _poll(client: Client, consumer: Consumer) -> list[tuple[Position, str]]:
     return records
 
 
-def _by_partition(records: list[tuple[Position, str]]) -> dict[TopicPartition, int]:
-    """Where a group is that has read these records."""
+def _by_partition(offsets: dict[str, int]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(number)): offset
-        for name, offset in end_offsets(records).items()
+        for name, offset in offsets.items()
         for topic, _, number in [name.partition("/")]
     }
 
@@ -231,7 +232,7 @@ def consume(client: Client) -> None:
             records = _poll(client, consumer)
             if records:
                 try:
-                    consumer.commit(_by_partition(records), timeout_ms=INSIST_S * 1_000)
+                    consumer.commit(_by_partition(end_offsets(records)), timeout_ms=INSIST_S * 1_000)
                     client.offsets_committed(end_offsets(records))
                 except _REBALANCED:
                     pass
@@ -243,12 +244,22 @@ def copy(client: Client) -> None:
     with ExitStack() as stack:
         # A member waits for the offsets of transactions that are open.
         transactions = stack.enter_context(_Transactions(client))
-        consumer = stack.enter_context(_member(client))
         while not client.is_over:
-            records = _poll(client, consumer)
-            if records and not transactions.run(_copying(client, consumer, records)):
+            with _member(client) as consumer:
+                _copy_until_unsure(client, transactions, consumer)
+
+
+def _copy_until_unsure(client: Client, transactions: _Transactions, consumer: Consumer) -> None:
+    """Until nobody can say whether a transaction was committed: the next member begins where the group is."""
+    while not client.is_over:
+        records = _poll(client, consumer)
+        if records:
+            committed = transactions.run(_copying(client, consumer, records))
+            if committed is None:
+                return
+            if not committed:
                 _go_back(client, consumer, records)
-            client.rest()
+        client.rest()
 
 
 def _copying(
@@ -257,26 +268,19 @@ def _copying(
     def work(producer: Producer, sent: _Sent, transaction: str) -> None:
         for position, _ in records:
             sent.send(client.plan.to_topic, transaction=transaction, source=position)
-        offsets, group = _by_partition(records), consumer.group_metadata()
+        offsets, group = _by_partition(end_offsets(records)), consumer.group_metadata()
         _insist(lambda: producer.send_offsets_to_transaction(offsets, group, timeout_ms=CALL_MS))
 
     return work
 
 
 def _go_back(client: Client, consumer: Consumer, records: list[tuple[Position, str]]) -> None:
-    """To where the group is, in all partitions that records came from."""
-    partitions = _by_partition(records).keys() & consumer.assignment()
-    if not partitions:
-        return
-    try:
-        offsets = _insist(lambda: consumer.committed(*partitions, timeout_ms=INSIST_S * 1_000))
-    except _REBALANCED:
-        # Whoever is assigned the partitions next begins where the group is.
-        return
-    for partition, committed in offsets.items():
-        assert committed is not None, f"the group has lost its offset of {partition}"
-        consumer.seek(partition, committed)
-        client.positioned([partition_name(*partition)])
+    """To the first of these records, which were not committed."""
+    assigned = consumer.assignment()
+    for partition, offset in _by_partition(first_offsets(records)).items():
+        if partition in assigned:
+            consumer.seek(partition, offset)
+            client.positioned([partition_name(*partition)])
 
 
 ROLES: Final = {

@@ -162,6 +162,10 @@ def end_offsets(records: list[tuple[Position, str]]) -> dict[str, int]:
     return {position.partition: position.offset + 1 for position, _ in records}
 
 
+def first_offsets(records: list[tuple[Position, str]]) -> dict[str, int]:
+    return {position.partition: position.offset for position, _ in reversed(records)}
+
+
 def deadline_s() -> float:
     return time.monotonic() + INSIST_S
 

@@ -20,6 +20,7 @@ from tests.histories.client import (
     Client,
     deadline_s,
     end_offsets,
+    first_offsets,
 )
 from tests.histories.history import Position, partition_name
 
@@ -155,13 +156,14 @@ class _Transactions:
         self._client = client
         self._sender: _Sender | None = None
 
-    def run(self, work: Callable[[_Sender, str], None]) -> bool:
-        """One transaction, which is aborted now and then; whether it was committed for certain."""
+    def run(self, work: Callable[[_Sender, str], None]) -> bool | None:
+        """One transaction, which is aborted now and then; whether it was committed, None if that is not known."""
         client = self._client
         sender = self.begin()
         if sender is None:
             return False
         transaction = client.new_transaction()
+        commit = False
         try:
             sender.producer.begin_transaction()
             work(sender, transaction)
@@ -177,7 +179,7 @@ class _Transactions:
             return commit
         except KafkaException as error:
             self._recover(sender, error)
-            return False
+            return None if commit else False
 
     def begin(self) -> _Sender | None:
         """The producer, once it has ended whatever an earlier one left open; None after an error."""
@@ -205,7 +207,7 @@ class _Transactions:
             self._sender = None
 
     def _recover(self, sender: _Sender, error: KafkaException) -> None:
-        """Aborts, or begins anew with another producer. What became of the transaction is not for us to say."""
+        """Aborts, or begins anew with another producer."""
         try:
             if not error.args[0].txn_requires_abort():
                 raise error
@@ -274,26 +276,27 @@ class Member:
         if records:
             self._client.polled(records)
         if not has_offsets:
-            self._join_again()
+            self.join_again()
             return []
         return records
 
     def go_back(self, records: list[tuple[Position, str]]) -> None:
-        """To where the group is, in all partitions that records came from."""
-        assigned = {partition_name(each.topic, each.partition): each for each in self.consumer.assignment()}
-        partitions = [assigned[name] for name in end_offsets(records) if name in assigned]
+        """To the first of these records, which were not committed.
+
+        The group is not asked: its coordinator may have been replaced without knowing it, and miss later commits.
+        """
+        assigned = {partition_name(each.topic, each.partition) for each in self.consumer.assignment()}
         try:
-            for found in _insist(lambda: self.consumer.committed(partitions, timeout=CALL_S)):
-                if found.error is not None:
-                    raise KafkaException(found.error)
-                assert found.offset >= 0, f"the group has lost its offset: {found}"
-                self.consumer.seek(TopicPartition(found.topic, found.partition, found.offset))
-                self._client.positioned([partition_name(found.topic, found.partition)])
+            for start in _topic_partitions(first_offsets(records)):
+                name = partition_name(start.topic, start.partition)
+                if name in assigned:
+                    self.consumer.seek(start)
+                    self._client.positioned([name])
         except KafkaException as error:
             note_error(self._client, error.args[0])
-            self._join_again()
+            self.join_again()
 
-    def _join_again(self) -> None:
+    def join_again(self) -> None:
         """A new member begins where the group is."""
         self.consumer.close()
         self._join()
@@ -343,8 +346,12 @@ def copy(client: Client) -> None:
     try:
         while not client.is_over:
             records = member.poll()
-            if records and not transactions.run(_copying(client, member, records)):
-                member.go_back(records)
+            if records:
+                committed = transactions.run(_copying(client, member, records))
+                if committed is None:
+                    member.join_again()
+                elif not committed:
+                    member.go_back(records)
             client.rest()
     finally:
         member.consumer.close()
