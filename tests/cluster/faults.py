@@ -84,13 +84,13 @@ class FaultyCluster:
         """The fault ends, and the cluster recovers."""
         assert self._end is not None
         self._end()
-        self._brokers.wait_until_in_sync()
+        self._brokers.wait_until_in_sync(after_fault=True)
         for broker in self._brokers.running:
             if self._brokers.either(broker.broker_id).lacks_coordinator:
                 self.done.append(f"restart, as an operator has to: {broker.broker_id}")
                 assert broker.stop() == 0, broker.log_text()[-4000:]
                 broker.start()
-                self._brokers.wait_until_in_sync()
+                self._brokers.wait_until_in_sync(after_fault=True)
 
     def _victim(self) -> int:
         match len(self.done) % 3:

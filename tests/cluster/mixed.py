@@ -115,11 +115,12 @@ class MixedCluster(Cluster):
         assert isinstance(broker, EitherBroker)
         return broker
 
-    def wait_until_in_sync(self) -> None:
+    def wait_until_in_sync(self, *, after_fault: bool = False) -> None:
         """Until all replicas of all topics are in sync, and every broker knows that, and all other brokers.
 
-        Except brokers of Kafka if the controller is one: it repeats a request on another connection while the first may
-        still be on its way, and then they keep what is older. Ours do not, and our controller ends such requests.
+        After a fault, brokers of Kafka need not know it if the controller is one: it repeats a request on another
+        connection while the first may still be on its way, and then they keep what is older. Ours do not, and our
+        controller ends such requests.
         """
         self.wait_for_brokers()
         # A broker that was cut off has not heard yet that replicas are not in sync.
@@ -128,9 +129,9 @@ class MixedCluster(Cluster):
             lambda: f"ZooKeeper has {self.out_of_sync()}",
             timeout_s=START_TIMEOUT_S,
         )
-        is_ours = self.either(self.wait_for_controller()).software == BARNABAS
+        may_keep = after_fault and self.either(self.wait_for_controller()).software == KAFKA
         for broker in self.running:
-            if not is_ours and self.either(broker.broker_id).software == KAFKA:
+            if may_keep and self.either(broker.broker_id).software == KAFKA:
                 continue
             wait_until(
                 lambda b=broker: not b.out_of_sync(),  # type: ignore[misc]

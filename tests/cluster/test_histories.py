@@ -2,8 +2,9 @@
 
 Clients and brokers are killed, brokers hang for longer than their session, the leader of ZooKeeper's ensemble is
 killed, and the network loses what a broker sends, to brokers or to ZooKeeper, one way or both. Brokers are Barnabas,
-Apache Kafka 3.9.1, or some of each. The usual run has a sample; `make soak` has a hundred histories, and some of Apache
-Kafka alone, to validate the checker. HISTORIES_RUNS, HISTORIES_FAULTS and HISTORIES_SEED set other numbers.
+Apache Kafka 3.9.1, or some of each. The usual run has a sample; `make soak` has a hundred histories, twenty of our own
+clients, and some of Apache Kafka alone, to validate the checker. HISTORIES_RUNS, HISTORIES_FAULTS and HISTORIES_SEED
+set other numbers.
 """
 
 from __future__ import annotations

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from barnabas import Consumer, Producer, RebalanceListener, SendFuture, TopicPartition
 from barnabas.errors import (
@@ -23,9 +21,9 @@ from tests.histories.client import (
     INSIST_S,
     RECORDS_A_TRANSACTION_MAX,
     Client,
-    deadline_s,
     end_offsets,
     first_offsets,
+    insist,
 )
 from tests.histories.history import Position, partition_name
 
@@ -45,27 +43,8 @@ _REBALANCED: Final = (
 )
 
 
-def _settings(client: Client, **settings: Any) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": client.plan.address,
-        "client.id": client.plan.instance,
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 200,
-        "retry.backoff.ms": 20,
-        **{name.replace("_", "."): value for name, value in settings.items()},
-    }
-
-
 def _insist(call: Callable[[], T]) -> T:
-    """The result of a call that is made again for as long as its error says that this may help."""
-    end_s = deadline_s()
-    while True:
-        try:
-            return call()
-        except KafkaError as error:
-            print(f"{time.monotonic():.3f} {error!r}", file=sys.stderr, flush=True)
-            if not error.retriable or time.monotonic() > end_s:
-                raise
+    return insist(call, KafkaError, lambda error: error.retriable)
 
 
 class _Sent:
@@ -100,7 +79,7 @@ class _Sent:
 
 def produce(client: Client) -> None:
     """Idempotent, without transactions."""
-    with Producer(_settings(client, linger_ms=1)) as producer:
+    with Producer(client.settings(linger_ms=1)) as producer:
         sent = _Sent(client, producer)
         while not client.is_over:
             sent.send(client.plan.topic)
@@ -130,7 +109,7 @@ class _Transactions:
     def begin(self) -> Producer:
         """The producer, once it has ended whatever an earlier one left open."""
         if self._producer is None:
-            settings = _settings(self._client, transactional_id=self._client.plan.name, linger_ms=1)
+            settings = self._client.settings(transactional_id=self._client.plan.name, linger_ms=1)
             producer = self._producer = Producer(settings)
             _insist(lambda: producer.init_transactions(timeout_ms=CALL_MS))
         return self._producer
@@ -193,8 +172,7 @@ class _Listener(RebalanceListener):
 def _member(client: Client) -> Iterator[Consumer]:
     """A consumer of a group whose assignments and records are written down. One without an offset fails."""
     client.consumers += 1
-    settings = _settings(
-        client,
+    settings = client.settings(
         group_id=client.plan.group,
         auto_offset_reset="none",
         enable_auto_commit=False,

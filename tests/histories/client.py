@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tests.histories.history import (
     READ_COMMITTED,
@@ -36,6 +36,9 @@ from tests.histories.history import (
     now_s,
     partition_name,
 )
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 # How long an operation is tried over a broker's absence; whoever waits for the client has a bound of its own.
 INSIST_S: Final = 90
@@ -86,6 +89,17 @@ class Client:
         self._sent = 0
         self._transactions = 0
         self.consumers = 0
+
+    def settings(self, **settings: Any) -> dict[str, Any]:
+        """Settings that librdkafka and our client have under the same names."""
+        return {
+            "bootstrap.servers": self.plan.address,
+            "client.id": self.plan.instance,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "retry.backoff.ms": 20,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
 
     @property
     def is_over(self) -> bool:
@@ -166,8 +180,16 @@ def first_offsets(records: list[tuple[Position, str]]) -> dict[str, int]:
     return {position.partition: position.offset for position, _ in reversed(records)}
 
 
-def deadline_s() -> float:
-    return time.monotonic() + INSIST_S
+def insist(call: Callable[[], T], failure: type[E], is_retriable: Callable[[E], bool]) -> T:
+    """The result of a call that is made again for as long as its error says that this may help."""
+    end_s = time.monotonic() + INSIST_S
+    while True:
+        try:
+            return call()
+        except failure as error:
+            print(f"{time.monotonic():.3f} {error!r}", file=sys.stderr, flush=True)
+            if not is_retriable(error) or time.monotonic() > end_s:
+                raise
 
 
 def main() -> None:

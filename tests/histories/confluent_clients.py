@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -18,9 +16,9 @@ from tests.histories.client import (
     INSIST_S,
     RECORDS_A_TRANSACTION_MAX,
     Client,
-    deadline_s,
     end_offsets,
     first_offsets,
+    insist,
 )
 from tests.histories.history import Position, partition_name
 
@@ -56,28 +54,11 @@ _COVERED: Final = frozenset(
 
 
 def _settings(client: Client, **settings: Any) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": client.plan.address,
-        "client.id": client.plan.instance,
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 200,
-        "retry.backoff.ms": 20,
-        "log_level": 0,
-        **{name.replace("_", "."): value for name, value in settings.items()},
-        **client.plan.settings,
-    }
+    return {"log_level": 0, **client.settings(**settings), **client.plan.settings}
 
 
 def _insist(call: Callable[[], Any]) -> Any:
-    """The result of a call that is made again for as long as its error says that this may help."""
-    end_s = deadline_s()
-    while True:
-        try:
-            return call()
-        except KafkaException as error:
-            print(f"{time.monotonic():.3f} {error.args[0]!r}", file=sys.stderr, flush=True)
-            if not error.args[0].retriable() or time.monotonic() > end_s:
-                raise
+    return insist(call, KafkaException, lambda error: bool(error.args[0].retriable()))
 
 
 def note_error(client: Client, error: Any) -> None:
@@ -208,14 +189,16 @@ class _Transactions:
 
     def _recover(self, sender: _Sender, error: KafkaException) -> None:
         """Aborts, or begins anew with another producer."""
-        try:
-            if not error.args[0].txn_requires_abort():
-                raise error
-            self._abort(sender)
-        except KafkaException as failure:
-            self._client.gave_up(failure)
-            # The next one has the same transactional id, which ends whatever this one has left open.
-            self._sender = None
+        if error.args[0].txn_requires_abort():
+            try:
+                self._abort(sender)
+            except KafkaException as failure:
+                error = failure
+            else:
+                return
+        self._client.gave_up(error)
+        # The next one has the same transactional id, which ends whatever this one has left open.
+        self._sender = None
 
 
 def produce_in_transactions(client: Client) -> None:

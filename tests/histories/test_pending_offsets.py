@@ -64,7 +64,9 @@ def pending(address: str, group: str) -> Producer:
     created.result(CALL_S)
     producer = Producer({"bootstrap.servers": address, "transactional.id": group, "log_level": 0})
     producer.init_transactions(CALL_S)
-    metadata = Consumer({"bootstrap.servers": address, "group.id": group}).consumer_group_metadata()
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    metadata = consumer.consumer_group_metadata()
+    consumer.close()
     for committed in (True, False):
         producer.begin_transaction()
         for _ in range(RECORDS):

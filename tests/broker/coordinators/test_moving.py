@@ -66,6 +66,19 @@ def commit(groups: GroupRuntime, offset: int) -> Asked:
     return asked
 
 
+async def groups_with_offsets(moving: Moving) -> GroupRuntime:
+    """The last of the committed offsets is 19."""
+    moving.show_topic()
+    groups = groups_of(moving, Random(0))
+    moving.lead()
+    await moving.settle()
+    for offset in range(1, 20):
+        commit(groups, offset)
+    moving.commit()
+    await moving.settle()
+    return groups
+
+
 def code_of(asked: Asked) -> int:
     answer = asked.answer
     return answer if isinstance(answer, int) else int(answer.topics[0].partitions[0].error_code)
@@ -237,14 +250,7 @@ def test_a_load_that_is_overtaken_stops(step: int) -> None:
     """The leadership ends after some steps of the load, and comes back while the first load may still be reading."""
 
     async def test(moving: Moving) -> None:
-        moving.show_topic()
-        groups = groups_of(moving, Random(0))
-        moving.lead()
-        await moving.settle()
-        for offset in range(1, 20):
-            commit(groups, offset)
-        moving.commit()
-        await moving.settle()
+        groups = await groups_with_offsets(moving)
         lost = commit(groups, 20)
         moving.follow()
         assert code_of(lost) == GONE
@@ -268,14 +274,7 @@ def test_a_log_that_is_exchanged_keeps_its_coordinator(step: int) -> None:
     """It is asked for after some steps of the load, again and again until nobody reads the log."""
 
     async def test(moving: Moving) -> None:
-        moving.show_topic()
-        groups = groups_of(moving, Random(0))
-        moving.lead()
-        await moving.settle()
-        for offset in range(1, 20):
-            commit(groups, offset)
-        moving.commit()
-        await moving.settle()
+        groups = await groups_with_offsets(moving)
         moving.follow()
         moving.lead()
         for _ in range(step):

@@ -378,8 +378,9 @@ class Partition:
 
         A leader that has returned may have other records at the offset.
         """
+        if self.leadership is None:
+            raise self._refusal(ANY_EPOCH)
         if self.leadership is not leadership:
-            self.leader_log()
             raise NotLeaderOrFollower(f"{self.topic_partition} was led by another broker meanwhile.")
         log = self.log
         if log is None or log.high_watermark < end_offset:

@@ -424,11 +424,7 @@ class ReplicaManager:
 
     def can_exchange_log(self, partition: Partition) -> bool:
         """Not while the log is being opened, or read by a coordinator that begins."""
-        return (
-            partition.log is not None
-            and partition.topic_partition not in self._opening
-            and not partition.readers
-        )
+        return partition.topic_partition not in self._opening and not partition.readers
 
     def exchange_log(self, partition: Partition, open_log: OpenLog) -> asyncio.Future[None]:
         """Replaces the log of a partition, which is unavailable until the other log is open."""
